@@ -35,7 +35,7 @@ from bias_core.studies.running.arms import check_several, parse_arms
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.studies.running.size import check_number
 from bias_core.ui.messages import sentence_of
-from bias_core.ui.run_turns import RUN, of_program
+from bias_core.ui.visitor import RUN, of_program
 
 P = ParamSpec("P")
 T = TypeVar("T")

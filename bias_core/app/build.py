@@ -29,10 +29,9 @@ from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.running.history import design_of, list_runs, open_run
 from bias_core.ui import messages
 from bias_core.ui.links import LINK_NAMES, OPTION, Link, notice_html, query_of, read_link
-from bias_core.ui.run_turns import RUN, steps_in_words
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates, plain_tab
 from bias_core.ui.templates import STATIC, render, script
-from bias_core.ui.visitor import Visitor, build_visitor
+from bias_core.ui.visitor import RUN, Visitor, build_visitor, steps_in_words
 
 _AT_WORK = "at work"
 _MOST_LOOKED_AT = 50  # runs, the newest first

@@ -11,6 +11,7 @@ from rich.table import Table
 from bias_core.cli.common import (
     EngineName,
     EngineOption,
+    Given,
     Stop,
     WorkersOption,
     choose_engine,
@@ -20,8 +21,8 @@ from bias_core.cli.common import (
     run_with_bar,
     show_table,
     user_errors,
+    with_options,
 )
-from bias_core.cli.given_settings import Given, with_options
 from bias_core.cli.study import save_study_report, show_study_report
 from bias_core.models.catalogue import Role
 from bias_core.studies.explore.options import (
@@ -162,7 +163,7 @@ def models() -> None:
 
 def attributes(concept: Annotated[str, typer.Argument(help="Show only the set for this concept.")] = "") -> None:
     """List the built-in attributes with their real-world rates P*."""
-    from bias_core.studies.reports.number_text import format_given
+    from bias_core.studies.reports.text import format_given
 
     with user_errors(), open_services() as services:
         sets = load_attribute_sets(services.settings.assets_dir / "studies")

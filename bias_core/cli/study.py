@@ -15,17 +15,20 @@ from rich.table import Table
 from bias_core.cli.common import (
     EngineName,
     EngineOption,
+    Given,
+    SettingsFile,
     WorkersOption,
     choose_engine,
     console,
     open_services,
+    read_given,
     run_with_bar,
     show_table,
     show_warning,
     user_errors,
+    with_settings,
     write_export,
 )
-from bias_core.cli.given_settings import Given, SettingsFile, read_given, with_settings
 from bias_core.errors import InvalidInput
 from bias_core.models.machine import free_bytes
 from bias_core.store.files import write_atomically
@@ -45,7 +48,7 @@ def list_studies(
     *, markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/studies.md.")] = False
 ) -> None:
     """List the studies that come with the program."""
-    from bias_core.studies.reports.number_text import markdown_table
+    from bias_core.studies.reports.text import markdown_table
 
     with user_errors():
         if markdown:
@@ -86,8 +89,7 @@ def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool =
 
 def show_study_report(report: StudyReport) -> None:
     """Findings, tables and notes."""
-    from bias_core.studies.reports.number_text import excerpt
-    from bias_core.studies.reports.text import LIMITS, finding_frame, title_of
+    from bias_core.studies.reports.text import LIMITS, excerpt, finding_frame, title_of
 
     show_warning(report.warning)
     frames = [(title_of(report), finding_frame(report))]

@@ -32,12 +32,11 @@ from bias_core.studies.explore.study import UNMEASURED
 from bias_core.studies.kit.types import Progress, StudyReport
 from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
-from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.study.view import figures_html, tables_html
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor
+from bias_core.ui.visitor import RUN, Visitor, in_line
 
 _SECRET = "t2i-bias-explorer-label-1"  # hides the keys from a passing look; it is no password
 _MOST_COMPARED = 5  # runs whose automatic labels are compared

@@ -22,7 +22,7 @@ from bias_core.annotation.tasks import Task
 from bias_core.labels.report import COVERAGE, KIND, RATERS
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.number_text import format_estimate, format_number
+from bias_core.studies.reports.text import format_estimate, format_number
 from bias_core.ui.study.view import TAKE_JS, findings_html, frame_html, notes_html
 from bias_core.ui.templates import render, script
 

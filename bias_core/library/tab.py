@@ -20,11 +20,10 @@ from bias_core.studies.running import history
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.ui import messages
 from bias_core.ui.model_menu import encoder_choices, force_box
-from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
 from bias_core.ui.study.view import when
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor, keep_upload
+from bias_core.ui.visitor import RUN, Visitor, in_line, keep_upload
 
 Updates = dict[Any, Any]
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bias_core.studies.reports.number_text import format_estimate
+from bias_core.studies.reports.text import format_estimate
 from tests.browser.doing import open_accordion
 
 pytestmark = pytest.mark.browser

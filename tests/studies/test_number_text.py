@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bias_core.studies.reports.number_text import (
+from bias_core.studies.reports.text import (
     excerpt,
     format_estimate,
     format_given,

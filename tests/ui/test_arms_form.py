@@ -18,7 +18,7 @@ from bias_core.studies.reports.text import to_markdown
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.links import address_of, read_link
 from bias_core.ui.study.arms_form import PRESETS, added, arms_html, suited_to
-from bias_core.ui.study.pictures import MOST_SHOWN, Look
+from bias_core.ui.study.view import MOST_SHOWN, Look
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values

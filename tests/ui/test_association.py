@@ -12,8 +12,7 @@ from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.association.tests import own_association
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
-from bias_core.studies.reports.number_text import format_interval, format_number
-from bias_core.studies.reports.text import table_of
+from bias_core.studies.reports.text import format_interval, format_number, table_of
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.study.study_tab import Ends, extremes_html, opened_html
 from bias_core.ui.study.view import header_html

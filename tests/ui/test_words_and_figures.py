@@ -15,7 +15,7 @@ from bias_core.studies.explore.results import share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.types import Progress
-from bias_core.studies.reports.number_text import format_interval, format_number
+from bias_core.studies.reports.text import format_interval, format_number
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
 from bias_core.ui.embedded import figure_svg

@@ -29,7 +29,7 @@ from bias_core.studies.kit.types import (
     or_nan,
     table,
 )
-from bias_core.studies.reports.number_text import format_estimate, format_number, format_p
+from bias_core.studies.reports.text import format_estimate, format_number, format_p
 
 Lines = Mapping[str, Sequence[Finding]]  # by its key, a finding of every arm
 RATE = 0.05  # accepted share of false discoveries among the differences that are called clear

@@ -10,8 +10,7 @@ import pandas as pd
 from bias_core.studies.association.tests import SIGNIFICANT, TestOptions, own_association
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, StudyFigure, StudyReport
-from bias_core.studies.reports.number_text import format_estimate
-from bias_core.studies.reports.text import table_of
+from bias_core.studies.reports.text import format_estimate, table_of
 from bias_core.ui.study.study_tab import CloserLook, Ends, extremes_html
 from bias_core.ui.templates import render
 

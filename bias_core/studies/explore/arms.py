@@ -33,7 +33,7 @@ from bias_core.studies.kit.types import (
     point,
     table,
 )
-from bias_core.studies.reports.number_text import format_number
+from bias_core.studies.reports.text import format_number
 
 SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after
 SEEDS = "seeds"

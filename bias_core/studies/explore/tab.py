@@ -14,13 +14,13 @@ from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.explore.tab_form import ExploreForm
 from bias_core.studies.kit.setting_fields import changed_settings
 from bias_core.studies.kit.types import Arm, Progress, StudyFigure, StudyReport, StudySettings
-from bias_core.studies.reports.number_text import format_number
+from bias_core.studies.reports.text import format_number
 from bias_core.ui import messages
 from bias_core.ui.embedded import data_uri
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.form import Preset, build_take
-from bias_core.ui.study.pictures import Look, Pictures
 from bias_core.ui.study.study_tab import QUIET, Updates
+from bias_core.ui.study.view import Look, Pictures
 from bias_core.ui.templates import render, script
 
 _APART = ("shares", "alike")  # figures that stand beside the pictures

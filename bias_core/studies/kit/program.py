@@ -25,7 +25,6 @@ from bias_core.store.embeddings import batched, n_pixels, open_pictures
 from bias_core.store.files import write_atomically
 from bias_core.store.manifests import Manifest
 from bias_core.studies.kit.rows import Rows
-from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import (
     ArmReport,
@@ -34,6 +33,7 @@ from bias_core.studies.kit.types import (
     Results,
     Shot,
     StudyReport,
+    StudyServices,
     StudySettings,
     StudyTable,
 )

@@ -14,8 +14,7 @@ from bias_core.exchange.imports import ImportedImages, key
 from bias_core.models.catalogue import check_condition
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, TextToImage
-from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.studies.kit.types import Shot, StudyServices, StudySettings
 from bias_core.types import ImageRow, ModelInfo
 
 T = TypeVar("T")

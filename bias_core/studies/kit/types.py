@@ -1,23 +1,36 @@
 """What a study is asked, what it draws, where it is, and what it answers: findings, tables and figures.
 
-The functions at the end make these of estimates and rows; studies say which of them.
+The functions at the end make these of estimates and rows; studies say which of them. ``StudyServices`` is what
+``bias_core.services.Services`` provides.
 """
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from bias_core import protocols
+from bias_core.engine.local import Engine, EngineProgress
+from bias_core.engine.rates import RateStore
 from bias_core.errors import InvalidInput, quoted
+from bias_core.models.catalogue import Role
+from bias_core.settings import Settings
+from bias_core.store.answers import AnswerCache
+from bias_core.store.embeddings import EmbeddingCache
+from bias_core.store.images import ImageStore
+from bias_core.store.manifests import ManifestStore
+from bias_core.store.sqlite_file import Repairs
 from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.types import Estimate, StoredImage
+from bias_core.types import Estimate, ImageRow, ModelInfo, PlantedLine, ReaderErrors, StoredImage
+from bias_core.waiting import FairLock
 
 if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
     from bias_core.metrics.paired_prevalence import PairedTest
+
 
 FigureKind = Literal[
     "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "pictures"
@@ -380,3 +393,81 @@ def lean(estimate: Estimate, above: str, below: str, neither: str, *, null: floa
 
 def _frame(rows: Rows) -> pd.DataFrame:
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+
+
+class StudyServices(Protocol):
+    """Models by name, the stores, and the lock that models are run under."""
+
+    settings: Settings
+    images: ImageStore
+    embeddings: EmbeddingCache
+    answers: AnswerCache
+    manifests: ManifestStore
+    repairs: Repairs
+    model_lock: FairLock
+    engine: Engine
+    rates: RateStore
+
+    def model_info(self, name: str) -> ModelInfo:
+        """The catalogue's entry of a model."""
+
+    def revision(self, name: str) -> str:
+        """Which weights a model name stands for now."""
+
+    def reading_files(self, model: str) -> Iterator[tuple[int, int]]:
+        """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
+
+    def text_to_image(self, name: str) -> protocols.TextToImage:
+        """The generator of this name."""
+
+    def draw(
+        self, rows: Sequence[ImageRow], *, cancelled: Callable[[], bool] = lambda: False
+    ) -> Iterator[EngineProgress]:
+        """Draw those of ``rows`` (all of one model) that are not in the store."""
+
+    def reading(self, *readers: object) -> AbstractContextManager[None]:
+        """Held while these readers run, a batch at a time; entered as often as one likes."""
+
+    def encoder(self, name: str) -> protocols.ImageTextEncoder:
+        """The encoder of this name."""
+
+    def captioner(self, name: str) -> protocols.Captioner:
+        """The captioner of this name."""
+
+    def answerer(self, name: str) -> protocols.VisualQuestionAnswerer:
+        """The answerer of questions of this name."""
+
+    def language_model(self, name: str) -> protocols.LanguageModel:
+        """The language model of this name."""
+
+    def person_finder(self, name: str) -> protocols.PersonFinder:
+        """The finder of people of this name."""
+
+    def reader_errors(
+        self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
+    ) -> tuple[ReaderErrors | None, ...]:
+        """Errors of the encoder for each (positive, negative) pair of sentences, None where not known."""
+
+    def reader_world(self, role: Role, name: str) -> str:
+        """The only pictures that a reader can read: "calibration", or "" for any."""
+
+    def pictures_world(self, model: str, revision: str = "") -> str:
+        """Whose pictures a model draws: "calibration", or "" where nobody can say."""
+
+    def fitting_readers(self, role: Role) -> tuple[str, ...]:
+        """Readers of any pictures that this machine has room for."""
+
+    def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
+        """Words of the prompt that the model's world is known not to know."""
+
+    def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
+        """Share of pictures whose truth is as ``sentence`` says; None where that cannot be told."""
+
+    def planted_lines(self) -> tuple[PlantedLine, ...]:
+        """Every rate that is planted in the calibration world, in every condition."""
+
+    def recorder(self) -> protocols.Captioner:
+        """A captioner that cannot err, of the calibration renderer's pictures."""
+
+    def tidy(self) -> Sequence[str]:
+        """Bring the picture store below its limit."""

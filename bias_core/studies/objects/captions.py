@@ -26,9 +26,8 @@ from bias_core.metrics.object_distribution import presence_of
 from bias_core.protocols import Captioner
 from bias_core.studies.arms.statistics import counted_sample, mean_sample
 from bias_core.studies.kit.program import Reader, StudyData, embed_ahead, encoder_of
-from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Progress, Sample, StudySettings
+from bias_core.studies.kit.types import Progress, Sample, StudyServices, StudySettings
 from bias_core.types import Estimate, StoredImage
 
 BLANK, STRONGER = "blank", "stronger"  # the two negatives of M_G: the paper's, and another prompt or sentence

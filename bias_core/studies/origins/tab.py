@@ -15,9 +15,8 @@ from bias_core.types import Attribute
 from bias_core.ui import messages
 from bias_core.ui.attribute_table import HEADERS, attribute_rows, read_table
 from bias_core.ui.messages import user_errors
-from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
-from bias_core.ui.visitor import Visitor
+from bias_core.ui.visitor import RUN, Visitor, in_line
 
 _SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
 _TRACED = "calibration-diffusion"

@@ -12,8 +12,7 @@ import pandas as pd
 from bias_core.studies.kit.types import StudyFigure, StudyReport
 from bias_core.studies.origins.spi import first_clear_step
 from bias_core.studies.origins.stop import Regenerated, cluster_name
-from bias_core.studies.reports.number_text import format_estimate, format_given, format_interval, format_number
-from bias_core.studies.reports.text import table_of
+from bias_core.studies.reports.text import format_estimate, format_given, format_interval, format_number, table_of
 from bias_core.types import Estimate
 from bias_core.ui.embedded import N_COLOURS
 from bias_core.ui.study.view import headline

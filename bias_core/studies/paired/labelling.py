@@ -16,9 +16,8 @@ from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PE
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.labels import read_answers
 from bias_core.studies.kit.program import Reader, Steps, StudyData, encoder_of
-from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, StudyReport, StudySettings
+from bias_core.studies.kit.types import Design, StudyReport, StudyServices, StudySettings
 from bias_core.studies.reports.text import table_of
 
 SINGLE = "single"

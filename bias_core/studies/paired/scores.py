@@ -32,7 +32,7 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.paired import labelling
 from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED, SINGLE
-from bias_core.studies.reports.number_text import format_number
+from bias_core.studies.reports.text import format_number
 from bias_core.types import Estimate
 
 PAIRED, FAIRNESS = "paired", "fairness"

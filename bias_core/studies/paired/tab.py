@@ -26,14 +26,12 @@ from bias_core.studies.paired.labelling import (
 from bias_core.studies.paired.occupations import GENDERS
 from bias_core.studies.paired.pairs import design_of_two
 from bias_core.studies.paired.scores import is_clear
-from bias_core.studies.reports.number_text import format_interval, format_number
-from bias_core.studies.reports.text import table_of
+from bias_core.studies.reports.text import format_interval, format_number, table_of
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
-from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
-from bias_core.ui.study.view import TAKE_JS, findings_html, header_html
+from bias_core.ui.study.view import TAKE_JS, Look, findings_html, header_html
 from bias_core.ui.templates import render, script
 
 _OCCUPATIONS = "pst-occupations"

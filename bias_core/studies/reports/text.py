@@ -1,4 +1,10 @@
-"""A study's report as plain values, as text and as files."""
+"""A study's report as text: numbers with as many digits as the interval bears out, tables, plain values and Markdown.
+
+A value and the ends of its interval have the decimals that show half the interval's width in two digits:
+42 [24, 60], 0.42 [0.24, 0.60], 0.4213 [0.4168, 0.4258]. Without an interval, half the width is taken as s/√n,
+with s the power of ten at or above the value: -51.664 from three pictures is -52, from a thousand -51.7. Tables have
+readable cells; of a long table both ends are shown.
+"""
 
 import math
 import re
@@ -22,16 +28,208 @@ from bias_core.studies.kit.types import (
     StudySettings,
     StudyTable,
 )
-from bias_core.studies.reports.number_text import (
-    NO_NULL,
-    NOT_PUBLISHED,
-    excerpt_lines,
-    format_given,
-    format_interval,
-    format_number,
-    format_p,
-    one_line,
-)
+
+NOT_KNOWN = "not known"
+NOT_PUBLISHED = "not published"
+NO_NULL = "no such value"
+UNDEFINED = "undefined"
+NO_INTERVAL = "no interval"
+NO_TEST = "no test"
+_USUAL_N = 1000  # three digits, where nothing says how many there were
+_MOST_DECIMALS = 6
+_EXACT_DECIMALS = 3  # a number with no more than these is as somebody gave it: 33.33, 0.885
+_ROUNDING = 1e-9
+_SMALLEST_P = 0.001
+
+
+def format_number(value: float | None, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
+    """A value with the digits that its interval, else its n, bears out.
+
+    >>> format_number(-51.664, n=3), format_number(0.4213, 0.24, 0.6), format_number(math.nan)
+    ('-52', '0.42', 'undefined')
+    """
+    if value is None:
+        return NOT_KNOWN
+    value, low, high = float(value), float(low), float(high)
+    if math.isnan(value):
+        return UNDEFINED
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return _rounded(value, _decimals(_half_width(value, low, high, n)))
+
+
+def format_interval(low: float, high: float, *, value: float = math.nan, n: float | None = None) -> str:
+    """Both ends in brackets, or that there are none; ``value`` and ``n`` matter where they coincide.
+
+    >>> format_interval(0.2401, 0.6), format_interval(24, 60), format_interval(math.nan, 1)
+    ('[0.24, 0.60]', '[24, 60]', 'no interval')
+    """
+    if math.isnan(low) or math.isnan(high):
+        return NO_INTERVAL
+    middle = value if math.isfinite(value) else next(filter(math.isfinite, (low, high)), 0.0)
+    decimals = _decimals(_half_width(middle, low, high, n))
+    ends = (_rounded(end, decimals) if math.isfinite(end) else format_number(end) for end in (low, high))
+    return f"[{', '.join(ends)}]"
+
+
+def format_estimate(value: float, low: float, high: float, *, n: float | None = None) -> str:
+    """A value with its interval behind it.
+
+    >>> format_estimate(41.96, 24.1, 60.2), format_estimate(-51.664, math.nan, math.nan, n=3)
+    ('42 [24, 60]', '-52, no interval')
+    """
+    text, interval = format_number(value, low, high, n=n), format_interval(low, high, value=value, n=n)
+    if math.isnan(value):
+        return text
+    return f"{text}, {interval}" if interval == NO_INTERVAL else f"{text} {interval}"
+
+
+def format_p(p_value: float | None) -> str:
+    """A p-value with three decimals, "< 0.001" below that, and words where there is none.
+
+    >>> format_p(0.0312), format_p(1e-5), format_p(None)
+    ('0.031', '< 0.001', 'no test')
+    """
+    if p_value is None or math.isnan(p_value):
+        return NO_TEST
+    return f"< {_SMALLEST_P:g}" if p_value < _SMALLEST_P else f"{p_value:.3f}"
+
+
+def format_given(
+    value: float | None,
+    low: float = math.nan,
+    high: float = math.nan,
+    *,
+    n: float | None = None,
+    absent: str = NOT_KNOWN,
+) -> str:
+    """A number as somebody gave it where it has few digits, else as :func:`format_number` has it.
+
+    ``low`` and ``high`` are of what it is compared with.
+
+    >>> format_given(33.33), format_given(0.5), format_given(100 / 3, n=12), format_given(None)
+    ('33.33', '0.5', '33', 'not known')
+    """
+    if value is None or math.isnan(value):
+        return absent
+    if math.isfinite(value) and abs(round(value, _EXACT_DECIMALS) - value) < _ROUNDING:
+        return f"{value + 0.0:,.{_EXACT_DECIMALS}f}".rstrip("0").rstrip(".")
+    return format_number(value, low, high, n=n)
+
+
+def _half_width(value: float, low: float, high: float, n: float | None) -> float:
+    if math.isfinite(low) and math.isfinite(high) and high > low:
+        return (high - low) / 2
+    one_sided = [abs(end - value) for end in (low, high) if math.isfinite(end) and end != value]
+    if one_sided and not (math.isfinite(low) and math.isfinite(high)):
+        return one_sided[0]
+    scale = 10.0 ** math.ceil(math.log10(abs(value))) if value else 1.0
+    return scale / math.sqrt(n if n is not None and n >= 1 else _USUAL_N)
+
+
+def _decimals(half_width: float) -> int:
+    return max(0, 1 - math.floor(math.log10(half_width)))
+
+
+def _rounded(value: float, decimals: int) -> str:
+    if decimals > _MOST_DECIMALS:
+        return f"{value:.1e}" if value else "0"
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}"  # + 0.0: no negative zero
+
+
+MOST_ROWS, END_ROWS = 40, 10
+"""Tables longer than the first are shown by so many rows of either end; all stand in their CSV."""
+
+
+def readable(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table as text: each value with its interval in one column, p-values as such, nothing missing unsaid.
+
+    An interval is two columns "<name> low" and "<name> high" (or "low" and "high") behind their value.
+    Columns in which nothing is known are left out.
+    """
+    names, texts, last = [str(name) for name in frame.columns], {}, -1
+    for i, name in enumerate(names):
+        if i <= last:  # an end of an interval, which stands in another column
+            continue
+        column, n = frame.iloc[:, i], _counts_of(name, frame)
+        if _has_interval(frame, names, i):
+            last = i + 2
+            cells = [pd.to_numeric(frame.iloc[:, j]).to_numpy(float) for j in (i, i + 1, i + 2)]
+            has_values = np.isfinite(cells[0]).any()
+            text = [format_estimate(v, low, high, n=k) for v, low, high, k in zip(*cells, n, strict=True)]
+        else:
+            has_values = (column.notna() & (column.astype(str) != "")).any()
+            text = [_cell(value, k, as_p=_is_p(name)) for value, k in zip(column, n, strict=True)]
+        if has_values or not len(frame):
+            texts[i] = text
+    return pd.DataFrame(texts, index=frame.index).set_axis([names[i] for i in texts], axis=1)
+
+
+def excerpt(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """:func:`readable` with the first and last rows of a long table, and a sentence on what is left out."""
+    text = readable(frame)
+    if len(text) <= MOST_ROWS:
+        return text, ""
+    gap = pd.DataFrame([["…"] * text.shape[1]], columns=text.columns)
+    ends = pd.concat([text.iloc[:END_ROWS], gap, text.iloc[-END_ROWS:]], ignore_index=True)
+    return ends, f"The first {END_ROWS} and the last {END_ROWS} of {len(text):,} rows"
+
+
+def excerpt_lines(frame: pd.DataFrame, file: str = "") -> list[str]:
+    """A Markdown table, of a long one both ends; ``file`` beside it has all rows."""
+    text, shown = excerpt(frame)
+    where = f"[{file}]({file})" if file else "the CSV of this table, and in the zip"
+    return [markdown_table(text), *(["", f"{shown}; all are in {where}."] if shown else [])]
+
+
+def one_line(text: object) -> str:
+    """Text that cannot break out of a Markdown table or heading."""
+    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def markdown_table(frame: pd.DataFrame) -> str:
+    """A Markdown table; text cannot break out of its cell."""
+    head = [str(column) for column in frame.columns]
+    rows = [head, ["---"] * len(head), *frame.astype(object).to_numpy().tolist()]
+    return "\n".join(f"| {' | '.join(map(one_line, row))} |" for row in rows)
+
+
+def _has_interval(frame: pd.DataFrame, names: list[str], i: int) -> bool:
+    """Whether this is a column of numbers and the two behind it are the ends of its interval."""
+    if i + 2 >= len(names) or _is_count(names[i]):
+        return False
+    if not names[i + 1].endswith("low") or not names[i + 2].endswith("high"):
+        return False
+    same = names[i + 1].removesuffix("low") == names[i + 2].removesuffix("high")
+    numbers = frame.iloc[:, i].map(lambda value: value is None or isinstance(value, (float, np.floating)))
+    return same and bool(numbers.all())
+
+
+def _is_count(name: str) -> bool:
+    return name == "n" or name.startswith("n ")
+
+
+def _is_p(name: str) -> bool:
+    return name in ("p", "q") or name.endswith((" p", " q")) or name.startswith(("p ", "q "))
+
+
+def _counts_of(name: str, frame: pd.DataFrame) -> list[float | None]:
+    """The n of each row: of the column "n <last word of the name>", else of "n"."""
+    columns = [] if _is_count(name) else [c for c in (f"n {name.rpartition(' ')[2]}", "n") if c in frame]
+    counts = frame[columns[0]] if columns else [None] * len(frame)
+    is_number = (int, float, np.number)
+    return [float(n) if isinstance(n, is_number) and math.isfinite(n) else None for n in counts]
+
+
+def _cell(value: Any, n: float | None, *, as_p: bool) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if value is None or value is pd.NA or value is pd.NaT:
+        return NOT_KNOWN
+    if isinstance(value, (float, np.floating)):
+        return format_p(float(value)) if as_p else format_given(float(value), n=n)
+    return str(value)
+
 
 Row = dict[str, Any]
 

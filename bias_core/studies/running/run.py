@@ -25,9 +25,18 @@ from bias_core.studies.kit.designs import program_of, typed_options
 from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.program import Program, StudyData, StudyPlan, check_readers, nothing_ahead
 from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment
-from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import changed_settings, option_values
-from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, Shot, StudyReport, StudySettings, mapped
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Design,
+    Progress,
+    Results,
+    Shot,
+    StudyReport,
+    StudyServices,
+    StudySettings,
+    mapped,
+)
 from bias_core.studies.reports.saved import encode, keep_report
 from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm
 from bias_core.studies.running.size import MOST_ESTIMATED, check_size, check_work_of_arms, n_asked

@@ -30,9 +30,8 @@ from bias_core.studies.kit.types import (
     table,
 )
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.number_text import MOST_ROWS, markdown_table, readable
 from bias_core.studies.reports.saved import SavedReport, from_text, to_text
-from bias_core.studies.reports.text import table_of, to_markdown
+from bias_core.studies.reports.text import MOST_ROWS, markdown_table, readable, table_of, to_markdown
 from bias_core.types import Estimate, PlantedLine
 
 LADDER = ("fair", "published", "extreme")

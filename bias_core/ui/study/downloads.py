@@ -12,8 +12,7 @@ from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes, write_zip
 from bias_core.studies.kit.types import StudyFigure, StudyReport, StudyTable
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.number_text import markdown_table, readable
-from bias_core.studies.reports.text import finding_frame, finding_rows, to_dict, to_markdown
+from bias_core.studies.reports.text import finding_frame, finding_rows, markdown_table, readable, to_dict, to_markdown
 from bias_core.studies.running.export import to_export
 
 T = TypeVar("T", StudyFigure, StudyTable)

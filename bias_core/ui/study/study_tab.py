@@ -24,15 +24,13 @@ from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import followed, run_study
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
-from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.form import Preset, StudyForm, build_take
-from bias_core.ui.study.pictures import Pictures, picture_html
-from bias_core.ui.study.view import TAKE_JS, by_name, headline
+from bias_core.ui.study.view import TAKE_JS, Pictures, by_name, headline, picture_html
 from bias_core.ui.templates import render
-from bias_core.ui.visitor import Visitor
+from bias_core.ui.visitor import RUN, Visitor, in_line
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}

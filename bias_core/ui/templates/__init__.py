@@ -15,8 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 from markupsafe import Markup
 
-from bias_core.studies.reports.number_text import excerpt, format_estimate, format_interval, format_number, format_p
-from bias_core.studies.reports.text import is_known
+from bias_core.studies.reports.text import excerpt, format_estimate, format_interval, format_number, format_p, is_known
 from bias_core.ui.embedded import data_uri, figure_svg
 from bias_core.ui.study.downloads import FIGURE_FORMS, TABLE_FORMS
 
