@@ -30,8 +30,12 @@ class NotEnoughMemory(ModelUnavailable):
     """The model is too large for what is free now; the message says what it needs and what there is."""
 
 
+class NotDrawn(ModelUnavailable):
+    """One picture of a hosted model did not come after all tries; others may."""
+
+
 class HubNotReached(ModelUnavailable):
-    """The model's files are not on this machine, and the hub that may have them was not reached."""
+    """The model's files are not on this machine, and what may have them, or draws for it, cannot be asked."""
 
 
 class RunLineFull(BiasCoreError):

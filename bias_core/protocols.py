@@ -73,6 +73,20 @@ class ChecksSettings(Protocol):
 
 
 @runtime_checkable
+class Hosted(Protocol):
+    """Draws on a server of somebody else's: each picture is a request, which may cost money."""
+
+    at_once: int  # requests that may be on their way together
+
+    @property
+    def has_seeds(self) -> bool:
+        """Whether the same seed is known to draw the same picture."""
+
+    def version(self) -> str:
+        """Who draws, and with which model; HubNotReached where it cannot be asked."""
+
+
+@runtime_checkable
 class ImageTextEncoder(Protocol):
     """Embeds pictures and sentences in one space (CLIP and its kin)."""
 

@@ -5,10 +5,13 @@ argument. Nothing in it belongs to one visitor.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import SecretStr
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.family_facts import own_defaults
@@ -20,15 +23,18 @@ from bias_core.adapters.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, on_ze
 from bias_core.engine.local import Engine, EngineProgress, LocalEngine
 from bias_core.engine.rates import RateStore
 from bias_core.engine.ray import RayEngine
+from bias_core.engine.requests import RequestsEngine
 from bias_core.engine.run_line import RunLine
 from bias_core.engine.turns import ReadersTurn
 from bias_core.errors import ModelUnavailable
 from bias_core.exchange.imports import IMPORTED
 from bias_core.models.catalogue import Catalogue, Role, ToolInfo, load_catalogue
 from bias_core.models.fit import ON_CPU, ModelFit, download_gb, free_disk, is_cached, model_fit
+from bias_core.models.hosted import hosted_fit, hosted_name
 from bias_core.models.machine import this_machine
 from bias_core.protocols import (
     Captioner,
+    Hosted,
     ImageTextEncoder,
     LanguageModel,
     PersonFinder,
@@ -48,6 +54,7 @@ from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings
 
 if TYPE_CHECKING:
+    from bias_core.adapters.remote_t2i import RemoteTextToImage
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.label_sync import LabelSync
 
@@ -75,6 +82,17 @@ class Services:
         if self._borrows:
             prepare()
         self._built = BuiltOnce()
+        self._token = SecretStr("")  # of whoever asks for hosted models; see for_visitor
+        self._hosted: dict[str, RemoteTextToImage] = {}
+
+    def for_visitor(self, token: str) -> "Services":
+        """The same services for one visitor, who pays for hosted models with this token; it is kept nowhere else.
+
+        A token that begins with ``hf_`` goes to Hugging Face alone, any other to the server of BIAS_IMAGES_URL alone.
+        """
+        view = copy(self)
+        vars(view).update(_token=SecretStr(token.strip()), _hosted={})
+        return view
 
     @property
     def labels(self) -> "LabelStore":
@@ -134,6 +152,8 @@ class Services:
         Only for a model that the catalogue does not list, the hub is asked for its size, once.
         """
         info, settings = self.model_info(name), self.settings
+        if hosted := hosted_name(name):
+            return hosted_fit(info, hosted, has_server=bool(settings.images_url))
         here = self._sources.is_here(info)
         if not here and not info.download_gb and not settings.offline:
             size = self._built.get("size", name, lambda: download_gb(str(info.options["path"]), info.revision))
@@ -143,14 +163,17 @@ class Services:
 
     def revision(self, name: str) -> str:
         """Which weights a model name stands for now: a hub revision, or a fingerprint of the files."""
-        return self._sources.version(self.model_info(name))
+        return self._hosted_model(name).version() if hosted_name(name) else self._sources.version(self.model_info(name))
 
     def reading_files(self, model: str) -> Iterator[tuple[int, int]]:
         """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
-        return self._hashes.reading(*self._sources.files(self.model_info(model)))
+        files = () if hosted_name(model) else self._sources.files(self.model_info(model))
+        return self._hashes.reading(*files)
 
     def text_to_image(self, name: str) -> TextToImage:
         """The generator of this name; its weights load with the first picture, and anew once they changed."""
+        if hosted_name(name):
+            return self._hosted_model(name)
         info = self.model_info(name)
         version = self._sources.version(info)
         return self._built.get("model", info.id, lambda: self._build_model(info, version), version=version)
@@ -164,11 +187,15 @@ class Services:
             return iter((EngineProgress(done=0, total=0),))
         first = rows[0]
         check_version(first.model, first.revision, partial(self.revision, first.model))
-        model = self.text_to_image(first.model)
-        if not self._borrows:
+        model, engine = self.text_to_image(first.model), self.engine_of(first.model)
+        if not (self._borrows or isinstance(model, Hosted)):
             self._sources.fetch(self.model_info(first.model), first.revision, self._device)
-        events = self.engine.run(rows, model, self.images, lock=self.model_lock.turns, cancelled=cancelled)
-        return self.rates.watch(events, rows[0], self.engine)
+        events = engine.run(rows, model, self.images, lock=self.model_lock.turns, cancelled=cancelled)
+        return self.rates.watch(events, rows[0], engine)
+
+    def engine_of(self, model: str) -> Engine:
+        """Who executes rows of this model: that of this process, or, for a hosted one, requests."""
+        return RequestsEngine(self.settings.remote_at_once) if hosted_name(model) else self.engine
 
     def reading(self, *readers: object) -> ReadersTurn:
         """Held while these readers run, a batch at a time; entered as often as one likes."""
@@ -307,7 +334,8 @@ class Services:
     def _local_reader(self, role: Role, info: ToolInfo, name: str, where: dict[str, Any]) -> Any:
         """What reads in this role; what was read is kept under the ``name``, which has the version of local weights."""
         if info.library == "endpoint":
-            from bias_core.adapters.readers.endpoint_lm import Endpoint, EndpointLanguageModel
+            from bias_core.adapters.endpoint import Endpoint
+            from bias_core.adapters.readers.endpoint_lm import EndpointLanguageModel
 
             url, model, key = self.settings.llm_url, self.settings.llm_model, self.settings.llm_key.get_secret_value()
             return EndpointLanguageModel(info.name, Endpoint(url=url, model=model, key=key))
@@ -330,6 +358,15 @@ class Services:
         if info.library == "calibration":
             return CalibrationPersonFinder(self.encoder(info.path))
         return TorchvisionPersonFinder(info.id, info.path, device=self._device, offline=self.settings.offline)
+
+    def _hosted_model(self, name: str) -> "RemoteTextToImage":
+        """A hosted model, asked with the token of whoever these services are for; built anew for each of them."""
+        from bias_core.adapters.remote_t2i import hosted_model
+
+        if name not in self._hosted:
+            token = self._token.get_secret_value()
+            self._hosted[name] = hosted_model(self.model_info(name), self.settings, token)
+        return self._hosted[name]
 
     def _build_model(self, info: ModelInfo, version: str) -> TextToImage:
         if info.family == "renderer":

@@ -66,3 +66,8 @@ class Settings(BaseSettings):
     llm_url: str = Field(default="", repr=False)  # may hold a password
     llm_model: str = ""
     llm_key: SecretStr = SecretStr("")
+    # images_url, images_key: an OpenAI-compatible server of pictures, for models named openai:MODEL, and what opens it
+    images_url: str = Field(default="", repr=False)  # may hold a password
+    images_key: SecretStr = SecretStr("")
+    remote_at_once: int = Field(default=4, ge=1, le=64)  # requests of one run to hosted models on their way together
+    remote_seconds: float = Field(default=180.0, gt=0)  # that one such request may take

@@ -54,7 +54,7 @@ class PictureRecord:
 
     row: ImageRow
     truth: Mapping[str, Any] | None = None  # what is in it, by attribute; of the calibration renderer's only
-    blocked: bool = False  # a safety checker blanked it: it is counted and never scored
+    blocked: bool = False  # a safety checker blanked it, or a hosted model refused: it is counted and never scored
     # what the model says it did: what it was asked, its own warnings, a prompt that it rewrote
     drawn: Mapping[str, Any] | None = None
 
@@ -188,7 +188,8 @@ class ModelInfo:
 
     id: str  # the name that is asked for
     name: str
-    # renderer, sd1, sd2, sdxl, sd3, flux, kandinsky, deepfloyd, sana, pixart, or "diffusers" where it is not known
+    # renderer, remote, sd1, sd2, sdxl, sd3, flux, kandinsky, deepfloyd, sana, pixart, or "diffusers" where it is not
+    # known
     family: str
     revision: str = ""  # commit, tag or branch of a hub; "" for its newest
     licence: str = ""
@@ -204,6 +205,7 @@ class ModelInfo:
     # download_gb, memory_gb: gigabytes to fetch, and on a GPU at its own size, one picture at a time; 0 where not
     # known
     download_gb: float = 0.0
+    price_usd: float | None = None  # of a picture of a hosted model; None where nobody says
     memory_gb: float = 0.0  # of a GPU, in half precision, one picture of this size at a time; 0 if unknown
     note: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)  # read by the adapter; ``path`` is a hub id or a folder

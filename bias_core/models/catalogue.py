@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, get_args
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel, quoted
+from bias_core.models.hosted import hosted_info
 from bias_core.types import ModelInfo
 
 T = TypeVar("T")
@@ -97,8 +98,9 @@ class Catalogue:
     ) -> ModelInfo:
         """The model of this name.
 
-        A name is an ``id`` of the file, ``org/name`` of a hub or a local folder, and may go on with ``@revision`` of
-        the hub and with ``+lora`` or ``+lora:weight``, a LoRA on top: again a hub id, a folder or a .safetensors file.
+        A name is that of a hosted model, an ``id`` of the file, ``org/name`` of a hub or a local folder. All but the
+        first may go on with ``@revision`` of the hub and with ``+lora`` or ``+lora:weight``, a LoRA on top: again a
+        hub id, a folder or a .safetensors file.
 
         Parameters
         ----------
@@ -109,6 +111,8 @@ class Catalogue:
 
         Raises UnknownModel: neither; the message lists what exists.
         """
+        if hosted := hosted_info(name):
+            return next((info for info in self.models if info.id == name), hosted)
         self.check_name(name, (info.id for info in self.models))
         if info := self._base(name, folder_of, defaults_of):
             return info

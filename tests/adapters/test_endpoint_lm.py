@@ -13,7 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from bias_core.adapters.readers.endpoint_lm import Endpoint, EndpointLanguageModel
+from bias_core.adapters.endpoint import Endpoint
+from bias_core.adapters.readers.endpoint_lm import EndpointLanguageModel
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import LanguageModel
 from bias_core.search.candidates import propose_candidates

@@ -12,13 +12,15 @@ from bias_core.engine.local import EngineProgress, run_rows
 from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable
 from bias_core.exchange.imports import ImportedImages, key
 from bias_core.models.catalogue import check_condition
+from bias_core.models.hosted import hosted_name
 from bias_core.prompts import fill_template
-from bias_core.protocols import ChecksSettings, TextToImage
+from bias_core.protocols import ChecksSettings, Hosted, TextToImage
 from bias_core.studies.kit.types import Shot, StudyServices, StudySettings
 from bias_core.types import ImageRow, ModelInfo
 
 T = TypeVar("T")
 _EXAMPLES = 3
+_SAMPLING = frozenset({"num_inference_steps", "guidance_scale", "negative_prompt"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,17 +48,22 @@ class RowMaker:
             if not estimate:
                 raise
             revision = ""
-        draws = info.family == "renderer"  # it has no sampler: all its settings read 0
+        hosted, generator = hosted_name(info.id), _generator(services, settings.model)
+        # What has no effect reads 0: the renderer has no sampler, and some services have no word for it.
+        none = _SAMPLING if info.family == "renderer" else hosted.unsent if hosted else frozenset[str]()
         steps, guidance = settings.num_inference_steps, settings.guidance_scale
+        steps = 0 if "num_inference_steps" in none else info.default_steps if steps is None else steps
+        guidance = 0.0 if "guidance_scale" in none else info.default_guidance if guidance is None else guidance
         return cls(
             info=info,
             condition=condition,
             revision=revision,
             seed=settings.seed,
-            num_inference_steps=0 if draws else info.default_steps if steps is None else steps,
-            guidance_scale=0.0 if draws else float(info.default_guidance if guidance is None else guidance),
-            negative_prompt="" if draws else settings.negative_prompt,
+            num_inference_steps=steps,
+            guidance_scale=float(guidance),
+            negative_prompt="" if "negative_prompt" in none else settings.negative_prompt,
             template=treatment(settings),
+            has_seeds=generator.has_seeds if isinstance(generator, Hosted) else hosted is None,
         )
 
     def of(self, shot: Shot) -> list[ImageRow]:
@@ -188,15 +195,19 @@ def treated(prompt: str, template: str) -> str:
 
 def drawn_info(services: StudyServices, name: str) -> ModelInfo:
     """The catalogue's entry, with the size that is really drawn where the model draws another one."""
-    info = services.model_info(name)
-    try:
-        generator = services.text_to_image(name)
-    except (HubNotReached, ModelUnavailable):  # said where its weights are asked for
-        return info
-    if not isinstance(generator, ChecksSettings):
+    info, generator = services.model_info(name), _generator(services, name)
+    if generator is None or not isinstance(generator, ChecksSettings):
         return info
     width, height = generator.drawn_size(info.width, info.height)
     return replace(info, width=width, height=height)
+
+
+def _generator(services: StudyServices, name: str) -> TextToImage | None:
+    """The generator, None where it cannot be had, which is said where its weights are asked for."""
+    try:
+        return services.text_to_image(name)
+    except ModelUnavailable:
+        return None
 
 
 def _some(items: Sequence[str]) -> str:

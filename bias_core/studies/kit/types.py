@@ -425,6 +425,9 @@ class StudyServices(Protocol):
     ) -> Iterator[EngineProgress]:
         """Draw those of ``rows`` (all of one model) that are not in the store."""
 
+    def engine_of(self, model: str) -> Engine:
+        """Who executes rows of this model."""
+
     def reading(self, *readers: object) -> AbstractContextManager[None]:
         """Held while these readers run, a batch at a time; entered as often as one likes."""
 

@@ -86,7 +86,7 @@ def study_cost(plan: StudyPlan, services: StudyServices) -> Cost:
     if plan.arms:
         costs = [study_cost(arm, services) for arm in plan.arms]
         return Cost(**{f.name: sum(getattr(cost, f.name) for cost in costs) for f in fields(Cost)})
-    rows, engine = plan.manifest.rows, services.engine
+    rows, engine = plan.manifest.rows, services.engine_of(plan.settings.model)
     if services.images.n_present({row.id for row in rows}) == len({row.id for row in rows}):
         return estimate_cost(rows, services.images, None, n_workers=1)  # no worker need start
     rate = services.rates.find(rows[0], engine.place())
@@ -108,10 +108,11 @@ def warm_up(
         return
     rows = list({row.id: row for row in plan.manifest.rows}.values())
     missing = [row for row in rows if not services.images.n_present([row.id])]
-    size = services.text_to_image(rows[0].model).batch_size * services.engine.n_workers()
+    engine = services.engine_of(rows[0].model)
+    size = services.text_to_image(rows[0].model).batch_size * engine.n_workers()
     for part in (missing[:size], missing[size : 3 * size]):
         for event in services.draw(part, cancelled=cancelled):
             message = f"trying {rows[0].model}, {event.done:,} of {event.total:,} pictures"
             yield Progress(done=event.done, total=event.total, seconds_left=event.seconds_left, message=message)
-        if services.rates.find(rows[0], services.engine.place()) is not None:
+        if services.rates.find(rows[0], engine.place()) is not None:
             return

@@ -1,0 +1,468 @@
+"""Pictures of hosted models: one request each, to a provider behind Hugging Face or an OpenAI-compatible server.
+
+Nothing here keeps a token: it lives in the object that was made for one visitor, and is taken out of every text.
+"""
+
+import base64
+import binascii
+import io
+import json
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property, partial
+from typing import Any, ClassVar, Protocol
+
+import huggingface_hub
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HFValidationError,
+    HTTPError,
+    InferenceTimeoutError,
+    OfflineModeIsEnabled,
+)
+from PIL import Image, UnidentifiedImageError
+
+from bias_core.adapters.endpoint import (
+    RETRIED,
+    Endpoint,
+    Patience,
+    RequestFailed,
+    error_text,
+    pause_asked_for,
+    without_secrets,
+)
+from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable, NotDrawn, UnknownModel
+from bias_core.models.hosted import HostedName, hosted_name
+from bias_core.protocols import StepCallback
+from bias_core.settings import Settings
+from bias_core.types import GeneratedImage, ImageRow, ModelInfo
+
+_PATIENCE = Patience()
+_SECONDS_BETWEEN_LOOKS = 0.1  # at Stop, while a pause lasts
+_LEAST_SIDE, _MOST_PIXELS = 16, 50_000_000
+_REFUSALS = (400, 403, 422, 451)
+_REFUSED = re.compile(
+    r"moderation|content[ _-]?(policy|filter|management)|safety|nsfw|flagged|inappropriate|prohibited|violat|sensitive"
+    r"|responsible[ _]?ai|not allowed by|guardrail",
+    re.IGNORECASE,
+)
+_FLAGS = ("nsfw", "nsfw_content_detected", "has_nsfw_concepts", "content_filtered", "blocked", "flagged", "filtered")
+_ENDS = {"content_filter", "content_filtered", "safety", "nsfw", "moderation"}  # finish reasons of a refusal
+_BLANK = "the picture that came is black all over"
+# Providers whose own documentation names a seed; of others it is not known that the same seed draws the same picture.
+_SEEDED = frozenset({"fal-ai", "hf-inference", "replicate", "together", "wavespeed"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came for one request."""
+
+    image: Image.Image | None  # None where the service refused to draw
+    refusal: str = ""  # why, in its own words
+    revised_prompt: str = ""  # that it says it drew in place of the prompt
+
+
+class ImageService(Protocol):
+    """One way to ask for a picture."""
+
+    @property
+    def provider(self) -> str:
+        """Who draws."""
+
+    @property
+    def model(self) -> str:
+        """By the provider's own name."""
+
+    @property
+    def has_seeds(self) -> bool:
+        """Whether the same seed is known to draw the same picture."""
+
+    def check_token(self) -> None:
+        """ModelUnavailable where nothing may be asked for want of a token."""
+
+    def draw(self, row: ImageRow) -> Answer:
+        """One request; RequestFailed where it has no usable answer."""
+
+    def safe(self, text: str) -> str:
+        """A text without the token."""
+
+
+class RemoteTextToImage:
+    """Draws rows by asking a service; each answer is a picture, a refusal, or is asked for again."""
+
+    batch_size = 1
+
+    def __init__(
+        self,
+        info: ModelInfo,
+        name: HostedName,
+        service: ImageService,
+        *,
+        at_once: int = 4,
+        sleep: Callable[[float], None] | None = None,
+    ) -> None:
+        self.info, self.name, self.service, self.at_once = info, name, service, at_once
+        self._sleep = sleep
+
+    @property
+    def has_seeds(self) -> bool:
+        """Whether the same seed is known to draw the same picture."""
+        return self.service.has_seeds
+
+    def version(self) -> str:
+        """Who draws, and by which name of the model: what decides the pictures beside the row."""
+        self.service.check_token()
+        return f"{self.service.provider}/{self.service.model}"
+
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
+        """Yield one picture per row, in order; one that was refused is blank, ``blocked``, and says why.
+
+        Raises NotDrawn: this picture did not come after all tries; ModelUnavailable: no picture would; Cancelled:
+        from ``on_step``, which is called while it is waited.
+        """
+        self.service.check_token()
+        pause = self._sleep or partial(_pausing, on_step)
+        for row in rows:
+            try:
+                answer = _PATIENCE.ask(partial(_refusal_or, self.service.draw, row), pause)
+            except RequestFailed as failure:
+                raise (NotDrawn if failure.again else ModelUnavailable)(str(failure)) from failure
+            yield self._generated(row, answer)
+
+    def check_settings(self, row: ImageRow) -> tuple[str, ...]:
+        """What is to be said of the service before it is asked."""
+        notes = [f"{row.model} is hosted: who draws may change the model, or what is refused, at any time."]
+        if not self.has_seeds:
+            notes.append(
+                f"{row.model} is not known to take a seed: the same request draws another picture each time. Nothing "
+                "is paired by its seed."
+            )
+        return tuple(notes)
+
+    def drawn_size(self, width: int, height: int) -> tuple[int, int]:
+        """The size that is asked for; what comes is said with each picture."""
+        return width, height
+
+    def check_traceable(self) -> None:
+        """Refuse: nothing inside of a hosted model can be seen."""
+        raise InvalidInput(
+            f"{self.info.id} is hosted, so its denoising steps cannot be seen; take a model that runs here"
+        )
+
+    def _generated(self, row: ImageRow, answer: Answer) -> GeneratedImage:
+        drawn: dict[str, Any] = {
+            "provider": self.service.provider,
+            "model": self.service.model,
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "seed_sent": "seed" not in self.name.unsent,
+        }
+        if answer.revised_prompt and answer.revised_prompt != row.prompt:
+            drawn["revised_prompt"] = answer.revised_prompt
+        image, refusal = answer.image, answer.refusal
+        if image is not None and not image.getbbox():
+            refusal = _BLANK
+        if refusal or image is None:
+            blank = Image.new("RGB", (row.width, row.height))
+            drawn["refused"] = self.service.safe(refusal) or "no reason given"
+            return GeneratedImage(row=row, image=blank, blocked=True, drawn=drawn)
+        return GeneratedImage(row=row, image=image, drawn=drawn | {"width": image.width, "height": image.height})
+
+
+def _pausing(on_step: StepCallback | None, seconds: float) -> None:
+    """Wait, and look at Stop meanwhile."""
+    ends = time.monotonic() + seconds
+    while (left := ends - time.monotonic()) > 0:
+        if on_step is not None:
+            on_step(0, 1)
+        time.sleep(min(left, _SECONDS_BETWEEN_LOOKS))
+
+
+def _refusal_or(draw: Callable[[ImageRow], Answer], row: ImageRow) -> Answer:
+    """An answer; an error that is a refusal to draw this prompt is one, too."""
+    try:
+        return draw(row)
+    except RequestFailed as failure:
+        if failure.status in _REFUSALS and _REFUSED.search(f"{failure.code} {failure.reason}"):
+            return Answer(image=None, refusal=": ".join(filter(None, (failure.code, failure.reason))))
+        raise
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenAIImages:
+    """``/v1/images/generations`` of OpenAI, or of any server that speaks like it."""
+
+    endpoint: Endpoint
+    needs_key: bool = False  # where strangers come: the server's own key is not for them
+    has_seeds: ClassVar[bool] = False
+
+    @property
+    def provider(self) -> str:
+        """The server's name."""
+        return self.endpoint.host
+
+    @property
+    def model(self) -> str:
+        """The model's name there."""
+        return self.endpoint.model
+
+    def safe(self, text: str) -> str:
+        """Without the key."""
+        return self.endpoint.safe(text)
+
+    def check_token(self) -> None:
+        """Refuse strangers without a key of their own."""
+        if self.needs_key and not self.endpoint.key:
+            raise HubNotReached(
+                f"openai:{self.model} is paid for by whoever asks: give a key of your own for {self.provider}"
+            )
+
+    def draw(self, row: ImageRow) -> Answer:
+        """One request."""
+        name, body = row.model, {"model": self.model, "prompt": row.prompt, "n": 1, "size": f"{row.width}x{row.height}"}
+        content = self.endpoint.post(name, "images/generations", body)
+        try:
+            answer = json.loads(content)
+            first = answer["data"][0]
+            if refusal := _flagged(first) or _flagged(answer):
+                return Answer(image=None, refusal=refusal, revised_prompt=_text(first.get("revised_prompt")))
+            coded, url = first.get("b64_json"), first.get("url")
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            if refusal := _refused_in(content):
+                return Answer(image=None, refusal=refusal)
+            raise self.endpoint.not_understood(name, error, again=True) from error
+        if isinstance(coded, str) and coded:
+            data = _decoded(name, coded)
+        elif isinstance(url, str) and url:
+            data = _decoded(name, url.partition(",")[2]) if url.startswith("data:") else self.endpoint.get(name, url)
+        else:
+            raise RequestFailed(f"{name} answered without a picture", again=True)
+        return Answer(image=read_picture(name, data), revised_prompt=_text(first.get("revised_prompt")))
+
+
+class HubInference:
+    """Providers behind Hugging Face, through the client of ``huggingface_hub``, always with the given token."""
+
+    def __init__(self, name: HostedName, token: str, *, offline: bool = False, seconds: float = 120.0) -> None:
+        self._name, self._token, self._offline, self._seconds = name, token, offline, seconds
+
+    @cached_property
+    def _mapping(self) -> tuple[str, str]:
+        """Provider and its own name of the model; the hub is asked once."""
+        path, provider, title = self._name.path, self._name.provider, f"inference:{self._name.path}"
+        if self._offline:
+            raise HubNotReached(f"{title} is hosted, and BIAS_OFFLINE forbids to ask Hugging Face for it")
+        try:
+            api = huggingface_hub.HfApi(token=self._token or False)
+            info = api.model_info(path, expand=["inferenceProviderMapping"], timeout=30.0)
+        except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError) as error:
+            status = getattr(getattr(error, "response", None), "status_code", 0)
+            if status in (401, 403, 404):
+                raise ModelUnavailable(
+                    f"Hugging Face has no model {path} that this token may see (status {status}); check its name"
+                ) from error
+            raise HubNotReached(f"{title}: Hugging Face was not reached ({self.safe(str(error))})") from error
+        offers = {one.provider: one for one in info.inference_provider_mapping or () if one.task == "text-to-image"}
+        if not offers or (provider and provider not in offers):
+            others = f", but of {', '.join(offers)}" if offers else ""
+            raise ModelUnavailable(
+                f"{path} is not on offer of {provider or 'any provider'} as a text-to-image model{others}; see the "
+                "page of the model on Hugging Face"
+            )
+        chosen = offers[provider] if provider else next(iter(offers.values()))
+        return str(chosen.provider), str(chosen.provider_id)
+
+    @property
+    def provider(self) -> str:
+        """Who draws."""
+        return self._mapping[0]
+
+    @property
+    def model(self) -> str:
+        """The provider's own name of the model."""
+        return self._mapping[1]
+
+    @property
+    def has_seeds(self) -> bool:
+        """Whether this provider documents a seed; while it is not known who draws, none is counted on."""
+        try:
+            return self.provider in _SEEDED
+        except ModelUnavailable:
+            return False
+
+    def safe(self, text: str) -> str:
+        """Without the token."""
+        return without_secrets(text, self._token)
+
+    def check_token(self) -> None:
+        """Refuse whoever has no token; that of a public server is not for strangers."""
+        title = f"inference:{self._name.path}"
+        if not self._token:
+            raise HubNotReached(
+                f"{title} is drawn at the expense of whoever asks, so it needs a Hugging Face token of your own: sign "
+                "in or paste one on the page, set HF_TOKEN on your own machine, or name its variable with --token-env"
+            )
+        if not self._token.startswith("hf_"):
+            raise HubNotReached(f"{title} needs a token of Hugging Face, which begins with hf_; the one given does not")
+
+    def draw(self, row: ImageRow) -> Answer:
+        """One request."""
+        name, provider = row.model, self.provider
+        sent: dict[str, Any] = {
+            "negative_prompt": row.negative_prompt or None,
+            "num_inference_steps": row.num_inference_steps or None,
+            "guidance_scale": row.guidance_scale or None,
+        }
+        client = huggingface_hub.InferenceClient(provider=provider, token=self._token, timeout=self._seconds)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", Image.DecompressionBombWarning)
+                image = client.text_to_image(
+                    row.prompt, model=self._name.path, width=row.width, height=row.height, seed=row.seed, **sent
+                )
+            return Answer(image=checked_picture(name, image))
+        except InferenceTimeoutError as error:
+            raise RequestFailed(
+                f"{name} did not answer within {self._seconds:g} s; is {provider} overloaded?",
+                again=True,
+                pause=0.0,
+                most=2,
+            ) from error
+        except HfHubHTTPError as error:
+            raise self._refused(name, error) from error
+        except (UnidentifiedImageError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+            raise RequestFailed(f"{name} answered what is no picture that can be read", again=True) from error
+        except (HTTPError, OSError) as error:
+            raise RequestFailed(
+                f"{name} cannot be reached at {provider}: {self.safe(str(error))}", again=True
+            ) from error
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise RequestFailed(
+                f"{name}: {provider} answered what is not understood ({self.safe(str(error))})", again=True
+            ) from error
+
+    def _refused(self, name: str, error: Any) -> RequestFailed:
+        """The failure that a status stands for."""
+        response = error.response
+        status = int(getattr(response, "status_code", 0))
+        text, code = error_text(getattr(response, "content", b"") or b"")
+        reason = self.safe(text) or self.safe(str(getattr(error, "server_message", "") or ""))
+        words = {
+            401: "refuses the token",
+            402: "wants to be paid: the credits of this account are used up",
+            403: "refuses",
+        }
+        message = (
+            f"{name}: {self.provider} {words.get(status, 'refuses')} (status {status}): {reason or 'no reason given'}"
+        )
+        pause = pause_asked_for(response.headers.get("retry-after", "")) if response is not None else None
+        return RequestFailed(message, status=status, reason=reason, code=code, again=status in RETRIED, pause=pause)
+
+
+def hosted_model(info: ModelInfo, settings: Settings, token: str) -> RemoteTextToImage:
+    """The generator of a hosted model's entry, asked with a visitor's ``token``.
+
+    Without one it is this machine's own token or key, but never where strangers reach this server. ModelUnavailable
+    where no server is set for ``openai:``.
+    """
+    name = hosted_name(info.id)
+    if name is None:
+        raise UnknownModel(f"{info.id} is no hosted model")
+    seconds = settings.remote_seconds
+    service: ImageService
+    if name.service == "inference":
+        own = "" if settings.public else huggingface_hub.get_token() or ""
+        service = HubInference(name, token or own, offline=settings.offline, seconds=seconds)
+    elif not settings.images_url:
+        raise HubNotReached(
+            f"{info.id} needs a server: set BIAS_IMAGES_URL to its address, such as https://api.openai.com/v1, and "
+            "BIAS_IMAGES_KEY to its key"
+        )
+    else:
+        own = "" if settings.public else settings.images_key.get_secret_value()
+        key = own if token.startswith("hf_") else token or own  # one of Hugging Face is for no other server
+        endpoint = Endpoint(
+            url=settings.images_url,
+            model=name.path,
+            key=key,
+            seconds=seconds,
+            settings="BIAS_IMAGES",
+            named_by="the name after openai:",
+        )
+        service = OpenAIImages(endpoint=endpoint, needs_key=settings.public)
+    return RemoteTextToImage(info, name, service, at_once=settings.remote_at_once)
+
+
+def read_picture(name: str, data: bytes) -> Image.Image:
+    """The picture in an answer; RequestFailed where it is none, broken off, or far too large."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            return checked_picture(name, Image.open(io.BytesIO(data)))
+    except (UnidentifiedImageError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise RequestFailed(f"{name} answered what is no picture that can be read", again=True) from error
+
+
+def checked_picture(name: str, image: Image.Image) -> Image.Image:
+    """An opened picture with its pixels, as RGB; what is transparent lies on white."""
+    width, height = image.size
+    if min(width, height) < _LEAST_SIDE or width * height > _MOST_PIXELS:
+        raise RequestFailed(
+            f"{name} answered a picture of {width}x{height} pixels, which is none to measure", again=True
+        )
+    try:
+        image.load()
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for files that are broken off, or wrong
+        raise RequestFailed(f"{name} answered a picture that is broken off", again=True) from error
+    if image.mode in ("RGBA", "LA", "P", "PA"):
+        image = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+    return image.convert("RGB")
+
+
+def _decoded(name: str, coded: str) -> bytes:
+    try:
+        return base64.b64decode(coded, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise RequestFailed(f"{name} answered a picture that is broken off", again=True) from error
+
+
+def _text(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _flagged(answer: object) -> str:
+    """Why an answer that came was refused all the same; "" where it was not.
+
+    >>> _flagged({"nsfw_content_detected": [True]}), _flagged({"b64_json": "...", "nsfw": False})
+    ('nsfw_content_detected', '')
+    """
+    if not isinstance(answer, Mapping):
+        return ""
+    for name in _FLAGS:
+        value = answer.get(name)
+        if value is True or (isinstance(value, list) and any(one is True for one in value)):
+            return name
+    for name in ("finish_reason", "finishReason", "status"):
+        if str(answer.get(name)).lower() in _ENDS:
+            return f"{name} {answer[name]}"
+    results = answer.get("content_filter_results")
+    filtered = (
+        [key for key, one in results.items() if isinstance(one, dict) and one.get("filtered")]
+        if isinstance(results, dict)
+        else []
+    )
+    return f"content filter: {', '.join(filtered)}" if filtered else ""
+
+
+def _refused_in(content: bytes) -> str:
+    """The reason of an answer with an error in place of a picture, where that is a refusal."""
+    text, code = error_text(content)
+    return (
+        ": ".join(filter(None, (code, text)))
+        if (code or text) and _REFUSED.search(f"{code} {text[:300]}") and b'"error"' in content
+        else ""
+    )
