@@ -63,8 +63,7 @@ class ComingBack:
             at_work = self._services.run_line.find(visitor.key)
             if at_work is not None and at_work.place:
                 last[at_work.place] = _AT_WORK
-            tabs = {key: tab.studies for key, tab in self._tabs.items()}
-            link = read_link(query_of(request), tabs, self._services)
+            link = read_link(query_of(request), {key: tab.studies for key, tab in self._tabs.items()}, self._services)
             if not self._is_asked(last.get(link.tab, ""), link):
                 last.pop(link.tab, None)
             return [self._runs.on_list(visitor), *(last.get(key, "") for key in self._tabs)]
@@ -157,8 +156,7 @@ def build_app(services: Services) -> gr.Blocks:
                 places[key].select(None, js=f"() => window.nameTab?.('{key}')", **QUIET)
         runs = next(tab for tab in built.values() if isinstance(tab, RunsTab))
         runs.connect(tabs, places[runs.key], built)
-        studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
-        ComingBack(services, runs, studies).wire(arrived, visitor)
+        ComingBack(services, runs, [tab for tab in runs.others if isinstance(tab, StudyTab)]).wire(arrived, visitor)
         read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
         read.then(None, js="() => { window.linkIsRead = true; }", **QUIET)
         api.add_tools(services)
@@ -176,8 +174,7 @@ def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
         """Open the tab that the address names, and say what it asks for that is not known."""
         link = read_link(query_of(request), tabs, services)
         text = notice_html(link)
-        opened = gr.update(selected=link.tab) if link.tab else gr.skip()
-        return opened, gr.update(value=text, visible=bool(text))
+        return (gr.update(selected=link.tab) if link.tab else gr.skip()), gr.update(value=text, visible=bool(text))
 
     return on_link
 

@@ -394,5 +394,4 @@ def _measure(design: Design, chosen: Sequence[StudySettings], services: "Service
             services.manifests.keep(report.run_id)
         show_study_report(report)
         name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
-        apart = how.apart or len(chosen) > 1
-        save_study_report(report, how.out / name if how.out and apart else how.out)
+        save_study_report(report, how.out / name if how.out and (how.apart or len(chosen) > 1) else how.out)

@@ -298,8 +298,7 @@ class RunsTab(StudyTab):
         report = saved.report
         tab = next((tab for tab in self.others if tab.claims(report.design)), self)
         there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
-        status = {tab.parts["status"]: messages.done_html(says)} if says else {}
-        return there | tab.opened(saved) | status
+        return there | tab.opened(saved) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
 
     def _run_of(
         self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False

@@ -128,8 +128,7 @@ def lean_sample(
     terms = [np.zeros(n) if term is None else term for n, term in zip(sizes, (of_targets, of_a, of_b), strict=True)]
 
     def of_counts(times: Floats) -> Floats:
-        parts = np.split(times, np.cumsum(sizes)[:2], axis=1)
-        x, a, b = (part / part.sum(axis=1, keepdims=True) for part in parts)
+        x, a, b = (part / part.sum(axis=1, keepdims=True) for part in np.split(times, np.cumsum(sizes)[:2], axis=1))
         lean = ((x @ to_a) * a).sum(axis=1) - ((x @ to_b) * b).sum(axis=1)
         return np.asarray(lean + x @ terms[0] + a @ terms[1] - b @ terms[2] + constant)
 
@@ -290,8 +289,7 @@ def number_at(sample: Sample, places: Places, n: int, rng: np.random.Generator) 
     """The number at ``n`` of these units: its average over subsamples without replacement."""
     if n >= len(places):
         return float(sample.statistic(places))
-    subsets = rng.permuted(np.tile(places, (N_SUBSAMPLES, 1)), axis=1)[:, :n]
-    return float(_numbers(sample, subsets).mean())
+    return float(_numbers(sample, rng.permuted(np.tile(places, (N_SUBSAMPLES, 1)), axis=1)[:, :n]).mean())
 
 
 @dataclass(frozen=True, kw_only=True)

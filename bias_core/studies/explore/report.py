@@ -287,8 +287,7 @@ def _explore_settings(values: Mapping[str, Any]) -> StudySettings:
 def _compare_settings(values: Mapping[str, Any]) -> StudySettings:
     declared = {*settings_of(StudySettings), *settings_of(ExploreOptions)} - {"arms", "concept"}
     arms = [Arm(**arm) for arm in values["arms"]]
-    rest = {k: v for k, v in values.items() if k in declared}
-    return compare_settings(str(values["concept"]), arms, **rest)
+    return compare_settings(str(values["concept"]), arms, **{k: v for k, v in values.items() if k in declared})
 
 
 OLD_SETTINGS: Mapping[str, Callable[[Mapping[str, Any]], StudySettings]] = {

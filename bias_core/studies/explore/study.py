@@ -81,8 +81,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
     cells, notes = _cells(options, data, frame, rows)
     alike = None
     if _FEWEST <= len(rows) <= _MOST_ON_MAP:
-        n_clusters = min(options.n_clusters, len(rows)) or None
-        alike = spectral_clusters(rows, n_clusters=n_clusters, seed=settings.seed)
+        alike = spectral_clusters(rows, n_clusters=min(options.n_clusters, len(rows)) or None, seed=settings.seed)
     # By their seeds where they were drawn here, and one after the other otherwise.
     numbers = range(1, len(frame) + 1) if settings.images else frame["seed"].to_numpy(int) - settings.seed + 1
     data.keep(frame, number=numbers, **picture_columns(cells[ALL], leaning, alike))

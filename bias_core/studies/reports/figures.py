@@ -66,8 +66,7 @@ def draw(figure: StudyFigure) -> Figure:
     from matplotlib.figure import Figure  # takes half a second
 
     drawn = Figure(layout="constrained")
-    labels = {name: _plain(value) for name, value in figure.labels.items()}
-    _DRAW[figure.kind](drawn, figure.data.map(_plain), labels)
+    _DRAW[figure.kind](drawn, figure.data.map(_plain), {name: _plain(value) for name, value in figure.labels.items()})
     return drawn
 
 

@@ -99,8 +99,7 @@ def arms_html(report: StudyReport) -> str:
     parts = []
     for number, arm in enumerate(report.arms, start=1):
         findings = StudyTable(key=FINDINGS, title="Findings", frame=text.finding_table(arm.results))
-        tables = [replace(t, key=f"{number}/{t.key}") for t in (findings, *arm.results.tables)]
-        parts.append((arm, tables))
+        parts.append((arm, [replace(t, key=f"{number}/{t.key}") for t in (findings, *arm.results.tables)]))
     return render("arms", arms=parts)
 
 
