@@ -234,7 +234,6 @@ class Tools:
 
 
 def _values(of: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Some fields of a dataclass, as JSON values."""
     return {name: plain(getattr(of, name)) for name in names}
 
 

@@ -15,10 +15,9 @@ from gradio.state_holder import SessionState
 
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.saved import is_saved, open_report
+from bias_core.studies.reports.saved import Newest, is_saved, open_report
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study.view import by_name
-from bias_core.ui.visitor import Newest
 
 _UNREADABLE = (
     "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
@@ -152,7 +151,6 @@ def with_reports(value: Any, services: Services) -> Any:
 
 
 def _held(value: Any, kind: type) -> dict[str, Any]:
-    """The fields of a dataclass that are of a kind."""
     if not is_dataclass(value) or isinstance(value, type):
         return {}
     values = {one.name: getattr(value, one.name) for one in fields(value)}

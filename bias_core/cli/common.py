@@ -209,7 +209,6 @@ def _least(column: list[str]) -> int:
 
 
 def _parts(columns: list[list[str]], least: list[int], room: int) -> list[list[int]]:
-    """Places of the columns of each part."""
     n_keys = _n_keys(columns)
     while n_keys > 1 and sum(least[:n_keys]) + _FRAME * n_keys > room / 2:
         n_keys -= 1

@@ -261,7 +261,6 @@ def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[En
 
 
 def _agree(plans: Sequence[StudyPlan], services: "Services", how: How) -> None:
-    """Say what that will cost, and ask before a long run."""
     from bias_core.studies.running.size import study_cost, warm_up
 
     for plan in [] if how.only_plan else plans:
@@ -324,7 +323,6 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
 
 
 def _not_known(name: str, services: "Services") -> str:
-    """What cannot be said of a model that is neither here nor on a hub that answers."""
     listed = name in {info.id for info in services.models()}
     guessed = "" if listed else "; nor its own number of steps and size, for which usual ones are taken"
     return (
@@ -381,7 +379,6 @@ def _draw(plan: StudyPlan, services: "Services", *, keep: bool) -> None:
 
 
 def _named(plan: StudyPlan, setting: str) -> str:
-    """The models, or the conditions, of all arms."""
     return " and ".join(dict.fromkeys(getattr(arm.settings, setting) for arm in plan.arms or (plan,)))
 
 

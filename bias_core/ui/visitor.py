@@ -6,13 +6,12 @@ import re
 import secrets
 import shutil
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from functools import cached_property
 from ipaddress import IPv6Address, ip_address, ip_network
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import gradio as gr
@@ -23,6 +22,7 @@ from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.store.files import evict_oldest
 from bias_core.studies.kit.types import Progress, mapped
+from bias_core.studies.reports.saved import Newest
 from bias_core.studies.running.run import complete
 from bias_core.ui.messages import QUIET, user_errors
 
@@ -30,28 +30,6 @@ T = TypeVar("T")
 _KEY_BYTES = 16
 _SECRET = "t2i-bias-explorer-visitor-1"  # hides the key from a passing look; it is no password
 _OF_ONE_VISITOR = 200_000_000  # bytes of kept imports; the oldest make room
-
-
-class Newest(Generic[T]):
-    """Entries by their key, of which the longest unused are forgotten first."""
-
-    def __init__(self, most: int) -> None:
-        self._entries: OrderedDict[object, T] = OrderedDict()
-        self._most, self._lock = most, threading.Lock()
-
-    def get(self, key: object) -> T | None:
-        """The entry of this key, None where there is none any more."""
-        return self._entries.get(key)
-
-    def put(self, key: object, entry: T | None) -> None:
-        """From now on the entry of this key; None for none."""
-        with self._lock:
-            self._entries.pop(key, None)
-            if entry is not None:
-                self._entries[key] = entry
-            while len(self._entries) > self._most:
-                self._entries.popitem(last=False)
-
 
 _KEYS = Newest[str](100_000)
 """Whose page each open one is: Gradio lets go of the states of pages that were not used for long."""

@@ -26,6 +26,7 @@ from bias_core.studies.kit.types import (
     columns,
     drawable,
     figure,
+    listed,
     or_nan,
     table,
 )
@@ -35,7 +36,6 @@ Lines = Mapping[str, Sequence[Finding]]  # by its key, a finding of every arm
 RATE = 0.05  # accepted share of false discoveries among the differences that are called clear
 MOST_IN_PAIRS = 4  # arms of which every pair is compared; more are compared with the first
 _NO_SEED = "no seed in common"
-_MOST_LISTED = 3
 
 
 def compare_arms(design: Design, settings: StudySettings, program: Program, arms: Sequence[ArmReport]) -> Results:
@@ -74,7 +74,7 @@ def compare_arms(design: Design, settings: StudySettings, program: Program, arms
 
 def summary(report: StudyReport) -> str:
     """What a comparison found, in a sentence or two."""
-    frame = next(one.frame for one in report.results.tables if one.key == "differences")
+    frame = report.results.frame("differences")
     tested = frame[frame["p adjusted"].notna()] if len(frame) else frame
     if tested.empty:
         return "Nothing could be tested on these pictures; the tables show what was measured."
@@ -200,7 +200,6 @@ def _ranked(lines: Iterable[Sequence[Finding]], arms: Sequence[ArmReport], setti
 
 
 def _interval_figures(lines: Lines, arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
-    """One figure per measure, in the order of the findings."""
     for metric in dict.fromkeys(line[0].metric for line in lines.values()):
         some = [line for line in lines.values() if line[0].metric == metric]
         ends = {line[0].title.rpartition(": ")[2] for line in some}  # what the titles have in common, such as "P"
@@ -231,13 +230,13 @@ def _notes(
     arms: Sequence[ArmReport], missing: Sequence[str], lines: Lines, sampled: Lines, differences: pd.DataFrame
 ) -> Iterator[str]:
     if missing:
-        yield f"Not found in every arm, and left out of the comparison: {_listed(missing)}."
+        yield f"Not found in every arm, and left out of the comparison: {listed(missing)}."
     if untested := [line[0].title for key, line in lines.items() if key not in sampled]:
-        yield f"Shown for each arm, but without a test of the difference: {_listed(untested)}."
+        yield f"Shown for each arm, but without a test of the difference: {listed(untested)}."
     apart = differences[differences["compared on"] == _NO_SEED] if len(differences) else differences
     if len(apart):
         pairs = dict.fromkeys(f"“{row.first}” and “{row.second}”" for row in apart.itertuples())
-        yield f"{_listed(list(pairs))} share no seed: each arm is resampled on its own there."
+        yield f"{listed(list(pairs))} share no seed: each arm is resampled on its own there."
     for line in list(sampled.values())[:1]:
         samples = _samples(line)
         for arm, sample, at in zip(arms, samples, places_together(samples), strict=True):
@@ -252,8 +251,3 @@ def _notes(
             names_by_note.setdefault(note, []).append(arm.name)
     for note, names in names_by_note.items():
         yield note if len(names) == len(arms) else f"{', '.join(names)}: {note}"
-
-
-def _listed(items: Sequence[str]) -> str:
-    more = f" and {len(items) - _MOST_LISTED:,} more" if len(items) > _MOST_LISTED else ""
-    return ", ".join(items[:_MOST_LISTED]) + more

@@ -206,7 +206,6 @@ def _change(pair: _Pair, *, several: bool) -> Finding:
 
 
 def _seed_frame(pair: _Pair) -> pd.DataFrame:
-    """One row per seed of a pair of arms, the most changed first."""
     one, other = pair.at_first, pair.at_second
     columns: dict[str, Any] = {
         "first": pair.first,
@@ -279,7 +278,6 @@ def _variety_figures(scores: Sequence[tuple[str, AttributeScore]], pairs: Sequen
 
 
 def _gaps(pair: _Pair, confidence: float, *, several: bool) -> Iterator[dict[str, Any]]:
-    """The difference of P of every attribute on the shared seeds."""
     for before, after in zip(pair.a.scores, pair.b.scores, strict=True):
         if math.isnan(before.prevalence.value + after.prevalence.value):
             continue
@@ -301,7 +299,7 @@ def _changes(pair: _Pair) -> pd.DataFrame:
 
 def arms_summary(report: StudyReport) -> str:
     """What a comparison of explorations found, in a sentence or two: the clearest share first."""
-    frame = next(table.frame for table in report.results.tables if table.key == "differences")
+    frame = report.results.frame("differences")
     if frame.empty or not frame["p adjusted"].notna().any():
         return summary(report)
     shares = frame[frame["finding"].str.endswith(f": {KINDS['p'].label}")]

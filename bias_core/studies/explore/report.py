@@ -213,7 +213,6 @@ def image_rows(shown: Exploration) -> list[dict[str, Any]]:
 
 
 def _scored_values(report: StudyReport) -> dict[str, dict[str, Any]]:
-    """What was found of each picture, by its id."""
     frame = report.pictures
     if frame is None or frame.empty:
         return {}

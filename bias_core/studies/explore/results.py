@@ -138,7 +138,6 @@ def _attribute_findings(
 
 
 def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[StudyTable]:
-    """A row for each attribute on the pictures of each cell, with its sentences."""
     records = [
         {
             "pictures of": cell,
@@ -187,7 +186,6 @@ def share_mark(score: AttributeScore, **more: Any) -> dict[str, Any]:
 
 
 def _prompt_figure(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure:
-    """Prompts against attributes, where there are several prompts."""
     return figure(
         "heatmap",
         "prompts",
@@ -204,7 +202,6 @@ def _prompt_figure(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure
 
 
 def _association_figure(association: AssociationScore) -> StudyFigure:
-    """A dot for each picture."""
     first, second = association.attribute_a, association.attribute_b
     return figure(
         "distributions",
@@ -224,7 +221,6 @@ def group_name(group: int) -> str:
 
 
 def _map_figure(alike: ClusterResult) -> StudyFigure:
-    """Groups of look-alikes."""
     names = [group_name(label) for label in alike.labels]
     points = pd.DataFrame({"x": alike.coordinates[:, 0], "y": alike.coordinates[:, 1], "group": names})
     return figure(

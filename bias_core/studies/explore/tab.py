@@ -8,17 +8,16 @@ import pandas as pd
 
 from bias_core.studies.explore import view
 from bias_core.studies.explore.arms import SEED_GIVES_ANOTHER, SEEDS, arms_summary
-from bias_core.studies.explore.options import KIND, NO_WORDS, OLD_KIND, explore_settings
+from bias_core.studies.explore.options import KIND, OLD_KIND
 from bias_core.studies.explore.report import COMPARE, Exploration, is_exploration
 from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.explore.tab_form import ExploreForm
-from bias_core.studies.kit.setting_fields import changed_settings
-from bias_core.studies.kit.types import Arm, Progress, StudyFigure, StudyReport, StudySettings
+from bias_core.studies.kit.types import Progress, StudyFigure, StudyReport
 from bias_core.studies.reports.text import format_number
 from bias_core.ui import messages
 from bias_core.ui.embedded import data_uri
 from bias_core.ui.study import view as study_html
-from bias_core.ui.study.form import Preset, build_take
+from bias_core.ui.study.form import build_take
 from bias_core.ui.study.study_tab import QUIET, Updates
 from bias_core.ui.study.view import Look, Pictures
 from bias_core.ui.templates import render, script
@@ -34,13 +33,6 @@ _LARGE, _SMALL = 512, 64  # pixels
 _SMOOTH = 256  # from this size on a picture is enlarged smoothly
 _SIDES = ("first", "second")
 _PLAIN = (*_SIDES, "seed", "change", "first picture", "second picture")
-_INTERVENTION = "{}, if all individuals can be a CEO irrespective of their gender"
-
-
-def _preset(name: str, says: str, concept: str, arms: Sequence[Arm], **options: Any) -> Preset:
-    """A comparison in one click: the same concept on the same seeds, drawn in several arms."""
-    settings = explore_settings(StudySettings(), concept=concept, arms=tuple(arms), **options)
-    return Preset(name=name, study=KIND, says=says, settings=changed_settings(settings))
 
 
 class ExploreTab(ExploreForm):
@@ -53,39 +45,6 @@ class ExploreTab(ExploreForm):
     caution: ClassVar = "It is about what pictures show to a reader, never about who anybody is."
     studies: ClassVar = (KIND,)
     also: ClassVar = (OLD_KIND, COMPARE)
-    presets: ClassVar = (
-        _preset(
-            "Fair against published: doctor",
-            "The same model with and without the bias that was planted",
-            "doctor",
-            [Arm(condition="fair"), Arm(condition="published")],
-            n_images=60,
-            n_attribute_images=12,
-        ),
-        _preset(
-            "Plain against fairness-intervened prompt: CEO",
-            "Words that ask for fairness, after Table 5 of the paired stereotype test",
-            "CEO",
-            [Arm(name="plain"), Arm(name="intervened", template=_INTERVENTION)],
-            n_images=60,
-            **NO_WORDS,
-        ),
-        _preset(
-            "Renderer against diffusion: doctor",
-            "Two models of the same world: one draws the planted rates, one learned them",
-            "doctor",
-            [Arm(name="renderer"), Arm(name="diffusion", model="calibration-diffusion")],
-            **NO_WORDS,
-        ),
-        _preset(
-            "Fair, published, extreme: nurse",
-            "Three arms on the plane of stereotype and variety",
-            "nurse",
-            [Arm(condition=condition) for condition in ("fair", "published", "extreme")],
-            n_images=30,
-            **NO_WORDS,
-        ),
-    )
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; pictures come first, then the numbers."""
@@ -272,7 +231,8 @@ class Pairs:
         rows = rows_of(report, pair)
         if rows.empty:
             return {self.box: gr.update(visible=False)}
-        pairs = [(f"{first} and {second}", str(i)) for i, (first, second) in enumerate(_pairs(_seeds(report)))]
+        of_report = _pairs(report.results.frame(SEEDS))
+        pairs = [(f"{first} and {second}", str(i)) for i, (first, second) in enumerate(of_report)]
         seeds = [(_seed_name(row), str(row["seed"])) for _, row in rows.iterrows()]
         return {
             self.box: gr.update(visible=True),
@@ -287,7 +247,7 @@ class Pairs:
 
 def rows_of(report: StudyReport, pair: str) -> pd.DataFrame:
     """The seeds of a pair of arms whose pictures are still there, the most changed first; empty without pairs."""
-    frame = _seeds(report)
+    frame = report.results.frame(SEEDS)
     pairs = _pairs(frame)
     if not pairs:
         return frame
@@ -351,14 +311,8 @@ def _flips(row: "pd.Series[Any]") -> str:
 
 
 def _attributes(row: "pd.Series[Any]") -> list[str]:
-    """The columns that hold whether an attribute is seen."""
     return [str(name) for name in row.index if name not in _PLAIN]
 
 
-def _seeds(report: StudyReport) -> pd.DataFrame:
-    tables = [table.frame for table in report.results.tables if table.key == SEEDS]
-    return tables[0] if tables else pd.DataFrame(columns=list(_PLAIN))
-
-
 def _pairs(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    return list(frame[list(_SIDES)].drop_duplicates().itertuples(index=False, name=None))
+    return list(frame.reindex(columns=_SIDES).drop_duplicates().itertuples(index=False, name=None))

@@ -298,7 +298,7 @@ def compare_internal_bias(_design: Design, settings: StudySettings, arms: Sequen
         for arm, places in zip(arms, ranks_over_arms(arms, f"{key} {group}", settings), strict=True):
             ranks[group, arm.name] |= {name.replace("rank", f"rank of {sign}"): at for name, at in places.items()}
     frame = own.merge(pd.DataFrame(list(ranks.values())), on=["targets", ARM], how="left")
-    printed = next(one.frame for one in arms[0].results.tables if one.key == "table4")
+    printed = arms[0].results.frame("table4")
     published = printed[(printed["model"] != RUN) & printed["targets"].isin(own["targets"])]
     published = published.rename(columns={"model": ARM})
     summary = table(

@@ -90,7 +90,6 @@ def score_attributes(
 def _variety(
     rows: np.ndarray, directions: Mapping[int, np.ndarray], confidence: float, seed: int
 ) -> dict[int, dict[str, Any]]:
-    """WALS and spread, by the attribute's position."""
     if not directions:
         return {}
     deltas = np.stack(list(directions.values()))
@@ -108,7 +107,6 @@ def _nothing_known(n: int) -> dict[str, Any]:
 def _numbers(
     attribute: Attribute, positive: np.ndarray, negative: np.ndarray, errors: ReaderErrors | None, confidence: float
 ) -> dict[str, Any]:
-    """What is counted picture by picture."""
     share = prevalence_estimate(positive, negative, reference=attribute.reference, confidence=confidence)
     if attribute.reference is None:
         stereotype = signed = Estimate.undefined(share.n, "no real-world rate P* was given", null_value=0.0)

@@ -233,7 +233,6 @@ class StudyData:
 
 
 def _once(rows: Iterable[ImageRow]) -> list[ImageRow]:
-    """Each picture once, in its first place."""
     return list({row.id: row for row in reversed(list(rows))}.values())[::-1]
 
 
@@ -314,7 +313,6 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
 
 
 def _instead(unsuited: Sequence[Reader], services: StudyServices) -> str:
-    """Readers to take, those that suit this machine."""
     parts = []
     for role in dict.fromkeys(reader.role for reader in unsuited):
         names, word = services.fitting_readers(role)[:_MOST_NAMED], _WORDS[role]

@@ -15,11 +15,10 @@ from bias_core.models.catalogue import check_condition
 from bias_core.models.hosted import hosted_name
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Hosted, TextToImage
-from bias_core.studies.kit.types import Shot, StudyServices, StudySettings
+from bias_core.studies.kit.types import Shot, StudyServices, StudySettings, listed
 from bias_core.types import ImageRow, ModelInfo
 
 T = TypeVar("T")
-_EXAMPLES = 3
 _SAMPLING = frozenset({"num_inference_steps", "guidance_scale", "negative_prompt"})
 
 
@@ -160,20 +159,18 @@ class ImportedRows:
         short = {shot.prompt: n for shot in shots if (n := shot.n - len(self.of(shot))) > 0}
         spare = {p: left for p, n in self.source.counts.items() if (left := n - n_by_prompt.get(key(p), 0)) > 0}
         parts = (
-            ("pictures of this study are missing", sum(short.values()), short),
-            ("pictures are more than this study asks for", sum(spare.values()), spare),
+            ("pictures of this study are missing", sum(short.values()), [*short]),
+            ("pictures are more than this study asks for", sum(spare.values()), [*spare]),
             ("files could not be used", len(self.source.rejected), self.source.rejected),
         )
-        return [f"{n:,} {what}: {_some(list(which))}." for what, n, which in parts if n]
+        return [f"{n:,} {what}: " + listed(which, "; ") + "." for what, n, which in parts if n]
 
     def refuse_none(self, shots: Sequence[Shot]) -> None:
         """Raise InvalidInput where no picture belongs to any of the shots."""
         if not any(self.of(shot) for shot in shots):
-            prompts, given = _some([self.prompt_of(shot) for shot in shots]), _some(list(self.source.counts))
-            raise InvalidInput(
-                f"no picture of {self.source.name} has a prompt of this study. It asks for: {prompts}. The "
-                f"pictures have: {given}"
-            )
+            prompts, given = [self.prompt_of(shot) for shot in shots], [*self.source.counts]
+            which = f"It asks for: {listed(prompts, '; ')}. The pictures have: {listed(given, '; ')}"
+            raise InvalidInput(f"no picture of {self.source.name} has a prompt of this study. {which}")
 
 
 Rows = RowMaker | ImportedRows  # where the pictures of a study come from
@@ -208,11 +205,6 @@ def _generator(services: StudyServices, name: str) -> TextToImage | None:
         return services.text_to_image(name)
     except ModelUnavailable:
         return None
-
-
-def _some(items: Sequence[str]) -> str:
-    more = f" and {len(items) - _EXAMPLES:,} more" if len(items) > _EXAMPLES else ""
-    return "; ".join(items[:_EXAMPLES]) + more
 
 
 def scaled(n: int, scale: float, *, least: int = 2) -> int:

@@ -262,7 +262,6 @@ def changed_settings(settings: Any) -> dict[str, Any]:
 
 
 def _sentence(kind: type, error: ValidationError) -> str:
-    """The first of pydantic's errors in our words."""
     first = error.errors(include_url=False)[0]
     name, value, declared = str(first["loc"][0]), first["input"], settings_of(kind)
     if name not in declared:

@@ -36,6 +36,7 @@ FigureKind = Literal[
     "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "pictures"
 ]
 Facts = Mapping[str, str | int | float]
+_MOST_LISTED = 3
 MAX_STEPS = 150
 MAX_GUIDANCE = 30.0
 MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
@@ -231,6 +232,10 @@ class Results:
     notes: tuple[str, ...] = ()
     scored: Any = field(default=None, compare=False, repr=False, metadata={"saved": False})
 
+    def frame(self, key: str) -> pd.DataFrame:
+        """What the table of this key holds; empty where there is none."""
+        return next((table.frame for table in self.tables if table.key == key), pd.DataFrame())
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
@@ -377,6 +382,16 @@ def finding_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
         {"": f.title, **columns("value", f.estimate, ends=""), n: f.estimate.n, "published": f.published}
         for f in findings
     ]
+
+
+def listed(items: Sequence[str], between: str = ", ") -> str:
+    """The first of some texts, and how many more there are.
+
+    >>> listed(["a", "b", "c", "d"])
+    'a, b, c and 1 more'
+    """
+    more = f" and {len(items) - _MOST_LISTED:,} more" if len(items) > _MOST_LISTED else ""
+    return between.join(items[:_MOST_LISTED]) + more
 
 
 def drawable(figures: Iterable[StudyFigure]) -> tuple[StudyFigure, ...]:

@@ -214,7 +214,7 @@ def examples_html(report: StudyReport) -> str:
 
 
 def _frame(report: StudyReport, key: str) -> pd.DataFrame:
-    return next((table.frame for table in report.results.tables if table.key == key), pd.DataFrame())
+    return report.results.frame(key)
 
 
 def _figure(report: StudyReport, key: str) -> StudyFigure | None:

@@ -255,7 +255,7 @@ def _plane_figure(plane: pd.DataFrame, nationality: str = "", number: int = 0) -
 
 
 def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
-    printed = next(one.frame for one in arms[0].results.tables if one.key == "table1")
+    printed = arms[0].results.frame("table1")
     frame = printed[["nationality", "attribute", "P*"]].copy()
     keys = list(frame["nationality"] + " " + frame["attribute"])
     for arm in arms:
@@ -357,7 +357,7 @@ def _finding(cell: Cell, added: Mapping[str, Any] | None, published: float | Non
 def compare_doctors(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
     """Table 2 over the arms, with lines of the paper's models, which the arms' tables have as "<model> P"."""
     frame = table_over_arms(arms, "table2", ["concept"], ["P", "P corrected", "drawn", "n", "added", "p", "q"])
-    printed = next(one.frame for one in arms[0].results.tables if one.key == "table2")
+    printed = arms[0].results.frame("table2")
     models = [name.removesuffix(" P") for name in map(str, printed) if name.endswith(" P")]
     lines = [printed[["concept"]].assign(**{ARM: f"{model}, published"}, P=printed[f"{model} P"]) for model in models]
     frame = lines_together(pd.concat([frame, *lines], ignore_index=True), ["concept"])

@@ -189,7 +189,6 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
 def _cloud(
     axes: Axes, rows: pd.DataFrame, colour: str, group: str, labels: dict[str, Any], shapes: dict[str, str]
 ) -> None:
-    """The dots of one group with their intervals, and its smoothed or straight line."""
     ends = {f"{axis}err": axis for axis in "xy" if {f"{axis}low", f"{axis}high"} <= set(rows)}
     if reach := {name: _reach(rows, axis, axis) for name, axis in ends.items()}:
         axes.errorbar(rows["x"], rows["y"], **reach, fmt="none", ecolor=colour, alpha=0.4, lw=1)

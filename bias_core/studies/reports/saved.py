@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,7 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.types import Attribute, Estimate, ImageRow, StoredImage
 
+T = TypeVar("T")
 CLASSES: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
@@ -238,60 +239,69 @@ def keep_report(report: StudyReport, services: StudyServices) -> None:
     store, saved = report_store(services), SavedReport(report=report, created=time.time())
     with suppress(StorageError):
         store.save(report.run_id, to_text(report, services.settings.data_dir, created=saved.created))
-        _LATEST.put(store, saved)
+        _keep_latest(store, saved)
 
 
 def is_saved(report: StudyReport, services: StudyServices) -> bool:
     """Whether :func:`open_report` would give this report, and not one that has other numbers."""
     if not report.run_id.isalnum():  # a report of people's labels alone, which belongs to no run
         return False
-    saved = _LATEST.find(report_store(services), report.run_id)
+    saved = _latest(report_store(services), report.run_id)
     return saved is not None and saved.report.results is report.results  # which are never changed, only replaced
 
 
 def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
     """The report of a run with those of its pictures that are stored yet, or None; StorageError where it is broken."""
     store = report_store(services)
-    saved = _LATEST.find(store, run_id)
+    saved = _latest(store, run_id)
     if saved is None:
         text = store.find(run_id)
         if text is None:
             return None
         saved = from_text(text, services.settings.data_dir)
-        _LATEST.put(store, saved)
+        _keep_latest(store, saved)
     return replace(saved, report=_with_what_is_there(saved.report))
 
 
-class _Latest:
-    """The reports that were saved or opened last, of all visitors; they are asked for again and again."""
+class Newest(Generic[T]):
+    """Entries by their key, of which the longest unused are forgotten first."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._reports: OrderedDict[Path, tuple[int, SavedReport]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._entries: OrderedDict[object, T] = OrderedDict()
+        self._most, self._lock = most, threading.Lock()
 
-    def put(self, store: ReportStore, saved: SavedReport) -> None:
+    def get(self, key: object) -> T | None:
+        """The entry of this key, None where there is none any more."""
         with self._lock:
-            path = store.path(saved.report.run_id)
-            with suppress(FileNotFoundError):  # deleted meanwhile
-                self._reports[path] = path.stat().st_mtime_ns, saved
-                self._reports.move_to_end(path)
-            while len(self._reports) > self._most:
-                self._reports.popitem(last=False)
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
 
-    def find(self, store: ReportStore, run_id: str) -> SavedReport | None:
-        """The report as its file has it now; None where it has to be read."""
+    def put(self, key: object, entry: T | None) -> None:
+        """From now on the entry of this key; None for none."""
         with self._lock:
-            path = store.path(run_id)
-            written, saved = self._reports.get(path, (0, None))
-            if saved is None or not path.is_file() or path.stat().st_mtime_ns != written:
-                self._reports.pop(path, None)
-                return None
-            self._reports.move_to_end(path)
-            return saved
+            self._entries.pop(key, None)
+            if entry is not None:
+                self._entries[key] = entry
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
 
 
-_LATEST = _Latest(8)
+_LATEST = Newest[tuple[int, SavedReport]](8)
+"""The reports that were saved or opened last, by their file, each with when it was written."""
+
+
+def _keep_latest(store: ReportStore, saved: SavedReport) -> None:
+    path = store.path(saved.report.run_id)
+    with suppress(FileNotFoundError):  # deleted meanwhile
+        _LATEST.put(path, (path.stat().st_mtime_ns, saved))
+
+
+def _latest(store: ReportStore, run_id: str) -> SavedReport | None:
+    """The report as its file has it now; None where it has to be read."""
+    path = store.path(run_id)
+    written, saved = _LATEST.get(path) or (0, None)
+    return saved if path.is_file() and path.stat().st_mtime_ns == written else None
 
 
 def _with_what_is_there(report: StudyReport) -> StudyReport:

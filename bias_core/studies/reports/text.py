@@ -8,12 +8,14 @@ readable cells; of a long table both ends are shown.
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from jinja2 import Environment, StrictUndefined, Template
 
 from bias_core.metrics.cards import METRICS
 from bias_core.studies.kit.designs import programs_by_kind
@@ -175,13 +177,6 @@ def excerpt(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return ends, f"The first {END_ROWS} and the last {END_ROWS} of {len(text):,} rows"
 
 
-def excerpt_lines(frame: pd.DataFrame, file: str = "") -> list[str]:
-    """A Markdown table, of a long one both ends; ``file`` beside it has all rows."""
-    text, shown = excerpt(frame)
-    where = f"[{file}]({file})" if file else "the CSV of this table, and in the zip"
-    return [markdown_table(text), *(["", f"{shown}; all are in {where}."] if shown else [])]
-
-
 def one_line(text: object) -> str:
     """Text that cannot break out of a Markdown table or heading."""
     return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
@@ -340,51 +335,34 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
 
     ``beside`` says that figures and tables stand beside it as files, as in a zip or folder.
     """
-    design, settings = report.design, report.settings
-    folder = "" if beside else None
-    source = f" After {design.reference}, {design.where}." if design.reference else ""
-    size = f"; {size_in_words(design, settings)}" if design.reference else ""
-    lines = [f"# {one_line(title_of(report))}", "", *_warning_lines(report), f"{design.summary}{source}", ""]
-    lines += [f"{_counts(report, f' of {drawn_by(report)}, read by {settings.encoder}{size}')}", ""]
-    for table in arms_overview(report):
-        lines += [*_table_lines(table, folder)[1:], ""]
-    lines += ["## Differences between the arms", ""] if report.arms else []
-    lines += excerpt_lines(finding_frame(report), "findings.csv" if beside else "")
-    lines += _figure_and_table_lines(report, folder, further_tables(report))
-    for arm in report.arms:
-        folder = f"{arm_folder(report, arm)}/" if beside else None
-        rows = pd.DataFrame([finding_text(_finding_row(finding)) for finding in arm.results.findings])
-        lines += ["", f"# Arm: {arm.name}", "", *_warning_lines(arm), _counts(arm), ""]
-        lines += excerpt_lines(rows, "" if folder is None else f"{folder}findings.csv")
-        lines += _figure_and_table_lines(arm, folder, arm.results.tables)
-    notes = list(report.results.notes)
+    design, settings, notes = report.design, report.settings, list(report.results.notes)
     if report.unknown_words:
         notes.append(f"This world does not know: {', '.join(report.unknown_words)}.")
-    return "\n".join([*lines, "", *[f"- {note}" for note in notes], "", LIMITS, ""])
+    size = f"; {size_in_words(design, settings)}" if design.reference else ""
+    return _template().render(
+        report=report,
+        beside=beside,
+        title=title_of(report),
+        source=f" After {design.reference}, {design.where}." if design.reference else "",
+        how=f" of {drawn_by(report)}, read by {settings.encoder}{size}",
+        overview=arms_overview(report),
+        findings=finding_frame(report),
+        further=further_tables(report),
+        folder_of=lambda arm: f"{arm_folder(report, arm)}/",
+        notes=notes,
+        limits=LIMITS,
+    )
 
 
-def _warning_lines(of: Measured) -> tuple[str, ...]:
-    return (f"> **{one_line(of.warning)}**", "") if of.warning else ()
+@cache
+def _template() -> Template:
+    made = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
+    made.filters |= {"one_line": one_line, "excerpt": excerpt, "markdown": markdown_table, "findings": _findings_of_arm}
+    return made.from_string((Path(__file__).parent / "report.md.jinja").read_text(encoding="utf-8"))
 
 
-def _counts(of: Measured, how: str = "") -> str:
-    return f"{of.n_images:,} of {of.n_planned:,} pictures{how}. {of.n_blocked:,} were blocked."
-
-
-def _figure_and_table_lines(of: Measured, folder: str | None, tables: Sequence[StudyTable]) -> list[str]:
-    """Figures and tables as Markdown; their files are below ``folder``, None: not beside the text."""
-    lines: list[str] = []
-    for figure in of.results.figures:
-        drawing = f"![{figure.title}]({folder}figures/{figure.key}.svg)"
-        drawing = drawing if folder is not None else "Its drawing is in the zip."
-        lines += ["", f"## {figure.title}", "", drawing, "", figure.caption]
-    return lines + [line for table in tables for line in _table_lines(table, folder)]
-
-
-def _table_lines(table: StudyTable, folder: str | None) -> list[str]:
-    file = "" if folder is None else f"{folder}tables/{table.key}.csv"
-    note = [table.note, ""] if table.note else []
-    return ["", f"## {table.title}", "", *note, *excerpt_lines(table.frame, file)]
+def _findings_of_arm(arm: ArmReport) -> pd.DataFrame:
+    return pd.DataFrame([finding_text(_finding_row(finding)) for finding in arm.results.findings])
 
 
 def drawn_by(report: StudyReport) -> str:

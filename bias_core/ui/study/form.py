@@ -317,7 +317,6 @@ class StudyForm:
         return {self.form[key]: shown.get(key, hidden) for key in self.options()}
 
     def _conditions(self, model: str, condition: str) -> Any:
-        """The menu of a model's conditions."""
         info = self.services.model_info(model)
         chosen = condition if condition in info.conditions else next(iter(info.conditions), None)
         return gr.update(choices=list(info.conditions), value=chosen, visible=bool(info.conditions))

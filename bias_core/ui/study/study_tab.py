@@ -17,7 +17,8 @@ import pandas as pd
 
 from bias_core.services import Services
 from bias_core.studies.kit.designs import designs_in, find_design, read_yaml
-from bias_core.studies.kit.types import Design, Progress, StudyFigure, StudyReport, StudySettings
+from bias_core.studies.kit.setting_fields import changed_settings
+from bias_core.studies.kit.types import Design, Progress, StudyFigure, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.reports.saved import Example, SavedReport, list_examples, open_example
 from bias_core.studies.reports.text import further_tables
 from bias_core.studies.running.export import to_command, to_python
@@ -62,7 +63,9 @@ class StudyTab(StudyForm):
     def __init_subclass__(cls) -> None:
         folder = Path(sys.modules[cls.__module__].__file__ or "").parent
         if (file := folder / "presets.yaml").is_file():
-            cls.presets = tuple(Preset(**entry) for entry in read_yaml(file, list))
+            entries = read_yaml(file, list)
+            settings = [changed_settings(settings_from_dict(entry.pop("settings"))) for entry in entries]
+            cls.presets = tuple(Preset(**entry, settings=one) for entry, one in zip(entries, settings, strict=True))
         cls.studies = tuple(dict.fromkeys([*cls.studies, *designs_in(folder)]))
 
     def build_top(self) -> None:
@@ -129,7 +132,6 @@ class StudyTab(StudyForm):
             self.parts["count"] = gr.HTML(elem_classes="quiet", elem_id=f"{key}-count")
 
     def _build_chips(self) -> None:
-        """A button for each preset, and a quiet one for each shipped example."""
         look: dict[str, Any] = {"size": "sm", "min_width": 0, "scale": 0}
         with gr.Row(elem_classes="chips"):
             self.parts["chips"] = [

@@ -45,7 +45,6 @@ def header_html(report: StudyReport, headline: str) -> str:
 
 
 def _work(key: str) -> str:
-    """Names and year of a reference; its key where the bibliography does not have it."""
     works = load_references()
     return works[key].short if key in works else key
 
@@ -220,7 +219,6 @@ def which_choices(report: StudyReport) -> list[tuple[str, str]]:
 
 
 def _values(frame: pd.DataFrame, column: str) -> Iterator[Sequence[str]]:
-    """What each picture has in a column of words: one value, or several."""
     for cell in frame[column].astype(str):
         yield [word for word in cell.split(", ") if word] if column in _LISTS else [cell]
 
