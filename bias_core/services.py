@@ -29,7 +29,7 @@ from bias_core.engine.turns import ReadersTurn
 from bias_core.errors import ModelUnavailable
 from bias_core.exchange.imports import IMPORTED
 from bias_core.models.catalogue import Catalogue, Role, ToolInfo, load_catalogue
-from bias_core.models.fit import ON_CPU, ModelFit, download_gb, free_disk, is_cached, model_fit
+from bias_core.models.fit import ON_CPU, ModelFit, cached_commit, download_gb, free_disk, is_cached, model_fit
 from bias_core.models.hosted import hosted_fit, hosted_name
 from bias_core.models.machine import this_machine
 from bias_core.protocols import (
@@ -49,7 +49,7 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
 from bias_core.store.sqlite_file import Repairs
 from bias_core.store.upkeep import make_room
-from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
+from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings
 
@@ -268,6 +268,36 @@ class Services:
         sizes = [(info.id, info.download_gb * 1e9, here) for info, here in general]
         fits = {name: here for name, size, here in sizes if size <= memory and (here or size <= room)}
         return tuple(sorted(fits, key=lambda name: not fits[name]))
+
+    def default_reader(self, role: Role, world: str) -> str:
+        """Who reads pictures of a world, or any others (""), where nobody says who: what suits them and this machine.
+
+        Offline it is one that is here, if any is.
+        """
+        listed = self.tools(role)
+        if own := [info.id for info in listed if world and info.world == world]:
+            return own[0]
+        machine = "gpu" if this_machine().gpu_memory and self.settings.device != "cpu" else "cpu"
+        general = sorted((info for info in listed if not info.world), key=lambda info: info.default != machine)
+        fits = self.fitting_readers(role)
+        here = [info.id for info in general if info.id in fits and is_cached(info.path, file="config.json")]
+        if self.settings.offline and here:
+            return here[0]
+        return next((info.id for info in general if info.id in fits), general[0].id)
+
+    def reader_facts(self, role: Role, name: str) -> ReaderFacts:
+        """Which weights a reader's name stands for, and what it downloads; nothing is loaded."""
+        info = self.catalogue.tool(role, name)
+        revision = self._sources.reader_version(info) or cached_commit(info.path)
+        download_gb = 0.0 if revision else info.download_gb
+        world = self.reader_world(role, name)
+        return ReaderFacts(
+            role=role, id=info.id, name=info.name, revision=revision, download_gb=download_gb, world=world
+        )
+
+    def fetch_reader(self, role: Role, name: str) -> None:
+        """Download what a reader lacks; ModelUnavailable where that cannot be had."""
+        self.reading(getattr(self, role)(name)).fetch()
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of ``prompt`` that the calibration world does not know; empty for other models."""

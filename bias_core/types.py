@@ -132,6 +132,18 @@ class ReaderErrors:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReaderFacts:
+    """Who reads pictures, and from which weights."""
+
+    role: Literal["encoder", "captioner", "answerer", "language_model", "person_finder"]
+    id: str  # the name that is asked for
+    name: str  # in words
+    revision: str = ""  # commit of a hub, or fingerprint of the files; "" where its name says it, or before a download
+    download_gb: float = 0.0  # what it fetches on first use; 0 where it is here, or nobody knows
+    world: str = ""  # the only pictures that it can read, "calibration"; "" for any
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlantedLine:
     """One planted rate in every condition, and how to look for it."""
 

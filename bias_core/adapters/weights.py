@@ -290,6 +290,7 @@ class Reader(Adapter[T]):
     def fetch(self) -> None:
         """Download what is missing on this machine; nothing is loaded."""
         if self._offline or Path(self.source).is_dir() or not is_hub_id(self.source):
+            self._files()
             return
         with loading(self.name, self.source):
             folder = huggingface_hub.snapshot_download(self.source, allow_patterns=_OF_READERS, ignore_patterns=["*/*"])
@@ -313,7 +314,7 @@ class Reader(Adapter[T]):
 
 def not_here(name: str) -> ModelUnavailable:
     """The error for weights that may not be downloaded."""
-    return ModelUnavailable(f"{name} is not on this machine and BIAS_OFFLINE is set")
+    return ModelUnavailable(f"{name} is not on this machine and BIAS_OFFLINE forbids to download it")
 
 
 def load_whole(

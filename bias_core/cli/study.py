@@ -130,7 +130,7 @@ def measures(
 def calibrate_report(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("docs/validity"),
     scale: Annotated[float, typer.Option(help="Share of the full size, above 0 and up to 1.")] = 1.0,
-    encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
+    encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "auto",
     model: Annotated[str, typer.Option(help="Who draws them.")] = "calibration-renderer",
     seed: Annotated[int, typer.Option(help="Another seed draws other pictures.")] = 0,
     ship: Annotated[bool, typer.Option(help="Also write what the app's Calibration tab opens with.")] = False,
@@ -344,7 +344,9 @@ def _show_refusals(plans: Sequence[StudyPlan], services: "Services", *, measure:
         except InvalidInput as error:
             show_warning(f"This will be refused: {error}")
         try:
-            show_warning(check_study_readers(plan.program, plan.settings, plan.rows, plan.shots, services))
+            show_warning(
+                check_study_readers(plan.program, plan.settings, plan.rows.world(plan.shots, services), services)
+            )
         except InvalidInput as error:
             if measure:
                 raise

@@ -49,13 +49,17 @@ class ReadersTurn:
         self._readers = [reader for reader in readers if isinstance(reader, Loadable)]
         self._reader_lock, self._model_lock, self._downloads = reader_lock, model_lock, downloads
 
-    def __enter__(self) -> None:
+    def fetch(self) -> None:
+        """Download what the readers lack, and load nothing."""
         for reader in self._readers:
             if isinstance(reader, Fetchable) and not reader.loaded:
                 which = f"{id(reader)}"  # another one of this name has to know its files, too
                 self._downloads.get(
                     "files of a reader", reader.name, reader.fetch, version=which, limit=WEIGHTS_SECONDS
                 )
+
+    def __enter__(self) -> None:
+        self.fetch()
         with ExitStack() as held:
             held.enter_context(self._reader_lock)
             for reader in self._readers:

@@ -59,6 +59,7 @@ class ToolInfo:
     embedded: bool = False  # shipped with the explorer
     world: str = ""  # the only pictures that it can read (or write about): "calibration"; "" for any
     download_gb: float = 0.0  # size of what is fetched once; 0 where nothing is, or nobody knows
+    default: str = ""  # where it is taken if nobody says who reads: on machines with a "gpu", or on a "cpu"
     note: str = ""
 
 

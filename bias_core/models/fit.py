@@ -104,6 +104,12 @@ def is_cached(repo: str, revision: str = "", file: str = "model_index.json") -> 
     return isinstance(huggingface_hub.try_to_load_from_cache(repo, file, revision=revision or None), str)
 
 
+def cached_commit(repo: str) -> str:
+    """The commit of a reader's files on this machine; "" where they are not here, or not a hub's."""
+    file = huggingface_hub.try_to_load_from_cache(repo, "config.json")
+    return Path(file).parent.name if isinstance(file, str) else ""
+
+
 def free_disk() -> int:
     """Bytes that are free where downloads go."""
     from huggingface_hub.constants import HF_HUB_CACHE

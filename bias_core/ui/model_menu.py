@@ -4,7 +4,8 @@ import gradio as gr
 
 from bias_core.errors import UnknownModel
 from bias_core.services import Services
-from bias_core.studies.kit.program import FORCE_LABEL
+from bias_core.studies.kit.readers import FORCE_LABEL
+from bias_core.studies.kit.types import AUTO
 
 HINT = "Or type org/name of the hub, or a local folder"
 
@@ -18,7 +19,7 @@ def model_choices(services: Services) -> list[tuple[str, str]]:
 
 def encoder_choices(services: Services) -> list[tuple[str, str]]:
     """(what is shown, id) of every reader that has a name, with what it downloads on first use."""
-    return [
+    return [("Automatic: suits the pictures and this machine", AUTO)] + [
         (f"{info.name} · {info.download_gb:g} GB" if info.download_gb else info.name, info.id)
         for info in services.encoders()
     ]

@@ -119,7 +119,7 @@ def test_a_design_of_ones_own_goes_on_too(services):
 
 
 def test_an_exploration_goes_on_and_opens(services):
-    settings = explore_settings(concept="nurse", n_images=5, attribute_a="", attribute_b="")
+    settings = explore_settings(concept="nurse", n_images=5, attribute_a="", attribute_b="", encoder="calibration-clip")
     *_, report = explore(settings, services, session=ME)
     assert open_run(services, ME, report.run_id).report.settings == settings
     assert complete(go_on(services, ME, report.run_id)).settings == settings

@@ -229,8 +229,8 @@ class EveryThird:
 
 
 def test_pictures_without_exactly_two_people_are_counted_and_not_scored(services):
-    services._built["person_finder", "every third"] = EveryThird()
-    options = {"finder": "every third", "single_images": 1}
+    services._built["person_finder", "fasterrcnn"] = EveryThird()
+    options = {"finder": "fasterrcnn", "single_images": 1}
     report = run(OCCUPATIONS, replace(SMALL, options=options), services)
     coverage = frame(report, "coverage").set_index("setting")
     # 18 pictures of pairs, of which every third shows one person; then 6 of one person, every third right.
@@ -248,8 +248,8 @@ class Nobody:
 
 
 def test_where_nobody_is_found_nothing_reads_as_no_bias(services):
-    services._built["person_finder", "nobody"] = Nobody()
-    report = run(OCCUPATIONS, replace(SMALL, options={"finder": "nobody"}), services)
+    services._built["person_finder", "ssdlite"] = Nobody()
+    report = run(OCCUPATIONS, replace(SMALL, options={"finder": "ssdlite"}), services)
     assert math.isnan(finding(report, "paired_overall").estimate.value)
     assert finding(report, "paired_overall").estimate.note == "nobody is usable"
     assert finding(report, "paired_overall").says.startswith("Undefined.")
@@ -279,7 +279,7 @@ class Oracle:
 
 def test_questions_reach_the_person_they_are_about(services, monkeypatch):
     monkeypatch.setattr(services, "answerer", lambda _name: Oracle())
-    report = run(OCCUPATIONS, replace(SMALL, options={"labeller": "vqa", "answerer": "oracle"}), services)
+    report = run(OCCUPATIONS, replace(SMALL, options={"labeller": "vqa", "answerer": "blip-vqa"}), services)
     assert finding(report, "paired_overall").estimate.value == 100
     assert finding(report, "single_overall").estimate.value == 100
     assert any("do not notice failed pictures" in note for note in report.results.notes)

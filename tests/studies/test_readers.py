@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import gradio as gr
@@ -29,11 +30,13 @@ from bias_core.ui.study.view import header_html
 from tests.explored import explore, measured, own_pictures
 from tests.ui.fakes import FakeServices
 
+OURS = "calibration-clip"
 OTHER = "org/photographs"  # a model of which nobody knows what it draws
 MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
 SETTINGS = explore_settings(
-    concept="doctor", attributes=(MAN,), attribute_a="", attribute_b="", n_images=4, num_inference_steps=1
-)
+    concept="doctor", attributes=(MAN,), attribute_a="", attribute_b="", n_images=4, num_inference_steps=1,
+    encoder=OURS,
+)  # fmt: skip
 REFUSED = "reads? the pictures of the calibration world only"
 
 
@@ -71,21 +74,24 @@ ON_ANY_MODEL = [
 def test_every_study_refuses_it_before_anything_is_laid_out(services, design, monkeypatch):
     monkeypatch.setattr("bias_core.studies.kit.rows.RowMaker.of", None)
     with pytest.raises(InvalidInput, match=REFUSED) as caught:
-        plan_study(design, StudySettings(model=OTHER, scale=0.01), services)
+        plan_study(design, StudySettings(model=OTHER, encoder=OURS, scale=0.01), services)
     assert "\n" not in str(caught.value)
     assert "--force" in str(caught.value)
 
 
 def test_the_sentence_names_readers_of_every_role_that_is_missing(services):
+    options = {"captioner": "calibration-captioner"}
+    settings = StudySettings(model=OTHER, encoder=OURS, scale=0.01, options=options)
     with pytest.raises(InvalidInput) as caught:
-        plan_study(find_design("tbyb-general"), StudySettings(model=OTHER, scale=0.01), services)
+        plan_study(find_design("tbyb-general"), settings, services)
     said = str(caught.value)
     assert said.startswith("calibration-clip and calibration-captioner read the pictures")
     assert "openai/clip-vit-base-patch32" in said
     assert "blip-base as captioner" in said
+    settings = StudySettings(model=OTHER, scale=0.01, options={"finder": "calibration-finder"})
     with pytest.raises(InvalidInput, match=r"calibration-finder.*fasterrcnn or ssdlite as finder"):
-        plan_study(find_design("pst-occupations"), StudySettings(model=OTHER, scale=0.01), services)
-    asked = StudySettings(model=OTHER, scale=0.01, options={"labeller": "vqa"})
+        plan_study(find_design("pst-occupations"), settings, services)
+    asked = StudySettings(model=OTHER, scale=0.01, options={"labeller": "vqa", "answerer": "calibration-answerer"})
     with pytest.raises(InvalidInput, match=r"^calibration-answerer reads .* take blip-vqa as answerer"):
         plan_study(find_design("pst-occupations"), asked, services)
 
@@ -121,7 +127,7 @@ def test_explore_and_compare_refuse_it_and_draw_nothing(services, tmp_path):
     fresh = FakeServices(tmp_path)
     with pytest.raises(InvalidInput, match=f"{OTHER} are not known"):
         explored(fresh, model=OTHER)
-    asked = compare_settings("doctor", (Arm(), Arm(model=OTHER)), attributes=(MAN,), n_images=2)
+    asked = compare_settings("doctor", (Arm(), Arm(model=OTHER)), attributes=(MAN,), encoder=OURS, n_images=2)
     with pytest.raises(InvalidInput, match=f"{OTHER} are not known"):
         list(explore(asked, fresh))
     assert not list(tmp_path.rglob("*.png"))
@@ -139,7 +145,7 @@ def test_a_forced_exploration_says_so_first(services):
 
 
 def test_a_forced_study_and_comparison_say_so_first(services, tmp_path):
-    settings = StudySettings(model=OTHER, scale=0.01, force=True)
+    settings = StudySettings(model=OTHER, encoder=OURS, scale=0.01, force=True)
     report = complete(run_study(find_design("oasis-doctors"), settings, services))
     exported = to_export(report)
     assert exported.markdown.splitlines()[2].startswith("> **Forced: calibration-clip")
@@ -147,7 +153,7 @@ def test_a_forced_study_and_comparison_say_so_first(services, tmp_path):
     assert "Forced" in exported.facts.summary
     assert "--force" in exported.facts.command
     arms = (Arm(), Arm(model=OTHER))
-    asked = compare_settings("doctor", arms, attributes=(MAN,), n_images=3, force=True)
+    asked = compare_settings("doctor", arms, attributes=(MAN,), encoder=OURS, n_images=3, force=True)
     *_, compared = explore(asked, services)
     assert compared.warning.count("Forced") == 1
     assert f"{OTHER}" in to_markdown(compared.report)
@@ -156,11 +162,11 @@ def test_a_forced_study_and_comparison_say_so_first(services, tmp_path):
 def test_imported_noise_is_refused_by_every_study_that_takes_it(services, tmp_path):
     folder = noise(tmp_path / "mine")
     with pytest.raises(InvalidInput, match="of imported:mine are not known"):
-        measured(StudySettings(images=str(folder)), services)
+        measured(StudySettings(images=str(folder), encoder=OURS), services)
     for design in (find_design("tbyb-dataset"), find_design("oasis-doctors")):
         with pytest.raises(InvalidInput, match="of imported:mine are not known"):
-            complete(run_study(design, StudySettings(images=str(folder)), services))
-    forced = StudySettings(images=str(folder), force=True)
+            complete(run_study(design, StudySettings(images=str(folder), encoder=OURS), services))
+    forced = StudySettings(images=str(folder), encoder=OURS, force=True)
     assert "imported:mine" in measured(forced, services).warning
 
 
@@ -179,7 +185,7 @@ def test_imported_pictures_of_a_calibration_model_are_known_by_their_own_record(
     other = FakeServices(services.settings.data_dir)
     other.revision = lambda name: f"newer-{name}"  # these weights drew none of them
     with pytest.raises(InvalidInput, match=REFUSED):
-        measured(StudySettings(images=str(exported)), other)
+        measured(StudySettings(images=str(exported), encoder=OURS), other)
     other.close()
 
 
@@ -188,7 +194,7 @@ def test_one_picture_from_elsewhere_makes_an_import_unknown(services, exported, 
 
     with zipfile.ZipFile(exported) as archive:
         archive.extractall(tmp_path / "both")
-    whole = StudySettings(images=str(tmp_path / "both"))
+    whole = StudySettings(images=str(tmp_path / "both"), encoder=OURS)
     plan_study(find_design("explore"), own_pictures(whole), services)
     drawn = sorted((tmp_path / "both").rglob("train/*.png"))[0]
     with Image.open(drawn) as image:
@@ -253,13 +259,13 @@ def command(services, monkeypatch):
     return lambda *arguments: CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
 
 
-STUDY = ("oasis-doctors", "--scale", "0.01", "--model", OTHER)
+STUDY = ("oasis-doctors", "--scale", "0.01", "--model", OTHER, "--encoder", OURS)
 DOORS = [
-    ("explore", "doctor", "--model", OTHER, "-n", "2"),
+    ("explore", "doctor", "--model", OTHER, "--encoder", OURS, "-n", "2"),
     ("study", "run", *STUDY),
     ("run", *STUDY, "--measure", "--yes"),
     ("run", *STUDY, "--measure", "--dry-run"),
-    ("compare", "doctor", "--arm", f"model={OTHER}", "--arm", "condition=fair", "-n", "2"),
+    ("compare", "doctor", "--arm", f"model={OTHER}", "--arm", "condition=fair", "--encoder", OURS, "-n", "2"),
 ]
 
 
@@ -287,16 +293,16 @@ def test_a_dry_run_of_drawing_alone_says_what_measuring_will_meet(command):
 
 def test_tools_over_http_and_mcp_refuse_it_and_take_force(services):
     tools = Tools(services)
-    asked = {"concept": "doctor", "attributes": ["man"], "n_images": 2}
+    asked = {"concept": "doctor", "attributes": ["man"], "n_images": 2, "encoder": OURS}
     arms = ["condition=fair", f"model={OTHER}"]
     with pytest.raises(gr.Error, match=REFUSED):
         tools.explore(**asked, model=OTHER)
     with pytest.raises(gr.Error, match=REFUSED):
-        tools.run_study("oasis-doctors", model=OTHER)
+        tools.run_study("oasis-doctors", model=OTHER, encoder=OURS)
     with pytest.raises(gr.Error, match=REFUSED):
         tools.compare(**asked, arms=arms)
     assert tools.explore(**asked, model=OTHER, force=True)["warning"].startswith("Forced")
-    assert tools.run_study("oasis-doctors", model=OTHER, scale=0.01, force=True)["warning"]
+    assert tools.run_study("oasis-doctors", model=OTHER, encoder=OURS, scale=0.01, force=True)["warning"]
     assert tools.compare(**asked, arms=arms, force=True)["warning"]
 
 
@@ -332,3 +338,80 @@ def test_an_arm_of_another_model_is_not_named_after_a_condition(services):
     *_, report = explore(asked, services)
     assert [arm.name for arm in report.arms] == ["calibration-renderer", OTHER]
     assert report.arms[1].settings.condition == ""
+
+
+PHOTOGRAPHS = "google/siglip2-base-patch16-224"  # what reads them on a machine without a GPU
+
+
+def test_a_reader_that_nobody_named_suits_the_pictures_of_every_study(services):
+    for design, model in product(ON_ANY_MODEL, ("calibration-diffusion", OTHER)):
+        ours = model != OTHER
+        plan = plan_study(design, StudySettings(model=model, scale=0.01), services)
+        readers = plan.program.readers(plan.settings)
+        assert readers
+        assert not [reader for reader in readers if reader.name == "auto"]
+        assert all((services.reader_world(reader.role, reader.name) == "calibration") is ours for reader in readers)
+        assert plan.warning == ""
+
+
+def test_the_reader_is_part_of_the_run_whoever_named_it(services):
+    design = find_design("oasis-doctors")
+    automatic = plan_study(design, StudySettings(scale=0.01), services)
+    assert automatic.settings.encoder == OURS
+    assert automatic.manifest.id == plan_study(design, StudySettings(scale=0.01, encoder=OURS), services).manifest.id
+    other = plan_study(design, StudySettings(model=OTHER, scale=0.01), services)
+    assert other.settings.encoder == PHOTOGRAPHS
+    assert other.manifest.settings["encoder"] == PHOTOGRAPHS
+
+
+def test_arms_of_two_worlds_are_read_by_one_reader_of_both(services):
+    asked = compare_settings("doctor", (Arm(), Arm(model=OTHER)), attributes=(MAN,), n_images=3)
+    *_, report = explore(asked, services)
+    assert {arm.settings.encoder for arm in report.arms} == {report.settings.encoder} == {PHOTOGRAPHS}
+    same = compare_settings("doctor", (Arm(), Arm(condition="fair")), attributes=(MAN,), n_images=3)
+    plan = plan_study(find_design("explore"), same, services)
+    assert {arm.settings.encoder for arm in plan.arms} == {plan.settings.encoder} == {OURS}
+
+
+def test_a_report_says_who_read_and_whether_its_errors_are_known(services):
+    ours = explored(services, encoder="auto")
+    assert [(facts.role, facts.id) for facts in ours.read_by] == [("encoder", OURS)]
+    assert ours.read_by[0].revision
+    said = to_markdown(ours.report)
+    assert f"- Read by Calibration CLIP ({OURS}, revision {ours.read_by[0].revision[:12]}, encoder); its errors" in said
+    assert "its errors on these pictures are known" in said
+    other = explored(services, model=OTHER, encoder="auto")
+    assert "how often it errs on these pictures is not known" in to_markdown(other.report)
+    assert f"read by {PHOTOGRAPHS}" in header_html(other.report, "")
+
+
+def test_a_machine_with_a_gpu_has_a_larger_reader_and_offline_one_that_is_here(services, monkeypatch):
+    from bias_core.models.machine import Machine
+
+    assert services.default_reader("encoder", "calibration") == OURS
+    assert services.default_reader("encoder", "") == PHOTOGRAPHS
+    monkeypatch.setattr("bias_core.services.this_machine", lambda: Machine(memory=64 << 30, gpu_memory=24 << 30))
+    with_gpu = FakeServices(services.settings.data_dir)
+    with_gpu.settings = with_gpu.settings.model_copy(update={"device": "auto", "offline": False})
+    assert with_gpu.default_reader("encoder", "") == "google/siglip2-so400m-patch16-384"
+    monkeypatch.setattr("bias_core.services.is_cached", lambda path, **_: path == "openai/clip-vit-base-patch32")
+    assert with_gpu.default_reader("encoder", "") == "google/siglip2-so400m-patch16-384"
+    assert services.default_reader("encoder", "") == "openai/clip-vit-base-patch32"
+    monkeypatch.setattr("bias_core.services.free_disk", lambda: 0)
+    with_gpu.close()
+
+
+def test_nothing_is_drawn_where_nobody_could_read_it(services, tmp_path):
+    from bias_core.errors import ModelUnavailable
+    from bias_core.services import Services
+
+    class RealReaders(FakeServices):
+        encoder, captioner, person_finder = Services.encoder, Services.captioner, Services.person_finder
+
+    fresh = RealReaders(tmp_path)
+    for name in ("explore", "oasis-doctors", "tbyb-general", "pst-occupations"):
+        with pytest.raises(ModelUnavailable, match=r"(nobody can read|is not on this machine)") as caught:
+            complete(run_study(find_design(name), StudySettings(model=OTHER, scale=0.01), fresh))
+        assert "\n" not in str(caught.value)
+    assert not list(tmp_path.rglob("*.png"))
+    fresh.close()

@@ -48,6 +48,7 @@ def test_the_form_becomes_settings() -> None:
         num_inference_steps=20,
         guidance_scale=1.0,
         seed=7,
+        encoder="calibration-clip",
     )
     assert settings == expected
     assert settings.options.scored[0].reference == 0.562

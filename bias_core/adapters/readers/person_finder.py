@@ -68,10 +68,12 @@ class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
 
     def fetch(self) -> None:
         """Download the weights where they are not on this machine."""
-        if self.weights or self._offline:
+        if self.weights:
             return
         url, saved, _ = self._published()
         if not saved.is_file():
+            if self._offline:
+                raise not_here(self.name)
             saved.parent.mkdir(parents=True, exist_ok=True)
             with loading(self.name, url):
                 torch.hub.download_url_to_file(url, str(saved), saved.stem.rpartition("-")[2], progress=False)

@@ -13,7 +13,8 @@ from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import lean_sample
 from bias_core.studies.internal.report import GENDERS, UNASSIGNED, Target, compare_internal_bias, report_of
 from bias_core.studies.kit.designs import check_count, find_design, read_table
-from bias_core.studies.kit.program import Measuring, Program, Reader, StudyData
+from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings

@@ -1,6 +1,6 @@
 """What a kind of study does: the pictures it gets, who reads them, how it measures; and the plan of one run of it.
 
-Of the pictures, everything that was paid for once is kept. Which reader may read which pictures is decided here.
+Of the pictures, everything that was paid for once is kept.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from bias_core.errors import Cancelled, Interrupted, InvalidInput
-from bias_core.models.catalogue import Role
+from bias_core.errors import Cancelled, Interrupted
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
 from bias_core.store.answers import Question
 from bias_core.store.embeddings import batched, n_pixels, open_pictures
 from bias_core.store.files import write_atomically
 from bias_core.store.manifests import Manifest
+from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import Rows
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import (
@@ -260,65 +260,6 @@ def keep_picture(services: StudyServices, image: Image.Image) -> Path:
     if not path.is_file():
         write_atomically(path, data)
     return path
-
-
-FORCE_LABEL = "Score anyway with the calibration reader"  # on the box of every form that sets ``force``
-_WORDS: dict[Role, str] = {
-    "encoder": "encoder",
-    "captioner": "captioner",
-    "answerer": "answerer",
-    "person_finder": "finder",
-}
-_MOST_NAMED = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reader:
-    """A reader of pictures, by the name that the settings give it."""
-
-    role: Role
-    name: str
-
-
-def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:
-    """What a report must say first of its readers; "" where all of them can read these pictures.
-
-    A reader of the calibration world says something of any picture, and of others it means nothing. So it reads the
-    pictures of that world: those of the calibration models, and imported ones whose own record says that such a model
-    drew them. A LoRA of one's own on a calibration model may draw anything, so its pictures are none of them.
-
-    The ``source`` of the pictures is a model's name, or that of an import; ``world`` is theirs, "" where nobody
-    can say; with ``force`` they are read all the same. UnknownModel where there is no encoder of a name;
-    InvalidInput names the readers that can read these pictures.
-    """
-    for reader in readers:
-        if reader.role == "encoder":  # the others are looked for by their studies, which try them
-            services.encoder(reader.name)
-    worlds = {reader: services.reader_world(reader.role, reader.name) for reader in readers}
-    unsuited = [reader for reader, own in worlds.items() if own not in ("", world)]
-    if not unsuited:
-        return ""
-    names = " and ".join(dict.fromkeys(reader.name for reader in unsuited))
-    reads = "reads" if len({reader.name for reader in unsuited}) == 1 else "read"
-    knows = f"{names} {reads} the pictures of the calibration world only"
-    if force:
-        return (
-            f"Forced: {knows}, and these are of {source}. What it says of them is no measurement: do not "
-            "quote these numbers."
-        )
-    raise InvalidInput(
-        f"{knows}, and those of {source} are not known to be of it; {_instead(unsuited, services)}, or score "
-        f"anyway (--force, force=true, or the box “{FORCE_LABEL}”)"
-    )
-
-
-def _instead(unsuited: Sequence[Reader], services: StudyServices) -> str:
-    parts = []
-    for role in dict.fromkeys(reader.role for reader in unsuited):
-        names, word = services.fitting_readers(role)[:_MOST_NAMED], _WORDS[role]
-        *some, last = names or (f"one of your own (none of the listed {word}s fits this machine)",)
-        parts.append(f"{', '.join(some)} or {last} as {word}" if some else f"{last} as {word}")
-    return f"take {', and '.join(parts)}"
 
 
 Measuring = Generator[Progress, None, Results]

@@ -25,7 +25,7 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
 from bias_core.store.sqlite_file import Repairs
 from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.types import Estimate, ImageRow, ModelInfo, PlantedLine, ReaderErrors, StoredImage
+from bias_core.types import Estimate, ImageRow, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts, StoredImage
 from bias_core.waiting import FairLock
 
 if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
@@ -37,6 +37,8 @@ FigureKind = Literal[
 ]
 Facts = Mapping[str, str | int | float]
 _MOST_LISTED = 3
+AUTO = "auto"
+"""In place of a reader's name: whoever suits the pictures and the machine, found when a run is laid out."""
 MAX_STEPS = 150
 MAX_GUIDANCE = 30.0
 MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
@@ -94,7 +96,7 @@ class StudySettings:
 
     model: str = setting("calibration-renderer", **_MODEL)
     condition: str = setting("published", **_CONDITION)
-    encoder: str = setting("calibration-clip", "Reader (encoder)", "Who reads the pictures")
+    encoder: str = setting(AUTO, "Reader (encoder)", "Who reads the pictures; auto: what suits them and this machine")
     scale: float = setting(
         1.0, "Share of the full size", "Of the number of pictures that the study asks for", gt=0, le=1,
         link="percent", percent=True,
@@ -273,6 +275,7 @@ class StudyReport(Measured):
     # for a run of one arm.
     arms: tuple[ArmReport, ...] = ()
     stopped: bool = False  # whether the run was stopped, and what was finished is measured
+    read_by: tuple[ReaderFacts, ...] = ()  # who read the pictures, with revisions
 
 
 S = TypeVar("S")
@@ -471,6 +474,15 @@ class StudyServices(Protocol):
 
     def pictures_world(self, model: str, revision: str = "") -> str:
         """Whose pictures a model draws: "calibration", or "" where nobody can say."""
+
+    def default_reader(self, role: Role, world: str) -> str:
+        """Who reads pictures of a world ("" for any others) where nobody says who."""
+
+    def reader_facts(self, role: Role, name: str) -> ReaderFacts:
+        """Which weights a reader's name stands for, and what it downloads."""
+
+    def fetch_reader(self, role: Role, name: str) -> None:
+        """Download what a reader lacks; ModelUnavailable where that cannot be had."""
 
     def fitting_readers(self, role: Role) -> tuple[str, ...]:
         """Readers of any pictures that this machine has room for."""

@@ -25,9 +25,10 @@ from bias_core.metrics.object_bias import (
 from bias_core.metrics.object_distribution import presence_of
 from bias_core.protocols import Captioner
 from bias_core.studies.arms.statistics import counted_sample, mean_sample
-from bias_core.studies.kit.program import Reader, StudyData, embed_ahead, encoder_of
+from bias_core.studies.kit.program import StudyData, embed_ahead, encoder_of
+from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Progress, Sample, StudyServices, StudySettings
+from bias_core.studies.kit.types import AUTO, Progress, Sample, StudyServices, StudySettings
 from bias_core.types import Estimate, StoredImage
 
 BLANK, STRONGER = "blank", "stronger"  # the two negatives of M_G: the paper's, and another prompt or sentence
@@ -89,7 +90,7 @@ class Scores:
 class CaptioningOptions(Options):
     """Who describes the pictures, and what counts."""
 
-    captioner: str = setting("calibration-captioner", "Captioner", "Who describes each picture")
+    captioner: str = setting(AUTO, "Captioner", "Who describes each picture; auto: what suits them and this machine")
     negative: str = setting(
         "another prompt",
         "Stronger negative of M_G",

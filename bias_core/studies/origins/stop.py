@@ -16,7 +16,8 @@ from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
 from bias_core.store.embeddings import open_picture
 from bias_core.studies.kit.limits import check_budget
-from bias_core.studies.kit.program import Measuring, Program, StudyData, check_readers, encoder_of, keep_picture
+from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of, keep_picture
+from bias_core.studies.kit.readers import check_readers
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (

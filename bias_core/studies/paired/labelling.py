@@ -15,9 +15,10 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PEOPLE, merge_ratings
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.labels import read_answers
-from bias_core.studies.kit.program import Reader, Steps, StudyData, encoder_of
+from bias_core.studies.kit.program import Steps, StudyData, encoder_of
+from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, StudyReport, StudyServices, StudySettings
+from bias_core.studies.kit.types import AUTO, Design, StudyReport, StudyServices, StudySettings
 from bias_core.studies.reports.text import table_of
 
 SINGLE = "single"
@@ -39,11 +40,11 @@ class LabellingOptions(Options):
         "people: only the answers of people",
     )
     finder: str = setting(
-        "calibration-finder",
+        AUTO,
         "Person finder",
         "Who cuts the people out; halves: trust the prompt, and take the left and right half of each picture",
     )
-    answerer: str = setting("calibration-answerer", "Answerer", "Who answers the questions of vqa")
+    answerer: str = setting(AUTO, "Answerer", "Who answers the questions of vqa")
     sentences: tuple[str, ...] = setting(
         ("a photo of a man", "a photo of a woman"),
         "Sentences",

@@ -37,14 +37,14 @@ from bias_core.studies.kit.types import (
     StudySettings,
     StudyTable,
 )
-from bias_core.types import Attribute, Estimate, ImageRow, StoredImage
+from bias_core.types import Attribute, Estimate, ImageRow, ReaderFacts, StoredImage
 
 T = TypeVar("T")
 CLASSES: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
-        Arm, ArmReport, Attribute, AttributeScore, Design, Estimate, Finding, ImageRow, Results, StoredImage,
-        StudyFigure, StudyReport, StudySettings, StudyTable,
+        Arm, ArmReport, Attribute, AttributeScore, Design, Estimate, Finding, ImageRow, ReaderFacts, Results,
+        StoredImage, StudyFigure, StudyReport, StudySettings, StudyTable,
     )
 }  # fmt: skip
 """What may be read back."""

@@ -14,7 +14,7 @@ from bias_core.models.catalogue import load_catalogue
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.designs import design_files, find_design, programs_by_kind, typed_options
 from bias_core.studies.kit.setting_fields import changed_settings, option_values, settings_of
-from bias_core.studies.kit.types import Design, Results, StudyReport, StudySettings
+from bias_core.studies.kit.types import AUTO, Design, Results, StudyReport, StudySettings
 from bias_core.studies.reports import text
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.running.arms import arm_text
@@ -136,6 +136,8 @@ def to_command(design: Design, settings: StudySettings) -> str:
 def _given(design: Design, settings: StudySettings) -> dict[str, Any]:
     """The settings that are not as the program or the design has them."""
     given = changed_settings(settings) | {"options": _changed_options(design, settings)}
+    if _is_automatic(settings.encoder) and not settings.force:
+        del given["encoder"]
     if settings.images:
         given = {name: value for name, value in given.items() if name not in _DRAWN}
     return {name: value for name, value in given.items() if value not in ("", {})}
@@ -147,7 +149,13 @@ def _changed_options(design: Design, settings: StudySettings) -> dict[str, Any]:
         return option_values(settings.options)
     usual = typed_options(design, {})
     options = option_values(typed_options(design, settings.options))
-    return {name: value for name, value in options.items() if value != getattr(usual, name)}
+    automatic = {name for name, value in options.items() if getattr(usual, name) == AUTO and _is_automatic(value)}
+    return {name: value for name, value in options.items() if value != getattr(usual, name) and name not in automatic}
+
+
+def _is_automatic(reader: str) -> bool:
+    """Whether it reads pictures of the calibration world alone: nobody has to name it there."""
+    return reader.startswith("calibration-")
 
 
 def to_python(design: Design, settings: StudySettings) -> str:

@@ -23,10 +23,12 @@ from bias_core.store.manifests import STALE_SECONDS, Manifest, Status
 from bias_core.studies.arms.results import compare_arms
 from bias_core.studies.kit.designs import program_of, typed_options
 from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
-from bias_core.studies.kit.program import Program, StudyData, StudyPlan, check_readers, nothing_ahead
+from bias_core.studies.kit.program import Program, StudyData, StudyPlan, nothing_ahead
+from bias_core.studies.kit.readers import check_readers, chosen_readers, fetch_reader, reader_note, resolve_readers
 from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment
 from bias_core.studies.kit.setting_fields import changed_settings, option_values
 from bias_core.studies.kit.types import (
+    AUTO,
     ArmReport,
     Design,
     Progress,
@@ -106,6 +108,7 @@ def plan_study(
     session: str = "",
     measure: bool = True,
     estimate: bool = False,
+    any_world: bool = False,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> StudyPlan:
     """Lay a study out; InvalidInput, UnknownModel or ModelUnavailable where it cannot be run.
@@ -113,6 +116,7 @@ def plan_study(
     Models that are needed to ``measure`` need not be here for drawing alone. Only to ``estimate`` what it
     would cost, the model that draws need not be here or on a hub either: the revision of its rows is "" then.
     Nor is it refused then for its size, or for who reads it; whoever estimates asks for that.
+    Readers that nobody named are those that suit the pictures; with ``any_world``, those of any pictures.
     Raises Cancelled once ``cancelled()`` turned true.
     """
     settings = with_options(design, settings)
@@ -122,13 +126,18 @@ def plan_study(
             check_size(design, settings, services.settings)
         plan_arm = partial(plan_study, design, measure=measure, estimate=estimate, cancelled=cancelled)
         plans = tuple(plan_arm(arm, services) for arm in each_arm(settings))
+        if any(chosen_readers(plan.settings) != chosen_readers(plans[0].settings) for plan in plans):
+            plans = tuple(plan_arm(arm, services, any_world=True) for arm in each_arm(settings))  # who can read all
+        settings = _with_readers_of(plans[0].settings, settings)
         if not estimate:
             check_work_of_arms(plans, services.settings)
         return _plan_together(design, settings, plans, session)
     check = looks_at_stop(cancelled)
     settings, rows, shots = _laid_out(design, settings, services, program, check, estimate=estimate)
+    world = rows.world(shots, services)
+    settings = resolve_readers(settings, services, "" if any_world else world)
     read = measure and not estimate
-    warning = check_study_readers(program, settings, rows, shots, services) if read else ""
+    warning = check_study_readers(program, settings, world, services) if read else ""
     is_here = bool(rows.revision or settings.images)
     if is_here:
         program.suits(settings, services)
@@ -149,12 +158,16 @@ def plan_study(
     )
 
 
-def check_study_readers(
-    program: Program, settings: StudySettings, rows: Rows, shots: list[Shot], services: StudyServices
-) -> str:
-    """What the report must say first of who reads these pictures; InvalidInput where they cannot."""
-    world = rows.world(shots, services)
+def check_study_readers(program: Program, settings: StudySettings, world: str, services: StudyServices) -> str:
+    """What the report must say first of who reads pictures of this world; InvalidInput where they cannot."""
     return check_readers(program.readers(settings), services, source=settings.model, world=world, force=settings.force)
+
+
+def _with_readers_of(other: StudySettings, settings: StudySettings) -> StudySettings:
+    """The settings, read by who reads the pictures of the others."""
+    names = chosen_readers(other)
+    encoder = names.pop("encoder")
+    return replace(settings, encoder=encoder, options=replace(settings.options, **names))
 
 
 def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:
@@ -236,6 +249,9 @@ def _run_id(design: Design, settings: StudySettings, session: str) -> str:
     changed = changed_settings(settings.options)
     values["options"] = {k: v for k, v in values["options"].items() if k in design.options or k in changed}
     laid_out = {k: v for k, v in asdict(design).items() if k != "settings" or v}
+    # A design leaves its readers open; what read the pictures decides the numbers.
+    readers = {k: v for k, v in chosen_readers(settings).items() if laid_out["options"].get(k) == AUTO}
+    laid_out["options"] = {**laid_out["options"], **readers}
     text = json.dumps([session, laid_out, values], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -284,6 +300,7 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
     n_repairs = services.repairs.n
     if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):
         yield Progress(message=" ".join(notes))
+    yield from _fetch_readers(plan, services)
     try:
         with limit.explained():
             yield from _draw(plan, data)
@@ -313,6 +330,16 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
     return _report(plan, data, results, tuple(arms) if plan.arms else ())
 
 
+def _fetch_readers(plan: StudyPlan, services: StudyServices) -> Iterator[Progress]:
+    """Have every reader on this machine before a picture is drawn that nobody could read."""
+    sources = {reader: arm.settings.model for arm in plan.each for reader in arm.program.readers(arm.settings)}
+    for reader, source in sources.items():
+        facts = services.reader_facts(reader.role, reader.name)
+        if facts.download_gb:
+            yield Progress(message=f"fetching {facts.name} ({facts.download_gb:g} GB), which will read the pictures")
+        fetch_reader(reader, services, source)
+
+
 def _of_arm(name: str, step: Progress) -> Progress:
     return replace(step, message=f"{name}: {step.message}")
 
@@ -325,6 +352,9 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
     readers = plan.program.readers(plan.settings)
     encoder = next((reader.name for reader in readers if reader.role == "encoder"), "")
     versions = {"encoder": services.encoder(encoder).name} if encoder else {}
+    read_by = tuple(services.reader_facts(reader.role, reader.name) for reader in dict.fromkeys(readers))
+    of_world = {facts: facts.role == "encoder" and bool(facts.world) and not plan.warning for facts in read_by}
+    notes = [reader_note(facts, errors_known=errors_known) for facts, errors_known in of_world.items()]
     frames = [data.frame for data in drawn]
     if arms:
         frames = [frame.assign(arm=arm.name) for frame, arm in zip(frames, arms, strict=True)]
@@ -332,7 +362,7 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         run_id=plan.manifest.id,
         design=plan.design,
         settings=plan.settings,
-        results=results,
+        results=replace(results, notes=(*results.notes, *notes)),
         n_planned=sum(data.n_planned for data in drawn),
         n_images=sum(map(len, frames)),
         n_blocked=sum(data.n_blocked for data in drawn),
@@ -343,6 +373,7 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         stored={key: image for data in drawn for key, image in data.images_by_id.items()},
         arms=arms,
         stopped=any(data.stopped for data in drawn),
+        read_by=read_by,
     )
 
 

@@ -18,7 +18,8 @@ from bias_core.metrics.paired_stereotype import stereotype_gap
 from bias_core.metrics.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
 from bias_core.prompts import fill_template
 from bias_core.studies.association.tests import SETS, SIDES, TestOptions, chosen_tests, edits_of, run_test, words_of
-from bias_core.studies.kit.program import Measuring, Program, Reader, StudyData, encoder_of, nothing_ahead
+from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of, nothing_ahead
+from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import thinned
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudyServices, StudySettings

@@ -1,0 +1,118 @@
+"""Which reader may read which pictures: decided here, for every study and every door."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.models.catalogue import Role
+from bias_core.studies.kit.types import AUTO, StudyServices, StudySettings
+from bias_core.types import ReaderFacts
+
+FORCE_LABEL = "Score anyway with the calibration reader"  # on the box of every form that sets ``force``
+_WORDS: dict[Role, str] = {
+    "encoder": "encoder",
+    "captioner": "captioner",
+    "answerer": "answerer",
+    "person_finder": "finder",
+}
+_MOST_NAMED = 3
+_SETTINGS: Mapping[str, Role] = {
+    "encoder": "encoder",
+    "captioner": "captioner",
+    "answerer": "answerer",
+    "finder": "person_finder",
+}
+"""Settings, and options of studies, that name a reader."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """A reader of pictures, by the name that the settings give it."""
+
+    role: Role
+    name: str
+
+
+def resolve_readers(settings: StudySettings, services: StudyServices, world: str) -> StudySettings:
+    """The settings with the name of a reader of these pictures wherever "auto" stands.
+
+    ``world`` is that of the pictures, "" where nobody can say; the settings' options are typed.
+    """
+
+    def names(values: Any) -> dict[str, Any]:
+        automatic = {name: role for name, role in _SETTINGS.items() if getattr(values, name, "") == AUTO}
+        return {name: services.default_reader(role, world) for name, role in automatic.items()}
+
+    return replace(settings, **names(settings), options=replace(settings.options, **names(settings.options)))
+
+
+def chosen_readers(settings: StudySettings) -> dict[str, str]:
+    """The settings and options that name a reader."""
+    values = {**vars(settings.options), **vars(settings)}
+    return {name: values[name] for name in _SETTINGS if name in values}
+
+
+def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
+    """Download what a reader lacks, before a picture is drawn; ModelUnavailable says what to do where that fails."""
+    try:
+        services.fetch_reader(reader.role, reader.name)
+    except ModelUnavailable as error:
+        raise ModelUnavailable(
+            f"nobody can read the pictures of {source} here, so nothing was drawn: {str(error).rstrip('.')}. Name "
+            f"another {_WORDS[reader.role]} (a hub id, or a folder of this machine), or draw without measuring "
+            "(`study run --draw-only`)"
+        ) from error
+
+
+def reader_note(facts: ReaderFacts, *, errors_known: bool) -> str:
+    """Who read the pictures, and whether its errors on them are known, in a sentence."""
+    revision = f", revision {facts.revision[:12]}" if facts.revision else ""
+    errors = (
+        "its errors on these pictures are known from held-out renders of their world"
+        if errors_known
+        else "how often it errs on these pictures is not known: the numbers say what this reader sees"
+    )
+    return f"Read by {facts.name} ({facts.id}{revision}, {_WORDS[facts.role]}); {errors}."
+
+
+def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:
+    """What a report must say first of its readers; "" where all of them can read these pictures.
+
+    A reader of the calibration world says something of any picture, and of others it means nothing. So it reads the
+    pictures of that world: those of the calibration models, and imported ones whose own record says that such a model
+    drew them. A LoRA of one's own on a calibration model may draw anything, so its pictures are none of them.
+
+    The ``source`` of the pictures is a model's name, or that of an import; ``world`` is theirs, "" where nobody
+    can say; with ``force`` they are read all the same. UnknownModel where there is no encoder of a name;
+    InvalidInput names the readers that can read these pictures.
+    """
+    for reader in readers:
+        if reader.role == "encoder":  # the others are looked for by their studies, which try them
+            services.encoder(reader.name)
+    worlds = {reader: services.reader_world(reader.role, reader.name) for reader in readers}
+    unsuited = [reader for reader, own in worlds.items() if own not in ("", world)]
+    if not unsuited:
+        return ""
+    names = " and ".join(dict.fromkeys(reader.name for reader in unsuited))
+    reads = "reads" if len({reader.name for reader in unsuited}) == 1 else "read"
+    knows = f"{names} {reads} the pictures of the calibration world only"
+    if force:
+        return (
+            f"Forced: {knows}, and these are of {source}. What it says of them is no measurement: do not "
+            "quote these numbers."
+        )
+    raise InvalidInput(
+        f"{knows}, and those of {source} are not known to be of it; {_instead(unsuited, services)}, or score "
+        f"anyway (--force, force=true, or the box “{FORCE_LABEL}”)"
+    )
+
+
+def _instead(unsuited: Sequence[Reader], services: StudyServices) -> str:
+    """Readers to take, those that suit this machine."""
+    parts = []
+    for role in dict.fromkeys(reader.role for reader in unsuited):
+        names, word = services.fitting_readers(role)[:_MOST_NAMED], _WORDS[role]
+        *some, last = names or (f"one of your own (none of the listed {word}s fits this machine)",)
+        parts.append(f"{', '.join(some)} or {last} as {word}" if some else f"{last} as {word}")
+    return f"take {', and '.join(parts)}"
