@@ -21,6 +21,7 @@ from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.stats.effects import corrected_by_errors, wilson_interval
 from bias_core.studies.explore.report import Exploration
 from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import (
     Design,
     Finding,
@@ -28,7 +29,6 @@ from bias_core.studies.kit.types import (
     Results,
     StudyFigure,
     StudyReport,
-    StudyServices,
     StudySettings,
     StudyTable,
     columns,

@@ -13,8 +13,9 @@ from bias_core.errors import InvalidInput, quoted
 from bias_core.studies.explore.options import KIND
 from bias_core.studies.explore.results import CONCEPT
 from bias_core.studies.kit.designs import programs_by_kind, read_study
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import option_values
-from bias_core.studies.kit.types import StudyReport, StudyServices
+from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.paired.labelling import recorded_gender
 from bias_core.studies.running.history import RunLine, list_runs
 from bias_core.studies.running.identities import UNKNOWN

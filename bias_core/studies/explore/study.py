@@ -28,7 +28,8 @@ from bias_core.studies.kit.attribute_scores import AttributeScore, score_attribu
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.types import Design, Progress, Results, Shot, StudyServices, StudySettings, StudyTable
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.types import Design, Progress, Results, Shot, StudySettings, StudyTable
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
 

@@ -25,6 +25,7 @@ from bias_core.store.files import write_atomically
 from bias_core.store.manifests import Manifest
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import Rows
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import (
     ArmReport,
@@ -33,7 +34,6 @@ from bias_core.studies.kit.types import (
     Results,
     Shot,
     StudyReport,
-    StudyServices,
     StudySettings,
     StudyTable,
 )

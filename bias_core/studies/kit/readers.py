@@ -6,7 +6,8 @@ from typing import Any
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models.catalogue import Role
-from bias_core.studies.kit.types import AUTO, StudyServices, StudySettings
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.types import AUTO, StudySettings
 from bias_core.types import ReaderFacts
 
 FORCE_LABEL = "Score anyway with the calibration reader"  # on the box of every form that sets ``force``

@@ -15,7 +15,8 @@ from bias_core.models.catalogue import check_condition
 from bias_core.models.hosted import hosted_name
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Hosted, TextToImage
-from bias_core.studies.kit.types import Shot, StudyServices, StudySettings, listed
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.types import Shot, StudySettings, listed
 from bias_core.types import ImageRow, ModelInfo
 
 T = TypeVar("T")

@@ -27,8 +27,9 @@ from bias_core.protocols import Captioner
 from bias_core.studies.arms.statistics import counted_sample, mean_sample
 from bias_core.studies.kit.program import StudyData, embed_ahead, encoder_of
 from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import AUTO, Progress, Sample, StudyServices, StudySettings
+from bias_core.studies.kit.types import AUTO, Progress, Sample, StudySettings
 from bias_core.types import Estimate, StoredImage
 
 BLANK, STRONGER = "blank", "stronger"  # the two negatives of M_G: the paper's, and another prompt or sentence

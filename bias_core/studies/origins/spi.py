@@ -21,6 +21,7 @@ from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
 from bias_core.studies.kit.program import Measuring, Program, StudyData, png_bytes
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (
     MAX_STEPS,
@@ -30,7 +31,6 @@ from bias_core.studies.kit.types import (
     Results,
     Shot,
     StudyFigure,
-    StudyServices,
     StudySettings,
     columns,
     figure,

@@ -19,6 +19,7 @@ from bias_core.studies.kit.limits import check_budget
 from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of, keep_picture
 from bias_core.studies.kit.readers import check_readers
 from bias_core.studies.kit.rows import RowMaker
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (
     Design,
@@ -28,7 +29,6 @@ from bias_core.studies.kit.types import (
     Shot,
     StudyFigure,
     StudyReport,
-    StudyServices,
     StudySettings,
     StudyTable,
     columns,

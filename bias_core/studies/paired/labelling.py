@@ -17,8 +17,9 @@ from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.labels import read_answers
 from bias_core.studies.kit.program import Steps, StudyData, encoder_of
 from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import AUTO, Design, StudyReport, StudyServices, StudySettings
+from bias_core.studies.kit.types import AUTO, Design, StudyReport, StudySettings
 from bias_core.studies.reports.text import table_of
 
 SINGLE = "single"

@@ -24,6 +24,7 @@ from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.designs import programs_by_kind, typed_options
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, option_values, settings_of
 from bias_core.studies.kit.types import (
     Arm,
@@ -33,7 +34,6 @@ from bias_core.studies.kit.types import (
     Results,
     StudyFigure,
     StudyReport,
-    StudyServices,
     StudySettings,
     StudyTable,
 )

@@ -7,8 +7,9 @@ from pathlib import Path
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.store.manifests import Manifest, Status
 from bias_core.studies.kit.designs import find_design, programs_by_kind
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.types import Design, Progress, StudyReport, StudyServices, StudySettings, settings_from_dict
+from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.reports.saved import SavedReport, decode, open_report, report_store
 from bias_core.studies.running.arms import each_arm
 from bias_core.studies.running.run import run_study

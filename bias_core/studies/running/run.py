@@ -26,6 +26,7 @@ from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.program import Program, StudyData, StudyPlan, nothing_ahead
 from bias_core.studies.kit.readers import check_readers, chosen_readers, fetch_reader, reader_note, resolve_readers
 from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import changed_settings, option_values
 from bias_core.studies.kit.types import (
     AUTO,
@@ -35,7 +36,6 @@ from bias_core.studies.kit.types import (
     Results,
     Shot,
     StudyReport,
-    StudyServices,
     StudySettings,
     mapped,
 )

@@ -10,7 +10,8 @@ from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.limits import check_budget, check_work
 from bias_core.studies.kit.program import StudyPlan
 from bias_core.studies.kit.rows import RowMaker
-from bias_core.studies.kit.types import Design, Progress, StudyServices, StudySettings
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.types import Design, Progress, StudySettings
 from bias_core.studies.running.arms import each_arm
 
 MOST_ESTIMATED = 100_000  # pictures that are laid out to say what they would cost, whatever the limit of a run

@@ -21,8 +21,9 @@ from bias_core.studies.association.tests import SETS, SIDES, TestOptions, chosen
 from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of, nothing_ahead
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import thinned
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import Design, Shot, StudyServices, StudySettings
+from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.objects import captions
 from bias_core.studies.paired import labelling
 from bias_core.studies.paired.labelling import SINGLE, PairOptions
