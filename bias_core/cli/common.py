@@ -24,7 +24,6 @@ from bias_core.studies.kit.types import Arm, Progress, StudySettings, settings_f
 from bias_core.studies.running.arms import parse_arms
 
 if TYPE_CHECKING:
-    from bias_core.exchange.export import Export
     from bias_core.services import Services
 
 
@@ -44,10 +43,6 @@ EngineOption = Annotated[
 ]
 WorkersOption = Annotated[
     int, typer.Option(help="With --engine ray: models at work at once; 0: one per GPU, or per machine.")
-]
-
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Score anyway with a calibration reader; the report says so first.")
 ]
 
 
@@ -165,14 +160,6 @@ def stop_on_signal() -> Iterator[Stop]:
         yield stop
     finally:
         restore()
-
-
-def write_export(export: "Export", out: Path) -> None:
-    """Into a folder, or into one zip where the name ends so."""
-    from bias_core.exchange.export import write_folder, write_zip
-
-    (write_zip if out.suffix.lower() == ".zip" else write_folder)(export, out)
-    console.print(f"Written to {out}", markup=False)
 
 
 _NUMBER = re.compile(r"[-+–\[\d].{0,19}")  # a short cell that begins so, such as an interval, stays on one line

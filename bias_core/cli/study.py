@@ -27,7 +27,6 @@ from bias_core.cli.common import (
     show_warning,
     user_errors,
     with_settings,
-    write_export,
 )
 from bias_core.errors import InvalidInput
 from bias_core.models.machine import free_bytes
@@ -79,12 +78,14 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
 
 
 def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False) -> None:
-    """Report, tables, figures and, if they are asked for, pictures as files, where a folder is given."""
+    """Report, tables, figures and, if they are asked for, pictures as files, where a folder (or zip) is given."""
     if out is None:
         return
+    from bias_core.exchange.export import write_folder, write_zip
     from bias_core.studies.running.export import to_export
 
-    write_export(to_export(report, pictures=pictures), out)
+    (write_zip if out.suffix.lower() == ".zip" else write_folder)(to_export(report, pictures=pictures), out)
+    console.print(f"Written to {out}", markup=False)
 
 
 def show_study_report(report: StudyReport) -> None:

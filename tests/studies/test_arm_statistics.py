@@ -16,8 +16,9 @@ from bias_core.studies.arms.statistics import (
     difference,
     mean_sample,
     number_at,
+    numbers_together,
     paired_values,
-    ranks,
+    ranks_of,
 )
 from bias_core.studies.kit.types import Sample
 from bias_core.types import ReaderErrors
@@ -215,7 +216,7 @@ def test_ranks_are_sure_where_arms_lie_apart_and_not_where_they_overlap():
     common = rng.normal(size=50)
     low, alike, high = (mean_sample(names(50), common + shift) for shift in (0.0, 0.001, 5.0))
     noisy = mean_sample(names(50, 500), rng.normal(size=50))
-    found = ranks([low, alike, high, noisy])
+    found = ranks_of(numbers_together([low, alike, high, noisy]))
     assert found[2].rank == found[2].low == found[2].high == 1
     # The two that differ by a constant on shared seeds never change places, however close they are.
     assert found[0].rank == found[1].rank + 1 or found[0].rank == found[1].rank + 2
@@ -225,5 +226,6 @@ def test_ranks_are_sure_where_arms_lie_apart_and_not_where_they_overlap():
 
 def test_equal_arms_share_a_rank_and_undefined_ones_have_none():
     ones = mean_sample(names(9), [1] * 9)
-    assert [(r.rank, r.low, r.high) for r in ranks([ones, ones])] == [(1.5, 1.5, 1.5)] * 2
-    assert all(math.isnan(rank.rank) for rank in ranks([spread([1.0, np.nan]), spread([1.0, 2.0])]))
+    assert [(r.rank, r.low, r.high) for r in ranks_of(numbers_together([ones, ones]))] == [(1.5, 1.5, 1.5)] * 2
+    undefined = numbers_together([spread([1.0, np.nan]), spread([1.0, 2.0])])
+    assert all(math.isnan(rank.rank) for rank in ranks_of(undefined))

@@ -14,7 +14,7 @@ from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports.text import format_interval, format_number, table_of
 from bias_core.studies.running.run import complete, run_study, with_options
-from bias_core.ui.study.study_tab import Ends, extremes_html, opened_html
+from bias_core.ui.study.study_tab import extremes_html, opened_html
 from bias_core.ui.study.view import header_html
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
@@ -102,14 +102,14 @@ def test_the_extremes_are_the_lowest_and_highest_pictures_and_none_is_shown_twic
     frame = report.pictures
     assert frame is not None
     neutral = frame[frame["association"].notna() & (frame["side"] == "y")].sort_values("association")
-    html = extremes_html(report, "association", [Ends(title="Arts", frame=neutral)], low="l", high="h")
+    html = extremes_html(report, "association", {"Arts": neutral}, low="l", high="h")
     shown = [part.split('"')[0] for part in html.split('data-image="')[1:]]
     ids = neutral["image_id"].tolist()
     # Of 15 pictures the 4 lowest, the lowest first, and the 4 highest, the highest first.
     assert shown == ids[:4] + ids[::-1][:4]
-    three = extremes_html(report, "association", [Ends(title="Arts", frame=neutral.head(3))], low="l", high="h")
+    three = extremes_html(report, "association", {"Arts": neutral.head(3)}, low="l", high="h")
     assert three.count("data-image") == 2
-    assert extremes_html(report, "association", [Ends(title="A", frame=neutral.head(1))], low="", high="") == ""
+    assert extremes_html(report, "association", {"A": neutral.head(1)}, low="", high="") == ""
 
 
 def test_only_a_picture_of_this_report_opens(report: StudyReport) -> None:

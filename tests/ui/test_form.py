@@ -10,7 +10,7 @@ from bias_core.errors import InvalidInput
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.tab_form import FIELDS, read_form
 from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.ui.attribute_table import attribute_rows, read_table, words_for
+from bias_core.ui.model_menu import attribute_rows, read_table, words_for
 
 MAN = ["man", "a photo of a man", "a photo of a woman", "0.562", "a source"]
 

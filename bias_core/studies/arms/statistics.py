@@ -303,13 +303,6 @@ class Rank:
     n: int  # units behind the number
 
 
-def ranks(
-    samples: Sequence[Sample], *, depends_on_n: bool = False, confidence: float = 0.95, seed: int = 0
-) -> tuple[Rank, ...]:
-    """Ranks of the arms by one number, with intervals from resampling their units; shared units together."""
-    return ranks_of(numbers_together(samples, depends_on_n=depends_on_n, seed=seed), confidence=confidence)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
     """One number of every arm, ready to be ranked."""

@@ -11,7 +11,7 @@ from bias_core.studies.association.tests import SIGNIFICANT, TestOptions, own_as
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, StudyFigure, StudyReport
 from bias_core.studies.reports.text import format_estimate, table_of
-from bias_core.ui.study.study_tab import CloserLook, Ends, extremes_html
+from bias_core.ui.study.study_tab import CloserLook, extremes_html
 from bias_core.ui.templates import render
 
 _EDITS = [
@@ -118,7 +118,7 @@ class AssociationTab(CloserLook):
             "association_words",
             row=row,
             n_tests=len(table),
-            means={end.title: float(end.frame["association"].mean()) for end in _ends(report, key)},
+            means={title: float(frame["association"].mean()) for title, frame in _ends(report, key).items()},
             size=next((text for limit, text in _SIZES if abs(row["d"]) < limit), ""),
             turning=influence.loc[influence["S changes its sign"], "left out"].tolist(),
             reach=(without.min(), without.max()),
@@ -181,14 +181,14 @@ def _sides_headline(table: pd.DataFrame) -> str:
     return f"Pictures lean: {'; '.join(parts)}{unclear}."
 
 
-def _ends(report: StudyReport, key: str) -> list[Ends]:
+def _ends(report: StudyReport, key: str) -> dict[str, pd.DataFrame]:
     """The neutral pictures of the concepts of a test, or of an occupation."""
     frame = report.pictures
     if frame is None or "association" not in frame:
-        return []
+        return {}
     frame = frame[frame["association"].notna()]
     if "occupation" in frame:
-        return [Ends(title=key, frame=frame[frame["occupation"] == key])]
+        return {key: frame[frame["occupation"] == key]}
     test, titles = _test_of(report, key), report.design.data["titles"]
     some = frame[frame["test"] == key]
-    return [Ends(title=titles[test[side]], frame=some[some["side"] == side]) for side in "xy" if test]
+    return {titles[test[side]]: some[some["side"] == side] for side in "xy" if test}

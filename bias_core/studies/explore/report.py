@@ -89,7 +89,8 @@ class Exploration:
         if ATTRIBUTES not in self._tables:
             return ()
         frame = self._tables[ATTRIBUTES].frame
-        return tuple(map(self._score, frame[frame["pictures of"] == ALL].to_dict("records")))
+        rows = frame[frame["pictures of"] == ALL].astype(object)
+        return tuple(map(self._score, rows.where(rows.notna(), None).to_dict("records")))
 
     @cached_property
     def association(self) -> AssociationScore | None:
@@ -160,11 +161,11 @@ class Exploration:
                 name=name,
                 positive=str(row["positive"]),
                 negative=str(row["negative"]),
-                reference=_or_none(row["P*"]),
+                reference=row["P*"],
                 reference_source=str(row["source of P*"]),
             ),
             **numbers | {"corrected": estimates["corrected"]},
-            drawn=_or_none(row["drawn"]),
+            drawn=row["drawn"],
             n_ties=int(row["ties"]),
             similarity_positive=self._column(f"{name}: positive").astype(np.float32),
             similarity_negative=self._column(f"{name}: negative").astype(np.float32),
@@ -233,10 +234,6 @@ def _group_number(name: str) -> int:
     return int(name.split()[-1]) - 1
 
 
-def _or_none(value: Any) -> float | None:
-    return None if value is None or math.isnan(value) else float(value)
-
-
 def old_report(old: Any) -> StudyReport:
     """A saved report of an exploration as the report that every study has."""
     images = [*old.images, *old.attribute_images]
@@ -248,7 +245,7 @@ def old_report(old: Any) -> StudyReport:
     return StudyReport(
         run_id=old.run_id,
         design=find_design(KIND),
-        settings=_explore_settings(vars(old.settings)),
+        settings=OLD_SETTINGS[KIND](vars(old.settings)),
         results=results,
         n_planned=int(old.settings.n_images),
         n_images=len(scored) + len(sides),
@@ -279,10 +276,6 @@ def _frame(old: Any, scored: Sequence[Any], sides: Sequence[Any]) -> pd.DataFram
     return frame
 
 
-def _explore_settings(values: Mapping[str, Any]) -> StudySettings:
-    return explore_settings(**{"attributes": (), **values})
-
-
 def _compare_settings(values: Mapping[str, Any]) -> StudySettings:
     declared = {*settings_of(StudySettings), *settings_of(ExploreOptions)} - {"arms", "concept"}
     arms = [Arm(**arm) for arm in values["arms"]]
@@ -290,7 +283,7 @@ def _compare_settings(values: Mapping[str, Any]) -> StudySettings:
 
 
 OLD_SETTINGS: Mapping[str, Callable[[Mapping[str, Any]], StudySettings]] = {
-    KIND: _explore_settings,
+    KIND: lambda values: explore_settings(**{"attributes": (), **values}),
     COMPARE: _compare_settings,
 }
 """Reads the settings of a manifest without a design, by its study."""

@@ -16,9 +16,19 @@ from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Design, StudyReport, StudySettings
 from bias_core.studies.running.arms import arm_text
 from bias_core.ui import messages
-from bias_core.ui.attribute_table import EMPTY_ROW, attribute_rows, build_table, read_table, words_for
 from bias_core.ui.links import ARMS, query_of, read_link
-from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices, model_hint
+from bias_core.ui.model_menu import (
+    EMPTY_ROW,
+    HINT,
+    attribute_rows,
+    build_table,
+    encoder_choices,
+    force_box,
+    model_choices,
+    model_hint,
+    read_table,
+    words_for,
+)
 from bias_core.ui.study.arms_form import ArmsForm, apart
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 

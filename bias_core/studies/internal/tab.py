@@ -9,7 +9,7 @@ from bias_core.studies.internal.study import InternalBiasOptions, own_targets
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, StudyReport
 from bias_core.studies.reports.text import table_of
-from bias_core.ui.study.study_tab import CloserLook, Ends, extremes_html
+from bias_core.ui.study.study_tab import CloserLook, extremes_html
 from bias_core.ui.templates import render
 
 _BEHIND = (
@@ -90,5 +90,5 @@ class InternalTab(CloserLook):
         frame = report.pictures
         if frame is None or "lean" not in frame:
             return ""
-        ends = [Ends(title=key, frame=frame[frame["keyword"] == key])]
+        ends = {key: frame[frame["keyword"] == key]}
         return extremes_html(report, "lean", ends, low="nearest to women", high="nearest to men", note=_BEHIND)

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
-
-from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.errors import InvalidInput, quoted
 from bias_core.settings import ASSETS
+from bias_core.studies.kit.designs import read_yaml
 from bias_core.types import Attribute
 
 SEPARATOR = "|"
@@ -28,14 +27,9 @@ class AttributeSet:
 @cache
 def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet, ...]:
     """All sets, in the order of the file."""
-    path = folder / "attribute_sets.yaml"
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise StorageError(f"cannot read the attribute sets {path}: {error}") from error
     return tuple(
         AttributeSet(**entry | {"attributes": tuple(Attribute(**item) for item in entry["attributes"])})
-        for entry in data["sets"]
+        for entry in read_yaml(folder / "attribute_sets.yaml")["sets"]
     )
 
 

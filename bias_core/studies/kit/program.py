@@ -59,6 +59,7 @@ class StudyData:
         facts. A picture that two shots share has a row for each. The prompt is the study's own, also where an
         arm draws it in other words; the unit is the same in every arm that draws on the same seeds.
     n_planned, n_blocked : pictures asked for, and those that a safety checker blanked.
+    images_by_id : every picture that was drawn or found.
     notes : what is to be said of where the pictures come from.
     stopped : what is to be said of a run that was stopped and measures what was finished; "" for others.
     """
@@ -79,7 +80,7 @@ class StudyData:
         self.n_planned = self.n_blocked = self._n_shots = 0
         self.stopped = ""
         self.notes: list[str] = []
-        self._stored: dict[str, StoredImage] = {}
+        self.images_by_id: dict[str, StoredImage] = {}
 
     def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
         """Draw (or find) the pictures of ``shots``, reading them meanwhile; returns their rows, now in ``frame``."""
@@ -87,10 +88,10 @@ class StudyData:
         shown: tuple[StoredImage, ...] = ()
         due = 0.0
         for event in self.rows.draw(rows, self.services, cancelled=self.cancelled):
-            self._stored.update({stored.path.stem: stored for stored in event.images})
+            self.images_by_id.update({stored.path.stem: stored for stored in event.images})
             if event.done == event.total or time.monotonic() >= due:
                 due = time.monotonic() + _SECONDS_BETWEEN_PICTURES
-                shown = tuple(self._stored[row.id] for row in _once(rows) if row.id in self._stored)
+                shown = tuple(self.images_by_id[row.id] for row in _once(rows) if row.id in self.images_by_id)
             step = f", step {event.step} of {event.n_steps}" if event.n_steps else ""
             message = f"{event.done:,} of {event.total:,} pictures{step}"
             yield Progress(
@@ -106,8 +107,8 @@ class StudyData:
         entries, n_finished = [], 0
         for place, shot in enumerate(shots, start=self._n_shots):
             for k, row in enumerate(self.rows.of(shot)):
-                n_finished += row.id in self._stored
-                if row.id in self._stored and not self._stored[row.id].blocked:
+                n_finished += row.id in self.images_by_id
+                if row.id in self.images_by_id and not self.images_by_id[row.id].blocked:
                     # Of a picture that has no seed in common with other arms, its id tells it apart, too.
                     unit = f"{place}:{k}" if self.rows.has_seeds else f"{place}:{k}:{row.id}"
                     entries.append(dict(zip(_COLUMNS, (row.id, row.group, shot.prompt, row.seed, unit), strict=True)))
@@ -126,7 +127,7 @@ class StudyData:
         self.cancelled = lambda: False
         planned = _once([row for shot in shots for row in self.rows.of(shot)])
         begin = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
-        of = f"{len(self._stored):,} of {len(planned):,} pictures that were finished"
+        of = f"{len(self.images_by_id):,} of {len(planned):,} pictures that were finished"
         self.stopped = f"{begin} scores are of the {of}."
         self.notes.append(self.stopped)
 
@@ -151,7 +152,7 @@ class StudyData:
 
     def stored(self, frame: pd.DataFrame) -> list[StoredImage]:
         """The stored pictures of these rows."""
-        return [self._stored[image_id] for image_id in frame["image_id"]]
+        return [self.images_by_id[image_id] for image_id in frame["image_id"]]
 
     def truths(self, frame: pd.DataFrame) -> list[Mapping[str, Any] | None]:
         """What is really in the pictures; None for each where nobody knows."""
@@ -182,13 +183,15 @@ class StudyData:
         answers_by_key = self.services.answers.find(reader.name, list(dict.fromkeys(keys)))
         missing = [key for key in dict.fromkeys(keys) if key not in answers_by_key]
         work = partial(self.ask_now, reader)
-        for answers in (yield from self._in_parts(what, missing, work, _PER_READING, lambda key: self._stored[key[0]])):
+        for answers in (
+            yield from self._in_parts(what, missing, work, _PER_READING, lambda key: self.images_by_id[key[0]])
+        ):
             answers_by_key |= answers
         return [answers_by_key[key] for key in keys]
 
     def ask_now(self, reader: Captioner | VisualQuestionAnswerer, questions: Sequence[Question]) -> dict[Question, str]:
         """Ask a model now, and keep what it says."""
-        pictures = open_pictures([self._stored[image_id] for image_id, _ in questions])
+        pictures = open_pictures([self.images_by_id[image_id] for image_id, _ in questions])
         with self.services.reading(reader):
             answers = (
                 reader.caption(pictures)
@@ -198,11 +201,6 @@ class StudyData:
         new = dict(zip(questions, answers, strict=True))
         self.services.answers.keep(reader.name, new)
         return new
-
-    @property
-    def images_by_id(self) -> Mapping[str, StoredImage]:
-        """Every picture that was drawn or found, by its id."""
-        return self._stored
 
     def keep(self, frame: pd.DataFrame, **columns: Sequence[Any] | np.ndarray | pd.Series) -> None:
         """Put what was found of the pictures of ``frame``, a part of ``self.frame``, into it; others have nan."""

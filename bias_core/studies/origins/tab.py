@@ -13,8 +13,8 @@ from bias_core.studies.origins.stop import Regenerated, cluster_names, regenerat
 from bias_core.studies.running.run import followed
 from bias_core.types import Attribute
 from bias_core.ui import messages
-from bias_core.ui.attribute_table import HEADERS, attribute_rows, read_table
 from bias_core.ui.messages import user_errors
+from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.visitor import RUN, Visitor, in_line
 

@@ -293,14 +293,12 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     axes.set_yticks(range(len(rows)), rows)
     for (i, j), value in np.ndenumerate(grid if grid.size <= _MOST_CELLS else np.empty((0, 0))):
         if np.isfinite(value):
-            text, colour = f"{value:.{0 if reach >= _TENS else 2}f}", _ink_on(shown.cmap(shown.norm(value)))
-            axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
-
-
-def _ink_on(colour: Any) -> str:
-    """Dark or light text, whichever is read better on a colour; both stay as they are in the dark."""
-    red, green, blue, _ = colour
-    return "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
+            red, green, blue, _ = shown.cmap(shown.norm(value))
+            # Dark or light text, whichever is read better; both stay as they are in the dark.
+            colour = "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
+            axes.text(
+                j, i, f"{value:.{0 if reach >= _TENS else 2}f}", ha="center", va="center", fontsize=7, color=colour
+            )
 
 
 def _pictures(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001

@@ -20,16 +20,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from bias_core.metrics.cards import METRICS
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.setting_fields import option_values
-from bias_core.studies.kit.types import (
-    ArmReport,
-    Design,
-    Finding,
-    Measured,
-    Results,
-    StudyReport,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.kit.types import ArmReport, Design, Finding, Measured, StudyReport, StudySettings, StudyTable
 
 NOT_KNOWN = "not known"
 NOT_PUBLISHED = "not published"
@@ -161,7 +152,7 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
             text = [format_estimate(v, low, high, n=k) for v, low, high, k in zip(*cells, n, strict=True)]
         else:
             has_values = (column.notna() & (column.astype(str) != "")).any()
-            text = [_cell(value, k, as_p=_is_p(name)) for value, k in zip(column, n, strict=True)]
+            text = [_cell(value, k, as_p=bool(_P_VALUE.search(name))) for value, k in zip(column, n, strict=True)]
         if has_values or not len(frame):
             texts[i] = text
     return pd.DataFrame(texts, index=frame.index).set_axis([names[i] for i in texts], axis=1)
@@ -204,10 +195,6 @@ def _is_count(name: str) -> bool:
     return name == "n" or name.startswith("n ")
 
 
-def _is_p(name: str) -> bool:
-    return name in ("p", "q") or name.endswith((" p", " q")) or name.startswith(("p ", "q "))
-
-
 def _counts_of(name: str, frame: pd.DataFrame) -> list[float | None]:
     """The n of each row: of the column "n <last word of the name>", else of "n"."""
     columns = [] if _is_count(name) else [c for c in (f"n {name.rpartition(' ')[2]}", "n") if c in frame]
@@ -234,6 +221,7 @@ LIMITS = (
     "Intervals cover the chance of drawing these pictures, not other prompts, models or readers."
 )
 _LONGEST_FOLDER = 40
+_P_VALUE = re.compile(r"^[pq]( |$)| [pq]$")  # in the name of a column
 
 
 def title_of(report: StudyReport) -> str:
@@ -242,14 +230,9 @@ def title_of(report: StudyReport) -> str:
     return report.design.title if program is None else program.title(report.design, report.settings)
 
 
-def finding_rows(report: StudyReport) -> list[Row]:
+def finding_rows(of: Measured) -> list[Row]:
     """One row per finding: what every front end shows first."""
-    return [_finding_row(finding) for finding in report.results.findings]
-
-
-def finding_table(results: Results) -> pd.DataFrame:
-    """The findings as a table of numbers."""
-    return pd.DataFrame([_finding_row(finding) for finding in results.findings])
+    return [_finding_row(finding) for finding in of.results.findings]
 
 
 def _finding_row(finding: Finding) -> Row:
@@ -297,7 +280,7 @@ def _measured(of: Measured) -> Row:
     return {
         "warning": of.warning,
         "settings": asdict(of.settings),
-        "findings": [_finding_row(finding) for finding in results.findings],
+        "findings": finding_rows(of),
         "tables": {t.key: _records(t.frame) for t in results.tables},
         "figures": {f.key: {"kind": f.kind, "data": _records(f.data)} for f in results.figures},
         "notes": list(results.notes),
@@ -362,7 +345,7 @@ def _template() -> Template:
 
 
 def _findings_of_arm(arm: ArmReport) -> pd.DataFrame:
-    return pd.DataFrame([finding_text(_finding_row(finding)) for finding in arm.results.findings])
+    return pd.DataFrame([finding_text(row) for row in finding_rows(arm)])
 
 
 def drawn_by(report: StudyReport) -> str:

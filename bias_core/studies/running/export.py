@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from bias_core.errors import UnknownModel
@@ -14,7 +15,7 @@ from bias_core.models.catalogue import load_catalogue
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.designs import design_files, find_design, programs_by_kind, typed_options
 from bias_core.studies.kit.setting_fields import changed_settings, option_values, settings_of
-from bias_core.studies.kit.types import AUTO, Design, Results, StudyReport, StudySettings
+from bias_core.studies.kit.types import AUTO, Design, Measured, StudyReport, StudySettings
 from bias_core.studies.reports import text
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.running.arms import arm_text
@@ -27,16 +28,15 @@ _DRAWN = {"model", "condition"}  # of imported pictures they say nothing
 
 def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     """What ``write_zip`` and ``write_folder`` need; with the original pictures where they are asked for."""
-    parts: dict[str, Results] = {"": report.results}
-    parts |= {f"{text.arm_folder(report, arm)}/": arm.results for arm in report.arms}
+    parts: dict[str, Measured] = {"": report} | {f"{text.arm_folder(report, arm)}/": arm for arm in report.arms}
     figures = {
         f"{folder}figures/{figure.key}.svg": to_bytes(figure)
-        for folder, results in parts.items()
-        for figure in results.figures
+        for folder, part in parts.items()
+        for figure in part.results.figures
     }
-    tables = {f"{folder}findings": text.finding_table(results) for folder, results in parts.items()}
+    tables = {f"{folder}findings": pd.DataFrame(text.finding_rows(part)) for folder, part in parts.items()}
     tables |= {
-        f"{folder}tables/{table.key}": table.frame for folder, results in parts.items() for table in results.tables
+        f"{folder}tables/{table.key}": table.frame for folder, part in parts.items() for table in part.results.tables
     }
     return Export(
         images=_pictures(report) if pictures else [],

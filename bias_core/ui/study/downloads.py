@@ -1,21 +1,18 @@
 """What a visitor takes along from a study: a figure, a table, the report, or everything as one zip."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes, write_zip
-from bias_core.studies.kit.types import StudyFigure, StudyReport, StudyTable
+from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import finding_frame, finding_rows, markdown_table, readable, to_dict, to_markdown
 from bias_core.studies.running.export import to_export
 
-T = TypeVar("T", StudyFigure, StudyTable)
 FIGURE_FORMS = ("png", "svg", "pdf", "csv")
 TABLE_FORMS = ("csv", "md", "tex")
 FINDINGS = "findings"
@@ -38,13 +35,16 @@ def take(report: StudyReport, what: str, folder: Path) -> Path:
         if number not in map(str, range(1, len(report.arms) + 1)):
             raise InvalidInput(f"this report has no arm {number!r}")
         report = replace(report, results=report.arms[int(number) - 1].results)
+    figures = {one.key: one for one in report.results.figures}
+    tables = [FINDINGS, *(one.key for one in report.results.tables)]
+    if (kind == "figure" and key not in figures) or (kind == "table" and key not in tables):
+        raise InvalidInput(f"this report has no {kind} {key!r}")
     if kind == "report" and form == "json":
         content = json.dumps(to_dict(report), indent=2, ensure_ascii=False).encode()
     elif kind == "report" and form == "md":
         content = to_markdown(report, beside=False).encode()
     elif kind == "figure" and form in FIGURE_FORMS:
-        figure = _of_key(report.results.figures, "figure", key)
-        content = csv_bytes(figure.data) if form == "csv" else to_bytes(figure, form)
+        content = csv_bytes(figures[key].data) if form == "csv" else to_bytes(figures[key], form)
     elif kind == "table" and form in TABLE_FORMS:
         content = _table_bytes(report, key, form)
     else:
@@ -54,18 +54,11 @@ def take(report: StudyReport, what: str, folder: Path) -> Path:
     return path
 
 
-def _of_key(parts: Sequence[T], what: str, key: str) -> T:
-    for part in parts:
-        if part.key == key:
-            return part
-    raise InvalidInput(f"this report has no {what} {key!r}")
-
-
 def _table_bytes(report: StudyReport, key: str, form: str) -> bytes:
     if key == FINDINGS:
         frame = pd.DataFrame(finding_rows(report)) if form == "csv" else finding_frame(report)
     else:
-        frame = _of_key(report.results.tables, "table", key).frame
+        frame = report.results.frame(key)
     if form == "csv":
         return csv_bytes(frame)
     text: str = (

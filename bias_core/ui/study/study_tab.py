@@ -6,8 +6,7 @@ A tab is a subclass that says its question, presets and studies, and adds what o
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +19,7 @@ from bias_core.studies.kit.designs import designs_in, find_design, read_yaml
 from bias_core.studies.kit.setting_fields import changed_settings
 from bias_core.studies.kit.types import Design, Progress, StudyFigure, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.reports.saved import Example, SavedReport, list_examples, open_example
-from bias_core.studies.reports.text import further_tables
+from bias_core.studies.reports.text import arms_overview, further_tables
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import followed, run_study
 from bias_core.ui import messages
@@ -59,6 +58,7 @@ class StudyTab(StudyForm):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self.extra: dict[str, Any] = {}
+        self.example_folder = services.settings.assets_dir / "examples"
 
     def __init_subclass__(cls) -> None:
         folder = Path(sys.modules[cls.__module__].__file__ or "").parent
@@ -274,11 +274,6 @@ class StudyTab(StudyForm):
             return self.opened(saved, study_html.example_html(saved))
         return {self.parts["status"]: messages.error_html(problem.message)}
 
-    @property
-    def example_folder(self) -> Path:
-        """Where examples come from."""
-        return self.services.settings.assets_dir / "examples"
-
     def claims(self, design: Design) -> bool:
         """Whether this tab shows reports of such a design."""
         return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
@@ -315,7 +310,8 @@ class StudyTab(StudyForm):
         return {
             parts["report"]: report,
             parts["header"]: study_html.header_html(report, tab.headline(self, report)),
-            parts["findings"]: study_html.found_html(report, EQUAL if report.arms else self.null_words),
+            parts["findings"]: render("by_arm", tables=arms_overview(report))
+            + study_html.findings_html(report, EQUAL if report.arms else self.null_words),
             parts["figures"]: study_html.figures_html(tab.figures(self, report)),
             parts["tables"]: study_html.tables_html(further_tables(report)) + study_html.arms_html(report),
             parts["notes"]: study_html.notes_html(report),
@@ -397,30 +393,22 @@ class CloserLook(StudyTab):
         return {**shown, self.extra["opened"]: ""}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ends:
-    """Pictures that are compared with each other."""
-
-    title: str  # what they are of
-    frame: pd.DataFrame  # their rows of a report
-
-
 def extremes_html(
-    report: StudyReport, column: str, ends: Sequence[Ends], *, low: str, high: str, note: str = ""
+    report: StudyReport, column: str, groups: Mapping[str, pd.DataFrame], *, low: str, high: str, note: str = ""
 ) -> str:
     """The lowest and highest pictures of each group by a column of numbers; "" where there are too few.
 
     ``low`` and ``high`` say in words what the two ends are; with a ``note`` they stand in a card.
     """
-    groups = []
-    for end in ends:
-        rows = end.frame.dropna(subset=[column]).sort_values(column, kind="stable")
+    shown = []
+    for title, frame in groups.items():
+        rows = frame.dropna(subset=[column]).sort_values(column, kind="stable")
         if n := min(AT_EACH_END, len(rows) // 2):
             sides = ((low, rows.head(n)), (high, rows.tail(n).iloc[::-1]))
-            groups.append((end.title, [(words, some.to_dict("records")) for words, some in sides]))
-    if not groups:
+            shown.append((title, [(words, some.to_dict("records")) for words, some in sides]))
+    if not shown:
         return ""
-    return render("extremes", groups=groups, column=column, stored=report.stored, note=note)
+    return render("extremes", groups=shown, column=column, stored=report.stored, note=note)
 
 
 def opened_html(report: StudyReport | None, image_id: str) -> str:

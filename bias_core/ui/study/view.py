@@ -49,11 +49,6 @@ def _work(key: str) -> str:
     return works[key].short if key in works else key
 
 
-def found_html(report: StudyReport, null: str = NULL) -> str:
-    """What is shown first: of several arms their numbers and ranks, then the findings."""
-    return render("by_arm", tables=text.arms_overview(report)) + findings_html(report, null)
-
-
 def findings_html(report: StudyReport, null: str = NULL) -> str:
     """Every number of the study with its interval drawn, its n, null value (called ``null``) and sentence."""
     rows = text.finding_rows(report)
@@ -97,7 +92,7 @@ def arms_html(report: StudyReport) -> str:
     """What was found in each arm by itself, closed until it is asked for."""
     parts = []
     for number, arm in enumerate(report.arms, start=1):
-        findings = StudyTable(key=FINDINGS, title="Findings", frame=text.finding_table(arm.results))
+        findings = StudyTable(key=FINDINGS, title="Findings", frame=pd.DataFrame(text.finding_rows(arm)))
         parts.append((arm, [replace(t, key=f"{number}/{t.key}") for t in (findings, *arm.results.tables)]))
     return render("arms", arms=parts)
 

@@ -90,11 +90,6 @@ def render(name: str, /, **values: Any) -> str:
     return environment().get_template(f"{name}.html").render(values)
 
 
-@cache
-def _text_of(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
-
-
 def script(name: str, /, **constants: Any) -> str:
     """The script ``name`` (without its ending), after these constants, by their names.
 
@@ -102,4 +97,4 @@ def script(name: str, /, **constants: Any) -> str:
     'const limit = 3;'
     """
     given = "".join(f"const {key} = {json.dumps(value)};\n" for key, value in constants.items())
-    return given + _text_of(STATIC / f"{name}.js")
+    return given + (STATIC / f"{name}.js").read_text(encoding="utf-8")
