@@ -6,8 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel
-from diffusers import StableDiffusion3Pipeline as Pipeline
+from diffusers import (
+    AutoencoderKL,
+    FlowMatchEulerDiscreteScheduler,
+    SD3Transformer2DModel,
+    StableDiffusion3Pipeline as Pipeline,
+)
 from transformers import AutoTokenizer, CLIPTextModelWithProjection
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage

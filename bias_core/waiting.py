@@ -3,8 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
+from concurrent.futures import Future, ThreadPoolExecutor, wait as wait_for
 from contextlib import ExitStack
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass

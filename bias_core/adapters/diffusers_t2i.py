@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from bias_core.adapters import pipeline_call as calls
-from bias_core.adapters import torch
+from bias_core.adapters import pipeline_call as calls, torch
 from bias_core.adapters.family_facts import (
     PipelineFacts,
     denoiser_of,

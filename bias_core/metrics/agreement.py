@@ -148,7 +148,8 @@ def agreement_estimate(
     codes, statistic = _statistic(ratings, coefficient, level)
     several = _has_two_answers(codes)
     patterns, index = np.unique(codes[several], axis=0, return_inverse=True)
-    per_unit = _pattern_counts(index, len(patterns), _units_of(groups, len(codes))[several])
+    unit, _ = pd.factorize(_units_of(groups, len(codes))[several])
+    per_unit = pd.crosstab(unit, index).to_numpy()  # (n_units, n_patterns)
     value = statistic(patterns, per_unit.sum(axis=0))
     if math.isnan(value):
         return Estimate.undefined(len(per_unit), _ALL_EQUAL)
@@ -383,14 +384,6 @@ def _units_of(groups: "ArrayLike | pd.Series[Any] | None", n_items: int) -> NDAr
             f"{int(pd.isna(names).sum())} missing."
         )
     return names
-
-
-def _pattern_counts(index: Codes, n_patterns: int, units: NDArray[np.object_]) -> Codes:
-    """How often each unit (an item, or a group of items) has each pattern, ``(n_units, n_patterns)``."""
-    number, names = pd.factorize(units)
-    counts = np.zeros((len(names), n_patterns), dtype=np.int64)
-    np.add.at(counts, (number, index), 1)
-    return counts
 
 
 _RATINGS = takes(ratings="ratings: answer of each rater for each person")

@@ -10,9 +10,11 @@ from threadpoolctl import threadpool_limits
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.metrics.direction import image_direction as image_direction
-from bias_core.metrics.direction import kernel_direction as kernel_direction
-from bias_core.metrics.direction import text_direction as text_direction
+from bias_core.metrics.direction import (
+    image_direction as image_direction,
+    kernel_direction as kernel_direction,
+    text_direction as text_direction,
+)
 from bias_core.metrics.moments import LARGE, group_moments, jackknife_errors, n_for_energy
 from bias_core.stats.arrays import Array, all_equal, same_dimension, unit_rows, unit_sets, unit_vector
 from bias_core.stats.effects import Seed, bootstrap_interval, normal_estimate, percentile_estimate

@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.arrays import Array, Floats, same_length, unit_sets
-
-Side = Literal["x", "y"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +17,7 @@ class LeaveOneOut:
     score: float  # S of all prompts, in [-4, 4]
     # prompts, sides: which prompt was left out, and whether it is one of X or of Y
     prompts: tuple[str, ...]
-    sides: tuple[Side, ...]
+    sides: tuple[str, ...]  # "x" or "y"
     scores: Array  # S without it
     influences: Array  # `score - scores`: what the prompt adds to S; 0 is nothing
 
@@ -81,13 +78,11 @@ def leave_one_out(
     sets_y = (targets_y, y_attributes_a, y_attributes_b), (groups_y, ya, yb)
     (prompts_x, mean_x, without_x), (prompts_y, mean_y, without_y) = _side(*sets_x), _side(*sets_y)
     score = mean_x - mean_y
-    x: Side = "x"
-    y: Side = "y"
     scores = np.concatenate([without_x - mean_y, mean_x - without_y])
     return LeaveOneOut(
         score=score,
         prompts=(*prompts_x, *prompts_y),
-        sides=(x,) * len(prompts_x) + (y,) * len(prompts_y),
+        sides=("x",) * len(prompts_x) + ("y",) * len(prompts_y),
         scores=scores,
         influences=score - scores,
     )

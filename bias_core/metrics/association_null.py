@@ -85,7 +85,7 @@ def association_beyond_even_mix(
         raise InvalidInput(f"All {len(x)} targets are equal: one picture, many times?")
     centre = x.mean(axis=0, dtype=np.float64)
     along = np.asarray(x @ (a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)))
-    influences = (along, _influence(a, centre), _influence(b, centre))
+    influences = (along, a @ centre - _others(a), b @ centre - _others(b))
     error = math.sqrt(sum(float(values.var(ddof=1)) / values.size for values in influences))
     value = float(along.mean()) - even_mix_association(a, b)
     return normal_estimate(value, error, n=len(x), confidence=confidence, null_value=0.0)
@@ -103,11 +103,6 @@ def _others(rows: Floats) -> Array:
     n = len(rows)
     total = rows.sum(axis=0, dtype=np.float64)
     return np.asarray((rows @ total - 1) / (n - 1))  # a unit row has cosine 1 to itself
-
-
-def _influence(rows: Floats, centre: Array) -> Array:
-    """What each attribute picture adds to the mean association beyond the even mix, ``(n,)``."""
-    return np.asarray(rows @ centre - _others(rows))
 
 
 CARDS = (

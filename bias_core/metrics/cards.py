@@ -31,6 +31,7 @@ _ENTRY = re.compile(r"^@\w+\{(?P<key>[^,\s]+),\n(?P<body>.*?)^\}", re.S | re.M)
 _FIELD = re.compile(r"^\s*(\w+)\s*=\s*\{(.*)\},?\s*$", re.M)
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _LETTERS = {r"{\`a}": "à", r"{\H o}": "ő", "{": "", "}": "", "--": "–"}
+_LETTER = re.compile("|".join(map(re.escape, _LETTERS)))
 _VENUES = ("booktitle", "journal", "howpublished", "publisher")
 _AUTHORS_SHOWN = 6
 _CITATION = re.compile(r",?\s*(from )?\[[a-z]+\d{4}[a-z0-9]*[^\]]*\]")
@@ -163,8 +164,7 @@ def formula(card: Card) -> tuple[str, ...]:
     >>> formula(metric("stereotype_score"))
     ('Ψ(A | D, C) = max(0, P(A | D, C) - P*(A | C))',)
     """
-    text = (inspect.getdoc(card.function) or "").partition("\nParameters\n")[0]
-    summary, _, rest = text.partition("\n\n")
+    summary, _, rest = (inspect.getdoc(card.function) or "").partition("\nParameters\n")[0].partition("\n\n")
     return tuple(_plain_lines(rest)) or tuple(_plain_lines(summary))
 
 
@@ -235,7 +235,7 @@ def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
 
 
 def _reference(key: str, body: str) -> Reference:
-    fields = {name: _printed(value) for name, value in _FIELD.findall(body)}
+    fields = {name: _LETTER.sub(lambda match: _LETTERS[match[0]], value) for name, value in _FIELD.findall(body)}
     people = [person.partition(", ") for person in fields["author"].split(" and ")]
     names, year = [last for last, _, _ in people], fields["year"]
     shown = [_with_initials(last, first) for last, _, first in people[:_AUTHORS_SHOWN]]
@@ -254,13 +254,6 @@ def _reference(key: str, body: str) -> Reference:
     )
 
 
-def _printed(value: str) -> str:
-    for letter, text in _LETTERS.items():
-        value = value.replace(letter, text)
-    return value
-
-
 def _with_initials(last: str, first: str) -> str:
     """Chang, Kai-Wei -> K.-W. Chang."""
-    initials = ["-".join(f"{part[0]}." for part in name.split("-")) for name in first.split()]
-    return " ".join([*initials, last])
+    return " ".join([*("-".join(f"{part[0]}." for part in name.split("-")) for name in first.split()), last])

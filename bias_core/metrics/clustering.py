@@ -71,7 +71,13 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
         raise InvalidInput(f"n_clusters must be from 1 to the number of images, {n}; got {n_clusters}.")
     squares = np.maximum(2 - 2 * rows @ rows.T, 0)  # squared distances of unit rows, (n, n)
     if n == 1 or all_equal(rows):
-        return _one_cluster(n)
+        return ClusterResult(  # W is all ones, so L has the eigenvalues 0, 1, 1, ...
+            labels=np.zeros(n, dtype=np.int_),
+            coordinates=np.zeros((n, 2)),
+            eigenvalues=np.minimum(np.arange(min(n, MAX_CLUSTERS + 2), dtype=np.float64), 1.0),
+            n_clusters=1,
+            note="one image has no clusters" if n == 1 else "all images have the same embedding",
+        )
     n_distinct = len(np.unique(rows.round(6), axis=0))
     with threadpool_limits(limits=1):  # small problems: threads only get in the way
         eigenvalues, vectors = _spectrum(_affinity(squares), max(MAX_CLUSTERS, n_clusters or 0) + 2, seed)
@@ -85,17 +91,6 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
         eigenvalues=eigenvalues[: MAX_CLUSTERS + 2],
         n_clusters=count,
         note="" if count == (n_clusters or k) else f"{n_clusters or k} clusters asked for, {count} found",
-    )
-
-
-def _one_cluster(n: int) -> ClusterResult:
-    """All images in one place: W is all ones, so L has the eigenvalues 0, 1, 1, ..."""
-    return ClusterResult(
-        labels=np.zeros(n, dtype=np.int_),
-        coordinates=np.zeros((n, 2)),
-        eigenvalues=np.minimum(np.arange(min(n, MAX_CLUSTERS + 2), dtype=np.float64), 1.0),
-        n_clusters=1,
-        note="one image has no clusters" if n == 1 else "all images have the same embedding",
     )
 
 

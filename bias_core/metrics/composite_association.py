@@ -8,10 +8,12 @@ from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.metrics.composite_scores import CompositeAssociation as CompositeAssociation
-from bias_core.metrics.composite_scores import composite_association as composite_association
-from bias_core.metrics.composite_scores import mean_over_encoders as mean_over_encoders
-from bias_core.metrics.composite_scores import picture_estimate
+from bias_core.metrics.composite_scores import (
+    CompositeAssociation as CompositeAssociation,
+    composite_association as composite_association,
+    mean_over_encoders as mean_over_encoders,
+    picture_estimate,
+)
 from bias_core.stats.arrays import finite_vector
 from bias_core.stats.effects import Seed, bootstrap_interval
 from bias_core.types import Estimate

@@ -120,7 +120,11 @@ def composite_association(
         _units(a, groups_a, "groups_a"),
         _units(b, groups_b, "groups_b"),
     )
-    seed, generator = _seed(rng, n_resamples)
+    if not isinstance(rng, int) or rng < 0:
+        raise InvalidInput(f"rng must be a whole number, so that encoders share a resampling; got {rng!r}.")
+    if n_resamples < 2:
+        raise InvalidInput(f"n_resamples must be at least 2; got {n_resamples}.")
+    generator = np.random.default_rng(rng)
     weights = [_resampled_weights(unit, n_resamples, generator) for unit in units]
     equal_weights = [np.full((1, len(images)), 1 / len(images)) for images in (x, a, b)]
     return _summary(
@@ -128,7 +132,7 @@ def composite_association(
         float(target @ text_lean),
         _picture_scores((x, a, b), weights, target, text_lean),
         n_units=(len(units[0]), len(units[1]), len(units[2])),
-        seed=seed,
+        seed=rng,
         confidence=confidence,
     )
 
@@ -224,14 +228,6 @@ def _check_variety(x: Floats, attributes: dict[str, tuple[Floats, Floats]]) -> N
             raise InvalidInput(
                 f"All {len(a) + len(b)} {name} attributes of A and B are equal: they tell nothing apart."
             )
-
-
-def _seed(rng: int, n_resamples: int) -> tuple[int, np.random.Generator]:
-    if not isinstance(rng, int) or rng < 0:
-        raise InvalidInput(f"rng must be a whole number, so that encoders share a resampling; got {rng!r}.")
-    if n_resamples < 2:
-        raise InvalidInput(f"n_resamples must be at least 2; got {n_resamples}.")
-    return rng, np.random.default_rng(rng)
 
 
 def _units(images: Floats, groups: ArrayLike | None, name: str) -> Array:

@@ -11,8 +11,6 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, finite_vector
 
-Counts = Array
-
 
 def distribution_bias(counts: ArrayLike) -> float:
     """Area under the sorted, min-max normalised counts of objects.
@@ -124,8 +122,8 @@ def effective_number(counts: ArrayLike) -> float:
     return float(_effective(positive_counts(counts)[np.newaxis])[0])
 
 
-def positive_counts(counts: ArrayLike, *, at_least: int = 1) -> Counts:
-    """Counts above 0 as float64, at least so many of them.
+def positive_counts(counts: ArrayLike, *, at_least: int = 1) -> Array:
+    """Array above 0 as float64, at least so many of them.
 
     Raises
     ------
@@ -147,28 +145,28 @@ def positive_counts(counts: ArrayLike, *, at_least: int = 1) -> Counts:
     return values
 
 
-def _area(counts: Counts) -> Counts:
+def _area(counts: Array) -> Array:
     largest, n_objects = counts.max(axis=1), np.count_nonzero(counts, axis=1)
     smallest = np.where(counts > 0, counts, largest[:, np.newaxis]).min(axis=1)
     return _ratio(counts.sum(axis=1) - n_objects * smallest, largest - smallest) - 0.5
 
 
-def _entropy(counts: Counts) -> Counts:
+def _entropy(counts: Array) -> Array:
     total = counts.sum(axis=1, keepdims=True)
     shares = np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0)
     return np.asarray(entr(shares).sum(axis=1))
 
 
-def _effective(counts: Counts) -> Counts:
+def _effective(counts: Array) -> Array:
     return np.exp(_entropy(counts))
 
 
-def _evenness(counts: Counts) -> Counts:
+def _evenness(counts: Array) -> Array:
     # Rounding puts an even distribution at 1 + 2e-16.
     return np.minimum(1.0, _ratio(_entropy(counts), np.log(np.maximum(1, np.count_nonzero(counts, axis=1)))))
 
 
-def _gini(counts: Counts) -> Counts:
+def _gini(counts: Array) -> Array:
     n_objects = np.count_nonzero(counts, axis=1)[:, np.newaxis]
     n_columns = counts.shape[1]
     rank = np.arange(1, n_columns + 1) - (n_columns - n_objects)  # zeros come first and weigh nothing
@@ -176,11 +174,11 @@ def _gini(counts: Counts) -> Counts:
     return _ratio(weighted, n_objects[:, 0] * counts.sum(axis=1))
 
 
-def _ratio(above: Counts, below: Counts) -> Counts:
+def _ratio(above: Array, below: Array) -> Array:
     return np.asarray(np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0))
 
 
-FORMULAS: Mapping[str, Callable[[Counts], Counts]] = {
+FORMULAS: Mapping[str, Callable[[Array], Array]] = {
     "distribution_bias": _area,
     "normalised_entropy": _evenness,
     "gini": _gini,

@@ -94,8 +94,7 @@ def jaccard_distances(prompt_objects: Words, image_objects: Words, *, fold_perso
         raise InvalidInput(f"One prompt per image is needed; got {len(prompts)} and {len(images)}.")
     if fold_person:
         prompts, images = ([frozenset(to_person(words)) for words in sets] for sets in (prompts, images))
-    pairs = zip(prompts, images, strict=True)
-    return np.array([1 - len(x & y) / len(x | y) if x | y else math.nan for x, y in pairs])
+    return np.array([1 - len(x & y) / len(x | y) if x | y else math.nan for x, y in zip(prompts, images, strict=True)])
 
 
 def jaccard_hallucination(prompt_objects: Words, image_objects: Words, *, fold_person: bool = True) -> float:
@@ -298,8 +297,7 @@ def compare_models(table: pd.DataFrame, *, dimensions: Sequence[str] = DIMENSION
         raise InvalidInput(f"dimensions must be different ones of {', '.join(DIMENSIONS)}; got {dimensions}.")
     if not isinstance(table, pd.DataFrame):
         raise InvalidInput(f"table must be a DataFrame with a row per model; got {type(table).__name__}.")
-    missing = [name for name in dimensions if name not in table.columns]
-    if missing or len(table) < 2:
+    if not set(dimensions) <= set(table.columns) or len(table) < 2:
         raise InvalidInput(
             f"The table needs the columns {', '.join(dimensions)} and at least two models; got the columns "
             f"{list(table.columns)} and {len(table)} models."

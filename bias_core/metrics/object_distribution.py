@@ -16,9 +16,6 @@ from bias_core.stats.effects import Seed, normal_estimate
 from bias_core.stats.intervals import percent
 from bias_core.types import Estimate
 
-Counts = Array
-
-
 ImageObjects = Sequence[Collection[str]]
 """The objects of each image, as :func:`bias_core.metrics.objects.extract_objects` lists them."""
 
@@ -150,8 +147,7 @@ def object_distribution(
     drawn = pd.concat(pd.DataFrame({name: f(block) for name, f in FORMULAS.items()}) for block in blocks)
 
     def estimate(measure: str, bounds: tuple[float, float], null_value: float | None) -> Estimate:
-        error = float(drawn[measure].std(skipna=False))
-        value = float(FORMULAS[measure](counts[np.newaxis])[0])
+        value, error = float(FORMULAS[measure](counts[np.newaxis])[0]), float(drawn[measure].std(skipna=False))
         return _normal(value, error, bounds, n_images, confidence, null_value)
 
     return ObjectDistribution(
@@ -308,10 +304,9 @@ def word_sets(objects: ImageObjects, name: str) -> list[frozenset[str]]:
     return [frozenset(words) for words in objects]
 
 
-def _counts_of_draws(presence: csr_array, draw: Callable[[int], NDArray[np.int64]], n_draws: int) -> Iterator[Counts]:
-    """Counts ``(b, n_objects)`` of each draw, in blocks; a draw says how often it takes each image."""
+def _counts_of_draws(presence: csr_array, draw: Callable[[int], NDArray[np.int64]], n_draws: int) -> Iterator[Array]:
+    """Array ``(b, n_objects)`` of each draw, in blocks; a draw says how often it takes each image."""
     transposed = presence.T.tocsr()
     block = max(1, _LARGEST_BLOCK // max(presence.shape))
     for start in range(0, n_draws, block):
-        times = draw(min(block, n_draws - start))  # (b, n_images)
-        yield (transposed @ times.T).T
+        yield (transposed @ draw(min(block, n_draws - start)).T).T

@@ -12,9 +12,6 @@ from bias_core.stats.arrays import Array, same_length, unit_sets
 from bias_core.stats.intervals import check_confidence, percent
 from bias_core.types import Estimate
 
-Floats = Array
-
-
 _SETS = ("targets", "attributes_a", "attributes_b")
 
 
@@ -25,9 +22,9 @@ class Neutral:
     Shapes ``(n, d)``, ``(n_a, d)``, ``(n_b, d)``.
     """
 
-    targets: Floats
-    attributes_a: Floats
-    attributes_b: Floats
+    targets: Array
+    attributes_a: Array
+    attributes_b: Array
 
 
 def association_difference_test(first: Neutral, second: Neutral, *, confidence: float = 0.95) -> PairedTest:

@@ -168,8 +168,7 @@ def _present(frame: pd.DataFrame, columns: Sequence[str] | Mapping[str, None]) -
 def _check_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     if not isinstance(frame, pd.DataFrame):
         raise InvalidInput(f"labels must be a data frame; got {type(frame).__name__}.")
-    missing = [column for column in columns if column not in frame.columns]
-    if missing or not len(frame):
+    if not set(columns) <= set(frame.columns) or not len(frame):
         raise InvalidInput(
             f"labels need rows and the columns {', '.join(columns)}; got {len(frame)} rows with "
             f"{', '.join(map(str, frame.columns)) or 'no columns'}."

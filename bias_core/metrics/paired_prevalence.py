@@ -281,8 +281,7 @@ def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: f
     estimate = percentile_estimate(value, resampled, n=n, confidence=confidence, null_value=0.0)
     if not estimate.high - estimate.low <= _ROUNDING:
         return estimate
-    note = "too few different units for an interval"
-    return replace(estimate, low=math.nan, high=math.nan, note=note)
+    return replace(estimate, low=math.nan, high=math.nan, note="too few different units for an interval")
 
 
 def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:

@@ -198,8 +198,7 @@ def _columns(by: str | Sequence[str]) -> list[str]:
 def _groups(labels: pd.DataFrame, columns: list[str]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
     """Values of the columns and the checked people of each group, in the order of first appearance."""
     people = checked_labels(labels, by=columns)
-    keys = labels[columns].reset_index(drop=True)
-    for key, rows in keys.groupby(columns, sort=False, dropna=False, observed=True):
+    for key, rows in labels[columns].reset_index(drop=True).groupby(columns, sort=False, dropna=False, observed=True):
         yield key, people.loc[rows.index]
 
 
@@ -261,8 +260,7 @@ def _difference(a: Estimate, b: Estimate) -> Estimate:
 
 
 def _first(scores: dict[tuple[Any, ...], StereotypeTestScore]) -> str:
-    key = ", ".join(map(str, next(iter(scores))))
-    return f"{key!r} and {len(scores) - 1} more"
+    return f"{', '.join(map(str, next(iter(scores))))!r} and {len(scores) - 1} more"
 
 
 def _row(result: StereotypeTestScore) -> dict[str, Any]:

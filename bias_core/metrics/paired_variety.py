@@ -19,9 +19,6 @@ from bias_core.stats.effects import Seed
 from bias_core.stats.intervals import bootstrap_interval, normal_estimate
 from bias_core.types import Estimate
 
-Floats = Array
-
-
 N_RESAMPLES = 999
 _KEPT_ENERGY = 0.99  # what resampling keeps of both image sets
 _ROUNDING = 1e-6
@@ -159,8 +156,7 @@ def variety_difference_tests(
     >>> variety_difference_tests(one, one, [[0.0, 1.0]]).spread[0].estimate.note
     'one seed has no variety'
     """
-    sets = unit_sets(first=first, second=second, directions=directions)
-    *rows, deltas = (array.astype(np.float64) for array in sets)
+    *rows, deltas = (a.astype(np.float64) for a in unit_sets(first=first, second=second, directions=directions))
     n = same_length(first=rows[0], second=rows[1])
     undefined = _undefined(rows)
     if undefined:
@@ -230,7 +226,7 @@ def _common_components(first: Decomposition, second: Decomposition) -> int:
     return min(most, max(first.n_components(), second.n_components()))
 
 
-def _undefined(rows: Sequence[Floats]) -> str:
+def _undefined(rows: Sequence[Array]) -> str:
     if len(rows[0]) < 2:
         return "one seed has no variety"
     return "all images of a set have the same embedding" if any(map(all_equal, rows)) else ""
@@ -240,7 +236,7 @@ def _nothing(n: int, note: str) -> PairedTest:
     return PairedTest(estimate=Estimate.undefined(n, note, null_value=0.0), p_value=math.nan, test="")
 
 
-def _tests(values: Sequence[float], samples: Sequence[Floats], n: int, confidence: float) -> tuple[PairedTest, ...]:
+def _tests(values: Sequence[float], samples: Sequence[Array], n: int, confidence: float) -> tuple[PairedTest, ...]:
     """One per direction, from the bootstrap and the swapped differences ``(n_resamples, n_attributes)``."""
     resampled, swapped = (sample[np.isfinite(sample).all(axis=1)] for sample in samples)
     if not (len(resampled) and len(swapped)):
@@ -256,7 +252,7 @@ def _tests(values: Sequence[float], samples: Sequence[Floats], n: int, confidenc
     )
 
 
-def _alignments(pooled: Floats, deltas: Floats, weights: NDArray[np.int_], k: int) -> Floats:
+def _alignments(pooled: Array, deltas: Array, weights: NDArray[np.int_], k: int) -> Array:
     """WALS of every weighted image set ``(n_resamples, m)``; nan where it does not vary."""
     whole = decompose(pooled)
     u = whole.components[: max(k, whole.n_components(_KEPT_ENERGY))]
@@ -268,7 +264,7 @@ def _alignments(pooled: Floats, deltas: Floats, weights: NDArray[np.int_], k: in
     return np.concatenate(parts)
 
 
-def _weighted_alignments(points: Floats, targets: Floats, weights: NDArray[np.int_], k: int) -> Floats:
+def _weighted_alignments(points: Array, targets: Array, weights: NDArray[np.int_], k: int) -> Array:
     n = weights.sum(axis=1, keepdims=True)  # (n_sets, 1)
     sums = weights @ points  # (n_sets, kept)
     grams = np.stack([(points.T * row) @ points for row in weights])
@@ -280,7 +276,7 @@ def _weighted_alignments(points: Floats, targets: Floats, weights: NDArray[np.in
     return np.asarray((cosines * sigma[:, None, :]).sum(axis=2) / sigma.sum(axis=1, keepdims=True))
 
 
-def _spreads(projections: Floats, weights: NDArray[np.int_]) -> Floats:
+def _spreads(projections: Array, weights: NDArray[np.int_]) -> Array:
     """Standard deviation (ddof=1) of every weighted image set along every direction."""
     n = weights.sum(axis=1, keepdims=True)
     centred = projections - projections.mean(axis=0)

@@ -60,7 +60,9 @@ def stereotype_propagation_index(
             (velocity_negative, "velocity_negative"),
         )
     )
-    n_own = _axes_of_one_velocity(v)
+    if v.ndim > 4:
+        raise InvalidInput(f"velocity must have shape (c, h, w) or (n, c, h, w), or be flat; got shape {v.shape}.")
+    n_own = 1 if v.ndim <= 2 else 3  # axes of one velocity: (d,) and (n, d), or (c, h, w) and (n, c, h, w)
     leading, own = v.shape[: v.ndim - n_own], v.shape[v.ndim - n_own :]
     attributes = positive.shape[len(leading) : positive.ndim - n_own]
     fits = positive.shape == (*leading, *attributes, *own) and len(attributes) <= 1
@@ -161,36 +163,19 @@ def spi_band(curves: ArrayLike, *, confidence: float = 0.95) -> list[Estimate]:
     check_confidence(confidence)
     n = len(values)
     error = values.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1], np.nan)
+    reaches = error * float(stats.t.ppf((1 + confidence) / 2, max(n - 1, 1)))  # nan where there is one seed
+    equal, same = "all seeds are equal, so the interval has no width", {"n": n, "null_value": 0.0}
     return [
-        _student_estimate(float(mean), float(spread), n, confidence)
-        for mean, spread in zip(values.mean(axis=0), error, strict=True)
+        Estimate(
+            value=mean,
+            low=max(mean - reach, -1.0),
+            high=min(mean + reach, 1.0),
+            method=f"Student t {percent(confidence)}",
+            note="one seed has no interval" if n == 1 else "" if reach else equal,
+            **same,
+        )
+        for mean, reach in zip(values.mean(axis=0).tolist(), reaches.tolist(), strict=True)
     ]
-
-
-def _student_estimate(mean: float, error: float, n: int, confidence: float) -> Estimate:
-    """Mean ± Student's t times its standard error, cut at the ends of the cosine."""
-    reach = error * float(stats.t.ppf((1 + confidence) / 2, max(n - 1, 1)))
-    note = "one seed has no interval" if n == 1 else ""
-    if reach == 0:
-        note = "all seeds are equal, so the interval has no width"
-    return Estimate(
-        value=mean,
-        low=max(mean - reach, -1.0) if n > 1 else math.nan,
-        high=min(mean + reach, 1.0) if n > 1 else math.nan,
-        n=n,
-        null_value=0.0,
-        method=f"Student t {percent(confidence)}",
-        note=note,
-    )
-
-
-def _axes_of_one_velocity(velocity: Array) -> int:
-    """1 for (d,) and (n, d), 3 for (c, h, w) and (n, c, h, w)."""
-    if velocity.ndim in (1, 2):
-        return 1
-    if velocity.ndim in (3, 4):
-        return 3
-    raise InvalidInput(f"velocity must have shape (c, h, w) or (n, c, h, w), or be flat; got shape {velocity.shape}.")
 
 
 def _attribute_changes(positive: Array, negative: Array) -> Floats:

@@ -69,8 +69,7 @@ def kendall_tau(
     defined = resampled[np.isfinite(resampled)]
     tau = percentile_estimate(value, defined, n=n, confidence=confidence)
     if left_out := n_resamples - defined.size:
-        note = f"{left_out} of {n_resamples} resamples held one value only and were left out"
-        tau = tau.with_note(note)
+        tau = tau.with_note(f"{left_out} of {n_resamples} resamples held one value only and were left out")
     orders = generator.permuted(np.tile(second, (n_resamples, 1)), axis=1)
     extreme = np.abs(_taus(np.broadcast_to(first, orders.shape), orders)) >= abs(value) - 1e-12
     return RankAgreement(tau=tau, p_value=(1 + int(extreme.sum())) / (1 + n_resamples))

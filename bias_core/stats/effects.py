@@ -10,16 +10,21 @@ from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.arrays import Array, finite_vector, probability
-from bias_core.stats.intervals import bootstrap_interval as bootstrap_interval
-from bias_core.stats.intervals import check_confidence, percent
-from bias_core.stats.intervals import mean_interval as mean_interval
-from bias_core.stats.intervals import normal_estimate as normal_estimate
-from bias_core.stats.intervals import percentile_estimate as percentile_estimate
-from bias_core.stats.intervals import wilson_interval as wilson_interval
-from bias_core.stats.permutation import Alternative as Alternative
-from bias_core.stats.permutation import PermutationTest as PermutationTest
-from bias_core.stats.permutation import Seed as Seed
-from bias_core.stats.permutation import permutation_test as permutation_test
+from bias_core.stats.intervals import (
+    bootstrap_interval as bootstrap_interval,
+    check_confidence,
+    mean_interval as mean_interval,
+    normal_estimate as normal_estimate,
+    percent,
+    percentile_estimate as percentile_estimate,
+    wilson_interval as wilson_interval,
+)
+from bias_core.stats.permutation import (
+    Alternative as Alternative,
+    PermutationTest as PermutationTest,
+    Seed as Seed,
+    permutation_test as permutation_test,
+)
 from bias_core.types import Estimate, ReaderErrors
 
 EffectSizeSD = Literal["pooled", "union"]
@@ -176,8 +181,7 @@ def images_needed(half_width: float, *, prevalence: float = 0.5, confidence: flo
     h2 = half_width**2
     b = z2 * (2 * h2 - p * (1 - p))
     c = z2**2 * (h2 - 0.25)  # negative, so there is exactly one positive root
-    root = (-b + math.sqrt(b * b - 4 * h2 * c)) / (2 * h2)
-    return max(1, math.ceil(root - 1e-9))
+    return max(1, math.ceil((-b + math.sqrt(b * b - 4 * h2 * c)) / (2 * h2) - 1e-9))
 
 
 def _rogan_gladen(p: float, se: float, sp: float) -> float:

@@ -57,7 +57,7 @@ class EmbeddingCache(CheckedRows):
         size: Callable[[T], int],
     ) -> np.ndarray:
         items = dict(inputs)
-        stored = self.find_rows(encoder, [(key,) for key in items])
+        stored = self.find(encoder, [(key,) for key in items])
         rows = {key: np.frombuffer(vector, dtype=np.float32) for (key,), vector in stored.items()}
         missing = [key for key in items if key not in rows]
         batches = batched(missing, [size(items[key]) for key in missing])
@@ -65,7 +65,7 @@ class EmbeddingCache(CheckedRows):
         for batch, ready in zip(batches, prepared, strict=True):
             with lock or nullcontext():
                 encoded = _encode_named(dict(zip(batch, ready, strict=True)), encode)
-            self.keep_rows(encoder, {(key,): row.tobytes() for key, row in zip(batch, encoded, strict=True)})
+            self.keep(encoder, {(key,): row.tobytes() for key, row in zip(batch, encoded, strict=True)})
             rows.update(zip(batch, encoded, strict=True))
         return np.stack([rows[key] for key, _ in inputs]) if inputs else np.empty((0, 0), dtype=np.float32)
 

@@ -76,7 +76,8 @@ class SqliteFile:
                 try:
                     return self._tried(work)
                 except sqlite3.DatabaseError as error:
-                    if not _is_damage(error):
+                    # "malformed" and "not a database" come as the bare class; no other file would do on a full disk.
+                    if type(error) is not sqlite3.DatabaseError and not any(w in str(error) for w in _UNUSABLE):
                         raise
                     self._set_aside(f"damaged ({error})")
                     return self._tried(work)
@@ -128,12 +129,6 @@ class SqliteFile:
             self._connection = None
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether another file in its place would do; not so on a full disk, or while another process writes."""
-    # "malformed" and "not a database" come as the bare class.
-    return type(error) is sqlite3.DatabaseError or any(words in str(error) for words in _UNUSABLE)
-
-
 class CheckedRows:
     """One SQLite file of values by key and reader, each with a checksum; one that does not fit counts as absent.
 
@@ -149,37 +144,32 @@ class CheckedRows:
     def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
         self._repairs = repairs or Repairs()
         *keys, value = self._columns
-        columns = [
-            *(f"{name} TEXT NOT NULL" for name in keys),
-            f"{value} {self._kind} NOT NULL, checksum BLOB NOT NULL",
-        ]
-        primary = f"PRIMARY KEY ({', '.join(keys)})"
-        schema = f"CREATE TABLE IF NOT EXISTS {self._table} ({', '.join(columns)}, {primary}) WITHOUT ROWID"
+        schema = (
+            f"CREATE TABLE IF NOT EXISTS {self._table} ({' TEXT NOT NULL, '.join(keys)} TEXT NOT NULL, {value} "
+            f"{self._kind} NOT NULL, checksum BLOB NOT NULL, PRIMARY KEY ({', '.join(keys)})) WITHOUT ROWID"
+        )
         # Form 0 had no checksums.
         self._file = SqliteFile(path, what=self._what, schema=schema, form=1, repairs=self._repairs)
 
-    def find_rows(self, reader: str, keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:
-        """The values that are kept."""
+    def find(self, reader: str, keys: Sequence[tuple[str, ...]]) -> dict[Any, Any]:
+        """The values that are kept, by their keys."""
         *names, value = self._columns
-        where = " AND ".join(f"{name} = ?" for name in names)
-        query = f"SELECT {value}, checksum FROM {self._table} WHERE {where}"
-
-        def look(connection: sqlite3.Connection) -> list[tuple[tuple[str, ...], Any]]:
-            return [(key, connection.execute(query, (*key, reader)).fetchone()) for key in keys]
-
-        rows = [(key, row) for key, row in self._file.run(look) if row]
+        query = f"SELECT {value}, checksum FROM {self._table} WHERE {' = ? AND '.join(names)} = ?"
+        rows = self._file.run(
+            lambda connection: [
+                (key, row) for key in keys if (row := connection.execute(query, (*key, reader)).fetchone())
+            ]
+        )
         fitting = {key: value for key, (value, checksum) in rows if checksum == self._checksum(key, reader, value)}
         if n := len(rows) - len(fitting):
             self._repairs.note(self._remedy.format(n=f"{n:,}"))
         return fitting
 
-    def keep_rows(self, reader: str, values: Mapping[Any, Any]) -> None:
+    def keep(self, reader: str, values: Mapping[Any, Any]) -> None:
         """Write values down; a new one takes the place of an old one."""
         rows = [(*key, reader, value, self._checksum(key, reader, value)) for key, value in values.items()]
-        marks = ", ".join("?" * (len(self._columns) + 1))
-        self._file.run(
-            lambda connection: connection.executemany(f"INSERT OR REPLACE INTO {self._table} VALUES ({marks})", rows)
-        )
+        command = f"INSERT OR REPLACE INTO {self._table} VALUES ({', '.join('?' * (len(self._columns) + 1))})"
+        self._file.run(lambda connection: connection.executemany(command, rows))
 
     def forget(self, image_ids: Collection[str]) -> None:
         """Drop what is kept of evicted pictures, of every reader."""

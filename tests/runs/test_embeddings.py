@@ -168,7 +168,7 @@ def test_two_connections_write_side_by_side(cache, tmp_path):
 def test_two_thousand_rows_load_in_well_under_a_second(cache, images):
     rows = np.eye(512, dtype=np.float32)
     many = [replace(images[0], path=images[0].path.with_stem(f"{i:020d}")) for i in range(2000)]
-    cache.keep_rows("wide", {(image.path.stem,): rows[i % 512].tobytes() for i, image in enumerate(many)})
+    cache.keep("wide", {(image.path.stem,): rows[i % 512].tobytes() for i, image in enumerate(many)})
     started = time.perf_counter()
     loaded = cache.images(MeanColour("wide"), many)
     assert time.perf_counter() - started < 0.5

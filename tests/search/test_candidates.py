@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from bias_core.errors import InvalidInput
 from bias_core.search.candidates import MAX_CHARACTERS, candidate_prompt, parse_candidates, propose_candidates

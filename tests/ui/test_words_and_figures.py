@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.explore import view as explore_view
-from bias_core.studies.explore import view as sentences
+from bias_core.studies.explore import view as explore_view, view as sentences
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.results import share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
