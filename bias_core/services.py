@@ -20,8 +20,7 @@ from bias_core.adapters.readers import encoders, generators
 from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
 from bias_core.adapters.weights import cpu_threads
 from bias_core.adapters.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu, prepare
-from bias_core.engine.local import Engine, EngineProgress, LocalEngine
-from bias_core.engine.rates import RateStore
+from bias_core.engine.local import Engine, EngineProgress, LocalEngine, RateStore
 from bias_core.engine.ray import RayEngine
 from bias_core.engine.requests import RequestsEngine
 from bias_core.engine.run_line import RunLine
@@ -42,13 +41,11 @@ from bias_core.protocols import (
     VisualQuestionAnswerer,
 )
 from bias_core.settings import Settings
-from bias_core.store.answers import AnswerCache
-from bias_core.store.embeddings import EmbeddingCache
 from bias_core.store.file_hashes import FileHashes
 from bias_core.store.images import ImageStore
-from bias_core.store.manifests import ManifestStore
+from bias_core.store.manifests import ManifestStore, make_room
+from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
-from bias_core.store.upkeep import make_room
 from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings

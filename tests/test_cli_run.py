@@ -11,8 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from bias_core.cli import app
-from bias_core.engine.local import LocalEngine
-from bias_core.engine.rates import Rate, RateStore
+from bias_core.engine.local import LocalEngine, Rate, RateStore
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import design_files, find_design

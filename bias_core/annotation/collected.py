@@ -6,7 +6,6 @@ the owner has not excluded its rater.
 
 import io
 import json
-import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,15 +16,13 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from jinja2 import Environment
 from sqlalchemy import Select, exists, func, select
 
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.schema import Row, answers, deletions, items, raters
 from bias_core.annotation.task_owner import OwnerKey, iso, owned_row, read_picture, stored_task
 from bias_core.annotation.tasks import Item, Task, task_texts
-from bias_core.exchange.export import csv_bytes
-from bias_core.settings import ASSETS
+from bias_core.exchange.export import csv_bytes, json_lines, text_from
 from bias_core.store.files import replaced_file
 
 COLUMNS = {
@@ -179,11 +176,17 @@ def given_answers(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -
         acts = connection.execute(_acts_that_hold(owned_row(connection, key).id, "answer")).all()
     acts = [act for act in acts if (act.excluded_ms is not None) == excluded]
     item_of = {number: _item(act) for number, act in {act.item_id: act for act in acts}.items()}
-    given = []
-    for act in acts:
-        when = {"task_version": act.task_version, "seconds": act.duration_ms / 1000, "at": iso(act.at_ms)}
-        given.append(GivenAnswer(item=item_of[act.item_id], rater=act.name, choices=act.choices, **when))
-    return given
+    return [
+        GivenAnswer(
+            item=item_of[act.item_id],
+            rater=act.name,
+            choices=act.choices,
+            task_version=act.task_version,
+            seconds=act.duration_ms / 1000,
+            at=iso(act.at_ms),
+        )
+        for act in acts
+    ]
 
 
 def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
@@ -225,13 +228,12 @@ def _acts_that_hold(task_id: str, *kinds: str) -> Select[Any]:
 
 def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> pd.DataFrame:
     """A row per answer that counts (or of ``excluded`` raters) and position; as CSV what studies take as labels."""
-    rows = []
-    for given in given_answers(store, key, excluded=excluded):
-        item, gold = given.item, given.item.gold or {}
-        last = (given.task_version, given.seconds, given.at)
-        for position, answer in given.choices.items():
-            identity = item.identities.get(position, "")
-            rows.append((item.image_id, position, identity, answer, given.rater, gold.get(position, ""), *last))
+    rows = (
+        (given.item.image_id, position, given.item.identities.get(position, ""), answer, given.rater,
+         (given.item.gold or {}).get(position, ""), given.task_version, given.seconds, given.at)
+        for given in given_answers(store, key, excluded=excluded)
+        for position, answer in given.choices.items()
+    )  # fmt: skip
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
@@ -259,7 +261,7 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
     frame.to_parquet(parquet, index=False)
     yield (
         "README.md",
-        _text_from(
+        text_from(
             "label_card.md",
             head=yaml.safe_dump({"pretty_name": task.title} | _HEAD, sort_keys=False, allow_unicode=True),
             progress=progress,
@@ -271,15 +273,15 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
     )
     yield "task.json", _json({"id": task.id, "version": task.version, **task_texts(task)})
     yield "labels.csv", csv_bytes(frame)
-    yield "labels.jsonl", _lines(frame.to_dict("records"))
+    yield "labels.jsonl", json_lines(frame.to_dict("records"))
     yield "labels.parquet", parquet.getvalue()
     if len(excluded := answers_frame(store, key, excluded=True)):
         yield "excluded.csv", csv_bytes(excluded)
     ordinary = {name: one for name, one in by_name.items() if one.item.gold is None}
-    yield "train/metadata.jsonl", _lines([_metadata(name, one, task) for name, one in ordinary.items()])
-    yield "label_studio/config.xml", _text_from("label_studio.xml", autoescape=True, task=task)
+    yield "train/metadata.jsonl", json_lines([_metadata(name, one, task) for name, one in ordinary.items()])
+    yield "label_studio/config.xml", text_from("label_studio.xml", autoescape=True, task=task)
     yield "label_studio/tasks.json", _json([_studio_task(task, *pair) for pair in by_name.items()])
-    yield "argilla/settings.json", _text_from("argilla.json", task=task)
+    yield "argilla/settings.json", text_from("argilla.json", task=task)
     yield "argilla/records.json", _json([_argilla_record(task, *pair) for pair in by_name.items()])
     for name, one in by_name.items():
         yield name, read_picture(store.pictures, one.item.picture)
@@ -288,7 +290,7 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
 def _metadata(name: str, one: LabelledItem, task: Task) -> dict[str, Any]:
     """A line of the imagefolder: one column of each kind for every position."""
     row: dict[str, Any] = {"file_name": name.removeprefix("train/"), "image_id": one.item.image_id}
-    row["n_raters"] = len(one.answers)
+    row |= {"n_raters": len(one.answers)}
     for position in task.positions:
         row |= {
             f"{position}_identity": one.item.identities.get(position, ""),
@@ -299,19 +301,6 @@ def _metadata(name: str, one: LabelledItem, task: Task) -> dict[str, Any]:
     return row
 
 
-def _text_from(name: str, *, autoescape: bool = False, **values: Any) -> str:
-    """A template of ``assets/texts`` with these values; filters of its own keep markup out of a card."""
-    environment = Environment(autoescape=autoescape, trim_blocks=True, keep_trailing_newline=True)
-    environment.filters["line"] = _line
-    template = environment.from_string((ASSETS / "texts" / name).read_text(encoding="utf-8"))
-    text: str = template.render(values)
-    return text
-
-
-def _line(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("<", "&lt;")
-
-
 # Label Studio: every rater's answer is an annotation. Pictures are files of a local storage whose folder is
 # the unpacked export.
 
@@ -319,22 +308,21 @@ def _line(text: str) -> str:
 def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
     data = {"image": f"/data/local-files/?d={name}", "image_id": one.item.image_id}
     data |= {f"question_{position}": text for position, text in task.questions_about(one.item).items()}
-    usual = {"ground_truth": False, "was_cancelled": False}
-    annotations: list[dict[str, Any]] = []
-    for given in one.answers:
-        result = _studio_result(given.choices, meta={"text": [given.rater]})
-        annotations.append(usual | {"result": result, "lead_time": given.seconds, "created_at": given.at})
-    if one.item.gold is not None:
-        annotations.append(usual | {"result": _studio_result(one.item.gold), "ground_truth": True})
-    return {"data": data, "annotations": annotations}
-
-
-def _studio_result(choices: Mapping[str, str], **more: Any) -> list[dict[str, Any]]:
-    same = {"to_name": "image", "type": "choices", **more}
-    return [
-        {"id": position, "from_name": position, "value": {"choices": [answer]}, **same}
-        for position, answer in choices.items()
+    said: list[tuple[Mapping[str, str], dict[str, Any], dict[str, Any]]] = [
+        (given.choices, {"meta": {"text": [given.rater]}}, {"lead_time": given.seconds, "created_at": given.at})
+        for given in one.answers
     ]
+    if one.item.gold is not None:
+        said.append((one.item.gold, {}, {"ground_truth": True}))
+    same = {"to_name": "image", "type": "choices"}
+    annotations = [
+        {"ground_truth": False, "was_cancelled": False, **more, "result": [
+            {"id": position, "from_name": position, "value": {"choices": [answer]}, **same, **meta}
+            for position, answer in choices.items()
+        ]}
+        for choices, meta, more in said
+    ]  # fmt: skip
+    return {"data": data, "annotations": annotations}
 
 
 # Argilla: the majority is a suggestion. Answers of single raters are no responses there, for a response
@@ -360,7 +348,3 @@ def _argilla_record(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
 
 def _json(content: object) -> str:
     return json.dumps(content, ensure_ascii=False, indent=1)
-
-
-def _lines(rows: Sequence[Mapping[Any, Any]]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

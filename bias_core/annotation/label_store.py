@@ -29,6 +29,7 @@ from bias_core.annotation.schema import items, task_versions, upgrade
 from bias_core.annotation.tasks import Task, task_from
 from bias_core.errors import BiasCoreError, StorageError
 from bias_core.store.files import replaced_file
+from bias_core.waiting import handing_over
 
 T = TypeVar("T")
 
@@ -76,8 +77,7 @@ class LabelStore:
         name = self._url.database or ":memory:"
         if self._is_sqlite and name.startswith("file:"):
             raise StorageError("the labels' database is given as a file, not as a URI of SQLite's own")
-        is_one_file = self._is_sqlite and name != ":memory:"
-        self._path = Path(name).expanduser().absolute() if is_one_file else None
+        self._path = Path(name).expanduser().absolute() if self._is_sqlite and name != ":memory:" else None
         self.pictures = pictures
         self.most_picture_bytes = most_picture_bytes
         self.rng = rng or random.Random()
@@ -149,17 +149,16 @@ class LabelStore:
         batch = [(act, future) for act, future in batch if future.set_running_or_notify_cancel()]
         if not batch:
             return
-        results: list[Any] = [None] * len(batch)
-        errors = [_Caught() for _ in batch]
-        failure = _Caught()
-        with failure, self.write() as self._of_thread.connection:
-            for i, (act, _) in enumerate(batch):
-                with errors[i]:
-                    results[i] = act()
+        results: list[Future[Any]] = [Future() for _ in batch]  # told to nobody before the commit
+        commit: Future[None] = Future()
+        with handing_over(commit), self.write() as self._of_thread.connection:
+            for (act, _), result in zip(batch, results, strict=True):
+                with handing_over(result):
+                    result.set_result(act())
         self._of_thread.connection = None
-        for (_, future), result, caught in zip(batch, results, errors, strict=True):
-            if (error := failure.error or caught.error) is None:
-                future.set_result(result)
+        for (_, future), result in zip(batch, results, strict=True):
+            if (error := (commit if commit.done() else result).exception()) is None:
+                future.set_result(result.result())
             else:
                 future.set_exception(error)
 
@@ -240,19 +239,6 @@ class LabelStore:
         texts = select(table.texts).where(table.task_id == task_id, table.version == version)
         with self.read() as connection:
             return task_from(connection.execute(texts).scalar_one(), id=task_id, version=version)
-
-
-class _Caught:
-    """Keeps what a block raises, to hand it to the thread that asked."""
-
-    error: BaseException | None = None
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> bool:
-        self.error = error
-        return True
 
 
 @contextmanager
@@ -409,8 +395,7 @@ class LabelFile:
         if not name or n_commits < self.n_commits:
             moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
             name = f"{self._path.name}.{_RESCUED}-{moment}-{secrets.token_hex(2)}"
-            target = self._path.with_name(name)
-            with replaced_file(target) as temporary, closing(sqlite3.connect(temporary)) as copy:
+            with replaced_file(self._path.with_name(name)) as temporary, closing(sqlite3.connect(temporary)) as copy:
                 self._keeper.backup(copy)
                 copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
             self._rescued = name, self.n_commits
@@ -478,5 +463,4 @@ def _has_name(path: Path, opened: os.stat_result) -> bool:
 
 
 def _head(data: bytes) -> Head:
-    whole = len(data) == _HEAD.size and data.startswith(b"SQLite format 3\0")
-    return Head(*_HEAD.unpack(data)) if whole else Head()
+    return Head(*_HEAD.unpack(data)) if len(data) == _HEAD.size and data.startswith(b"SQLite format 3\0") else Head()

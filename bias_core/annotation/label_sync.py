@@ -6,7 +6,6 @@ are to be dropped. A line is written before it is marked as written, so that aft
 processes at once, it may stand twice, under the same id, and is never missing.
 """
 
-import json
 import os
 import threading
 import uuid
@@ -21,6 +20,7 @@ from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.schema import answers, deletions, items, raters, synced
 from bias_core.annotation.task_owner import iso
 from bias_core.errors import StorageError
+from bias_core.exchange.export import json_lines
 
 _AT_ONCE = 5000  # lines of one transaction
 
@@ -94,11 +94,10 @@ class LabelSync:
         return len(marks)
 
     def _append(self, lines: list[dict[str, Any]], lock: threading.Lock) -> None:
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with lock, self._file.open("a", encoding="utf-8") as file:
-                file.write(text)
+                file.write(json_lines(lines))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

@@ -284,7 +284,7 @@ def _is_replay(connection: Connection, rater: Row, answer_id: str, kind: Act) ->
 def _keep(store: LabelStore, connection: Connection, place: Row, answer_id: str, kind: Act, **values: object) -> None:
     same = {"rater_id": place.rater_id, "item_id": place.item_id, "task_version": place.task_version}
     act = {"client_id": answer_id, "kind": kind, "at_ms": store.now_ms}
-    connection.execute(_INSERT, same | act | {"choices": {}, "duration_ms": 0, "withdraws": None} | values)
+    connection.execute(insert(answers), same | act | {"choices": {}, "duration_ms": 0, "withdraws": None} | values)
 
 
 def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
@@ -401,7 +401,6 @@ _LAST = _newest_act.where(_holds, _act.kind.in_(("answer", "skip")))
 _TAKEN_BACK = _newest_act.with_only_columns(_act.choices)
 _TAKEN_BACK = _TAKEN_BACK.where(_by_rater, _act.item_id == bindparam("item"), _act.kind == "answer")
 _KIND_OF_ACT = select(_act.kind).where(_by_rater, _act.client_id == bindparam("client_id"))
-_INSERT = insert(answers)
 _RATER = (
     select(raters.c.id, raters.c.name, raters.c.seed, raters.c.excluded_ms)
     .add_columns(tasks.c.id.label("task_id"), tasks.c.status, tasks.c.version)

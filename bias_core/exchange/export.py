@@ -13,8 +13,10 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from jinja2 import Environment
 
 from bias_core.errors import StorageError
+from bias_core.settings import ASSETS
 from bias_core.store.files import replaced_file, write_atomically
 from bias_core.types import ImageRow
 
@@ -62,16 +64,22 @@ class DatasetFacts:
         return f"{texts['collected']} The model is {self.model}." if self.model else str(texts["imported"])
 
 
+def text_from(name: str, *, autoescape: bool = False, **values: Any) -> str:
+    """A template of ``assets/texts`` with these values; the filter ``line`` keeps markup out of a card."""
+    environment = Environment(autoescape=autoescape, trim_blocks=True, keep_trailing_newline=True)
+    environment.filters["line"] = lambda text: re.sub(r"\s+", " ", text).replace("<", "&lt;")
+    return environment.from_string((ASSETS / "texts" / name).read_text(encoding="utf-8")).render(values)
+
+
+def json_lines(rows: Iterable[Mapping[Any, Any]]) -> str:
+    """JSONL: an object a line."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
 def dataset_card(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
     """Markdown with the YAML head that dataset hubs read; ``columns`` of the metadata and what they hold."""
-    head = yaml.safe_dump(_head(facts), sort_keys=False, allow_unicode=True)
-    parts = [f"---\n{head}---", f"# {_line(facts.title)}", facts.summary, *_sections(facts, columns)]
-    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
-
-
-def _head(facts: DatasetFacts) -> dict[str, object]:
     n, unknown = facts.n_pictures, {"license": "other", "license_name": "see-card"}
-    return {
+    head = {
         "pretty_name": facts.title,
         **({"license": facts.licence.lower()} if facts.licence else unknown),
         "language": ["en"],
@@ -79,45 +87,14 @@ def _head(facts: DatasetFacts) -> dict[str, object]:
         "size_categories": ["n<1K" if n < 1000 else "1K<n<10K" if n < 10_000 else "10K<n<100K"],
         "configs": [{"config_name": "default", "drop_labels": True, "data_dir": "train"}] if n else [],
     }
-
-
-def _sections(facts: DatasetFacts, columns: Mapping[str, str]) -> list[str]:
-    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items() if version)
-    texts = _book()["texts"]
-    sections = {
-        "What is in it": _contents(facts, columns),
-        "How the pictures were made": facts.collection,
-        "How they were read": facts.annotation,
-        "Biases, and what not to conclude": f"{texts['biases']}\n\n{facts.limits}",
-        "What it is for": texts["uses"],
-        "Personal and sensitive information": texts["sensitive"],
-        "Licence": facts.licence_note,
-        "The same numbers again": f"```\n{facts.command}\n```\n\nVersions: {versions}." if versions else "",
-        "What was noticed on the way": "\n".join(f"- {_line(note)}" for note in facts.notes),
-        "Source of the method": facts.reference,
-    }
-    return [f"## {title}\n\n{text}" for title, text in sections.items() if text]
-
-
-def _contents(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
-    lines = [
-        f"{facts.n_pictures:,} pictures of {facts.n_prompts:,} prompts, exported on {facts.date}."
-        if facts.n_pictures
-        else f"Numbers, tables and figures without the pictures, exported on {facts.date}.",
-        "`report.json` and `report.md` hold every number with its interval and n; tables stand beside them "
-        "as CSV and Parquet; `croissant.json` describes the data for programs.",
-    ]
-    if facts.n_pictures:
-        lines += [
-            '`datasets.load_dataset("imagefolder", data_dir="…")` reads the unpacked folder. '
-            "Columns of `train/metadata.jsonl`:",
-            "\n".join(f"- `{name}`: {_line(what)}" for name, what in columns.items()),
-        ]
-    return "\n\n".join(lines)
-
-
-def _line(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("<", "&lt;")
+    return text_from(
+        "dataset_card.md",
+        head=yaml.safe_dump(head, sort_keys=False, allow_unicode=True),
+        facts=facts,
+        columns=columns,
+        versions=", ".join(f"{name} {version}" for name, version in facts.versions.items() if version),
+        texts=_book()["texts"],
+    )
 
 
 def column_kinds(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -125,12 +102,9 @@ def column_kinds(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     kinds: dict[str, set[str]] = {}
     for line in lines:
         for name, value in line.items():
-            of_column = kinds.setdefault(name, set())
-            if value is not None:
-                of_column.add(_TYPES.get(type(value), "sc:Text"))
-    numbers = {"sc:Integer", "sc:Float"}
+            kinds.setdefault(name, set()).update(() if value is None else [_TYPES.get(type(value), "sc:Text")])
     return {
-        name: "sc:Float" if types == numbers else next(iter(types)) if len(types) == 1 else "sc:Text"
+        name: "sc:Float" if types == {"sc:Integer", "sc:Float"} else next(iter(types)) if len(types) == 1 else "sc:Text"
         for name, types in kinds.items()
     }
 
@@ -257,7 +231,7 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
 def _entries(export: Export) -> Iterator[Entry]:
     images = {f"{i:05d}-{image.row.group}-{image.row.id}.png": image for i, image in enumerate(export.images, start=1)}
     lines = [{"file_name": name, **asdict(one.row), **one.metadata} for name, one in images.items()]
-    metadata = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+    metadata = json_lines(lines).encode()
     if lines:
         yield METADATA, metadata
     if export.facts is not None:

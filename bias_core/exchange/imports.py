@@ -11,7 +11,6 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore
 from typing import Any
@@ -140,46 +139,12 @@ def _hidden(name: str) -> bool:
     return any(part.startswith(".") for part in parts) or parts[0] == "__MACOSX" or parts[-1] == "Thumbs.db"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Metadata:
-    """Prompts and people by file name, and the folders whose pictures they are about ("." is the whole)."""
-
-    prompts: Mapping[str, str]
-    whom: Mapping[str, Mapping[str, str]]
-    folders: frozenset[str]
-
-    def covers(self, name: str) -> bool:
-        """Whether a metadata file lies in the file's folder or above it."""
-        return any(parent.as_posix() in self.folders for parent in PurePosixPath(name).parents)
-
-
-def read_metadata(files: Files) -> Metadata:
-    """All metadata files among ``files``.
-
-    Raises InvalidInput: one cannot be read, has no ``file_name`` or none of the columns of a prompt, or names a file
-    that lies outside of its folder.
-    """
-    prompts: dict[str, str] = {}
-    whom: dict[str, dict[str, str]] = {}
-    folders = set()
-    for name in files.names:
-        path = PurePosixPath(name)
-        if path.name in METADATA:
-            folders.add(path.parent.as_posix())
-            for line in _lines(name, files):
-                picture = (path.parent / check_name(line["file_name"])).as_posix()
-                prompts[picture] = line["prompt"]
-                whom[picture] = {column: line[column] for column in WHOM if line[column]}
-    return Metadata(prompts=prompts, whom=whom, folders=frozenset(folders))
-
-
 def _lines(name: str, files: Files) -> list[dict[str, str]]:
     try:
         text = files.read(name).decode("utf-8-sig")
-        is_csv = name.endswith(".csv")
         rows: list[Any] = (
             list(csv.DictReader(io.StringIO(text, newline="")))
-            if is_csv
+            if name.endswith(".csv")
             else [json.loads(line) for line in text.splitlines() if line.strip()]
         )
     except (UnicodeDecodeError, csv.Error, json.JSONDecodeError, InvalidInput, RecursionError) as error:
@@ -191,8 +156,8 @@ def _line(name: str, number: int, row: Any) -> dict[str, str]:
     column = next((c for c in TEXTS if isinstance(row, dict) and row.get(c) is not None), "")
     if not column or not isinstance(row.get("file_name"), str):
         raise InvalidInput(f"{name}, line {number}: needs file_name and one of {', '.join(TEXTS)}")
-    people = {name: row[name] if isinstance(row.get(name), str) else "" for name in WHOM}
-    texts = {"prompt": str(row[column]), **people}
+    texts = {name: row[name] if isinstance(row.get(name), str) else "" for name in WHOM}
+    texts["prompt"] = str(row[column])
     return {"file_name": row["file_name"]} | {name: " ".join(text.split()) for name, text in texts.items()}
 
 
@@ -226,6 +191,8 @@ class ImportedImages:
         path = path.expanduser()
         self.name = path.resolve().stem if path.is_file() else path.resolve().name
         self.rejected = list(self._files.rejected)
+        self._prompts: dict[str, str] = {}  # of metadata, by file
+        self._whom: dict[str, dict[str, str]] = {}
         prompts = self._find()
         if not prompts:
             raise InvalidInput(
@@ -249,8 +216,7 @@ class ImportedImages:
         while len(rows) < n and (picture := next(unread, None)) is not None:
             name, own_prompt = picture
             try:
-                data = self._files.read(name)
-                image = decode(data)
+                image = decode(data := self._files.read(name))
             except InvalidInput as error:
                 self.rejected.append(f"{name}: {error}")
                 continue
@@ -290,17 +256,29 @@ class ImportedImages:
         """Whom the metadata says that a picture was to show (``left``, ``right``, ``identity``)."""
         return self._whom.get(self._names.get(image_id, ""), {})
 
+    def _read_metadata(self) -> set[PurePosixPath]:
+        """Take up prompts and people of all metadata files; the folders whose pictures these are about."""
+        folders: set[PurePosixPath] = set()
+        for path in map(PurePosixPath, self._files.names):
+            if path.name in METADATA:
+                folders.add(path.parent)
+                for line in _lines(path.as_posix(), self._files):
+                    picture = (path.parent / check_name(line["file_name"])).as_posix()
+                    self._prompts[picture] = line["prompt"]
+                    self._whom[picture] = {column: line[column] for column in WHOM if line[column]}
+        return folders
+
     def _find(self) -> dict[str, str]:
         names = [name for name in self._files.names if PurePosixPath(name).suffix.lower() in PICTURES]
         if len(names) > MOST_PICTURES:
             raise InvalidInput(f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken")
-        metadata = read_metadata(self._files)
-        self._whom = metadata.whom
-        absent = sorted(set(metadata.prompts) - set(names))
-        self.rejected += [f"{name}: no such picture" for name in absent]
+        folders = self._read_metadata()
+        self.rejected += [f"{name}: no such picture" for name in sorted(set(self._prompts) - set(names))]
         wrapper = _wrapper(names)
         prompts = {
-            name: metadata.prompts.get(name, "") if metadata.covers(name) else _prompt_of_name(name, wrapper)
+            name: _prompt_of_name(name, wrapper)
+            if folders.isdisjoint(PurePosixPath(name).parents)
+            else self._prompts.get(name, "")
             for name in names
         }
         self.rejected += [f"{name}: no prompt" for name, prompt in prompts.items() if not key(prompt)]
@@ -347,12 +325,10 @@ def decode(data: bytes) -> Image.Image:
 def _wrapper(names: Sequence[str]) -> str:
     """The folder that everything lies in where its name is no prompt, as zips often have; "" if none."""
     tops = {PurePosixPath(name).parts[0] for name in names}
-    deep = [name for name in names if len(PurePosixPath(name).parts) > 1]
-    if len(tops) != 1 or len(deep) != len(names):
+    if len(tops) != 1 or any(len(PurePosixPath(name).parts) == 1 for name in names):
         return ""
     directly = [name for name in names if len(PurePosixPath(name).parts) == 2]
-    prompts = [name for name in directly if len(_words_of(name).split()) >= _FEWEST_WORDS]
-    return tops.pop() if len(prompts) == len(directly) else ""
+    return tops.pop() if all(len(_words_of(name).split()) >= _FEWEST_WORDS for name in directly) else ""
 
 
 def _prompt_of_name(name: str, wrapper: str) -> str:

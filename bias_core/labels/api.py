@@ -272,8 +272,7 @@ B = TypeVar("B", bound=_Body)
 
 async def _read(request: Request, model: type[B]) -> B:
     """The body, when it is small JSON of this form."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise _Refused(415, "the body is JSON, with the content type application/json")
     data = bytearray()
     async for chunk in request.stream():
@@ -294,8 +293,7 @@ def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, s
 
 def _task_json(task: Task, status: str) -> dict[str, Any]:
     """What a rater reads before the first picture."""
-    names = ("title", "kind", "instructions", "consent", "content_note")
-    texts = {name: getattr(task, name) for name in names}
+    texts = {name: getattr(task, name) for name in ("title", "kind", "instructions", "consent", "content_note")}
     answers = [vars(answer) for answer in task.answers]
     return {**texts, "status": status, "positions": list(task.positions), "answers": answers}
 

@@ -112,11 +112,11 @@ def report_of(task: Task, results: Results, *, n_planned: int, n_images: int) ->
 
 def majority_labels(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFrame:
     """A row for each ordinary item and position with what most raters said; "" for a tie or no answer."""
-    rows = []
-    for one in labelled:
-        for position in task.positions if one.item.gold is None else ():
-            row = (one.item.image_id, position, one.item.identities.get(position, ""), one.majority(position))
-            rows.append((*row, one.share(position), len(one.answers), _counts_text(Counter(one.votes(position)))))
+    rows = [
+        (one.item.image_id, position, one.item.identities.get(position, ""), one.majority(position),
+         one.share(position), len(one.answers), _counts_text(Counter(one.votes(position))))
+        for one in labelled if one.item.gold is None for position in task.positions
+    ]  # fmt: skip
     return pd.DataFrame(rows, columns=["image_id", "position", "identity", "label", "share", "raters", "answers"])
 
 
@@ -156,20 +156,23 @@ def _raters_table(progress: TaskProgress, answers: pd.DataFrame) -> StudyTable:
     for one, n, equal in zip(progress.raters, *(counts[name].tolist() for name in counts), strict=True):
         share, checks = _share("agrees", equal, n), _share("right", one.n_gold_right, one.n_gold)
         others = (n_equal - equal) / (n_all - n) if n_all > n else float("nan")
-        row: dict[str, Any] = {"rater": one.rater, "answered": one.n_answered, "skipped": one.n_skipped}
-        row |= {"median seconds": one.median_seconds, "known right": f"{one.n_gold_right} of {one.n_gold}"}
-        row |= {"fails checks": checks["high"] < _FEWEST_RIGHT, "compared": n, **share}
-        rows.append(row | {"differs": share["high"] < others, "excluded": one.excluded})
+        rows.append({
+            "rater": one.rater, "answered": one.n_answered, "skipped": one.n_skipped,
+            "median seconds": one.median_seconds, "known right": f"{one.n_gold_right} of {one.n_gold}",
+            "fails checks": checks["high"] < _FEWEST_RIGHT, "compared": n, **share,
+            "differs": share["high"] < others, "excluded": one.excluded,
+        })  # fmt: skip
     return table(RATERS, "Raters", rows, _RATERS_NOTE)
 
 
 def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
     """Whether each answer equals what most of the other raters said, where they have such a majority."""
     votes = {key: Counter(some) for key, some in _votes(answers).items()}
-    rows = []
-    for image_id, position, rater, answer in answers.itertuples(index=False):
-        if others := winner(votes[image_id, position] - Counter([answer])):
-            rows.append((rater, answer == others))
+    rows = [
+        (rater, answer == others)
+        for image_id, position, rater, answer in answers.itertuples(index=False)
+        if (others := winner(votes[image_id, position] - Counter([answer])))
+    ]
     return pd.DataFrame(rows, columns=["rater", "equal"])
 
 
@@ -180,9 +183,10 @@ def _checks_table(labelled: Sequence[LabelledItem]) -> StudyTable:
         for position, right in (one.item.gold or {}).items():
             votes = Counter(one.votes(position))
             n, n_right = votes.total(), votes.pop(right, 0)
-            row = {"image_id": one.item.image_id, "position": position, "known": right, "answers": n}
-            row |= {"right": n_right, **_share("share", n_right, n)}
-            rows.append(row | {"said instead": _counts_text(votes)})
+            rows.append({
+                "image_id": one.item.image_id, "position": position, "known": right, "answers": n, "right": n_right,
+                **_share("share", n_right, n), "said instead": _counts_text(votes),
+            })  # fmt: skip
     return table(CHECKS, "Attention checks", rows, _CHECKS_NOTE)
 
 
@@ -195,13 +199,10 @@ def _pairs_table(answers: pd.DataFrame) -> StudyTable:
             common = ratings[[one, other]].dropna()
             if len(common) < 2:
                 continue
-            row = {"one": one, "other": other, "common answers": len(common)}
-            row["equal"] = float((common[one] == common[other]).mean())
-            row["κ"] = cohen_kappa(common[one], common[other])
+            equal, kappa = float((common[one] == common[other]).mean()), cohen_kappa(common[one], common[other])
+            row = {"one": one, "other": other, "common answers": len(common), "equal": equal, "κ": kappa}
             if len(rows) < _MOST_PAIRS:
-                how: dict[str, Any] = {"groups": common.index.get_level_values("image_id")}
-                how |= {"coefficient": "cohen_kappa", "n_resamples": _PAIR_RESAMPLES}
-                estimate = agreement_estimate(common, **how)
+                estimate = _coefficient("cohen_kappa", common, common.index, n_resamples=_PAIR_RESAMPLES)
                 row |= {"low": estimate.low, "high": estimate.high}
             rows.append(row)
     return table("pairs", "Every two raters", rows, "Cohen's κ on common pictures.")
@@ -235,10 +236,10 @@ def _agreement(answers: pd.DataFrame) -> list[Finding]:
     return findings
 
 
-def _coefficient(name: Any, ratings: Any, people: "pd.Index[Any]") -> Estimate:
+def _coefficient(name: Any, ratings: Any, people: "pd.Index[Any]", **options: Any) -> Estimate:
     """Agreement with its interval over pictures, and the value that chance gives."""
     pictures = people.get_level_values("image_id")
-    return replace(agreement_estimate(ratings, coefficient=name, groups=pictures), null_value=0.0)
+    return replace(agreement_estimate(ratings, coefficient=name, groups=pictures, **options), null_value=0.0)
 
 
 def _strength(estimate: Estimate) -> str:
@@ -281,9 +282,10 @@ def _error_rates(both: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
             continue
         errors = reader_errors_from_labels(both["label"], both["automatic"], positive=answer)
         n, n_without = errors.n_positive, errors.n_negative
-        row = {"answer": answer, **_share("sensitivity", round(errors.sensitivity * n), n), "n": n}
-        row |= _share("specificity", round(errors.specificity * n_without), n_without, "spec.")
-        rows.append(row | {"n without": n_without})
+        rows.append({
+            "answer": answer, **_share("sensitivity", round(errors.sensitivity * n), n), "n": n,
+            **_share("specificity", round(errors.specificity * n_without), n_without, "spec."), "n without": n_without,
+        })  # fmt: skip
     return rows
 
 
@@ -293,21 +295,22 @@ def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
     for position in task.positions:
         some = people[people["position"] == position]
         usable = int((~some["label"].isin(["", CANNOT_IDENTIFY, NOT_TWO_PEOPLE])).sum())
-        row = {"position": position, "asked": len(some), "answered": int((some["raters"] > 0).sum())}
-        row |= {"with a majority": int((some["label"] != "").sum()), "usable": usable}
-        rows.append(row | _share("coverage", usable, len(some)))
+        rows.append({
+            "position": position, "asked": len(some), "answered": int((some["raters"] > 0).sum()),
+            "with a majority": int((some["label"] != "").sum()), "usable": usable,
+            **_share("coverage", usable, len(some)),
+        })  # fmt: skip
     note = "usable: with a majority that is neither “cannot identify” nor a failed picture."
     return table(COVERAGE, "Coverage", rows, note)
 
 
 def _answer_counts(answers: pd.DataFrame, task: Task) -> StudyTable:
-    rows = []
-    for position in task.positions:
-        some = answers.loc[answers["position"] == position, "answer"]
-        for answer in task.answer_keys:
-            n = int((some == answer).sum())
-            share = n / len(some) if len(some) else None
-            rows.append({"position": position, "answer": answer, "n": n, "share": share})
+    n_of, n_all = Counter(zip(answers["position"], answers["answer"], strict=True)), Counter(answers["position"])
+    rows = [
+        {"position": p, "answer": a, "n": n_of[p, a], "share": n_of[p, a] / n_all[p] if n_all[p] else None}
+        for p in task.positions
+        for a in task.answer_keys
+    ]
     return table("counted", "Answers", rows, "Every rater's answer counts.")
 
 

@@ -69,8 +69,7 @@ def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | 
             sides = (SINGLE,) if row.get("setting") == SINGLE else PAIR if row.get("setting", UNKNOWN) else ()
             identities = {side: str(row["left" if side == SINGLE else side]) for side in sides}
             same = {"image_id": row["image_id"], "prompt": row["prompt"], "identities": identities}
-            number = len(pictures) + 1
-            pictures.append(Candidate(number=number, path=stored.path, truth=stored.truth, **same))
+            pictures.append(Candidate(number=len(pictures) + 1, path=stored.path, truth=stored.truth, **same))
     if not pictures:
         raise InvalidInput(
             f"this run has no stored picture of {_SUITABLE_PICTURES[kind]}: ask something else, or choose another run"

@@ -255,8 +255,7 @@ class LabelMaking:
 
     def labelling(self, visitor: Visitor, run_id: str) -> Updates:
         """The form as if this run had been chosen in it."""
-        source = self.on_sources(visitor) | {"value": run_id}
-        return {self.form["source"]: source} | self.on_source(visitor, run_id)
+        return {self.form["source"]: self.on_sources(visitor) | {"value": run_id}} | self.on_source(visitor, run_id)
 
     def report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
         """A run of this visitor."""

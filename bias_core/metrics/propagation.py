@@ -164,15 +164,16 @@ def spi_band(curves: ArrayLike, *, confidence: float = 0.95) -> list[Estimate]:
     n = len(values)
     error = values.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1], np.nan)
     reaches = error * float(stats.t.ppf((1 + confidence) / 2, max(n - 1, 1)))  # nan where there is one seed
-    equal, same = "all seeds are equal, so the interval has no width", {"n": n, "null_value": 0.0}
+    equal = "all seeds are equal, so the interval has no width"
     return [
         Estimate(
             value=mean,
             low=max(mean - reach, -1.0),
             high=min(mean + reach, 1.0),
+            n=n,
+            null_value=0.0,
             method=f"Student t {percent(confidence)}",
             note="one seed has no interval" if n == 1 else "" if reach else equal,
-            **same,
         )
         for mean, reach in zip(values.mean(axis=0).tolist(), reaches.tolist(), strict=True)
     ]

@@ -1,14 +1,20 @@
-"""One JSON file per run: what was asked, every row that it needs, and how far it came; and one of its report."""
+"""One JSON file per run: what was asked, every row that it needs, and how far it came; and one of its report.
+
+What all stores may take of the disk: above that, what was unused longest makes room.
+"""
 
 import json
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.store.files import write_atomically
+from bias_core.store.files import evict_oldest, write_atomically
+from bias_core.store.images import ImageStore
 from bias_core.types import ImageRow
 
 Status = Literal["running", "finished", "cancelled", "failed"]
@@ -16,6 +22,11 @@ Status = Literal["running", "finished", "cancelled", "failed"]
 STALE_SECONDS = 24 * 3600  # a run that a kill left "running" protects its pictures from eviction no longer than this
 _MOST_ID = 100  # characters: an id becomes the name of a file
 _HEAD_BYTES = 1024  # id, study and session stand first
+DERIVED = ("derived", "traces")
+"""Folders of what studies make out of pictures: other pictures, and what denoising steps were like."""
+_SHARE = 0.05  # of the picture store's limit that reports, runs and what is derived may take, each
+_LEAST = 50_000_000  # bytes of each of these that always have room
+_NAMED = re.compile(rf"(?:{'|'.join(DERIVED)})/[\w./-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +138,6 @@ class ManifestStore(_RunFiles):
         run = self.find(run_id)
         return run is not None and run.is_at_work
 
-    def kept_ids(self) -> set[str]:
-        """Ids of the runs that somebody wants kept."""
-        return {run.id for run in self._all() if run.is_kept}
-
     def restore(self, manifest: Manifest) -> None:
         """Put a deleted run back as it was."""
         # dataclasses.asdict copies deeply, which takes a third of a second for 2,000 rows.
@@ -158,3 +165,36 @@ def _may_be_of(path: Path, session: str) -> bool:
             return f'"session": {json.dumps(session)}'.encode() in file.read(_HEAD_BYTES)
     except OSError:
         return False
+
+
+def make_room(data: Path, limit: int, images: ImageStore, manifests: ManifestStore) -> Sequence[str]:
+    """Delete what is too much in a data folder, but nothing of a run that is kept, or at work.
+
+    ``data``: the folder that holds everything; ``limit``: bytes of the pictures; 5 % of it, or 50 MB, is the limit of
+    the reports, of the runs on record and of what is derived from pictures.
+
+    Gives the ids of the pictures that went.
+    """
+
+    @cache
+    def kept_runs() -> set[str]:
+        return {run.id for run in manifests.list() if run.is_kept}
+
+    @cache
+    def shown() -> set[str]:
+        """Names of the derived files that reports of kept runs show."""
+        paths = (data / "reports" / f"{run_id}.json" for run_id in kept_runs())
+        texts = (path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())
+        return {name for text in texts for name in _NAMED.findall(text)}
+
+    reports, rest = data / "reports", max(_LEAST, int(_SHARE * limit))
+    evict_oldest(reports.glob("*.json"), rest, protected=lambda path: path.stem in kept_runs())
+    for run in evict_oldest(
+        manifests.folder.glob("*.json"),
+        rest,
+        protected=lambda path: path.stem in kept_runs() or manifests.is_at_work(path.stem),
+    ):
+        (reports / run.name).unlink(missing_ok=True)
+    derived = [path for name in DERIVED for path in (data / name).rglob("*.*")]
+    evict_oldest(derived, rest, protected=lambda path: path.relative_to(data).as_posix() in shown())
+    return [] if images.n_bytes <= limit else images.evict(limit, protected=manifests.protected_ids())

@@ -8,8 +8,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from bias_core.store.answers import AnswerCache
-from bias_core.store.embeddings import EmbeddingCache
+from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
 
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from bias_core.engine.local import LocalEngine
-from bias_core.engine.rates import Meter, Rate, RateStore, estimate_cost
+from bias_core.engine.local import LocalEngine, Meter, Rate, RateStore, estimate_cost
 from bias_core.errors import Cancelled
 from bias_core.models.machine import free_bytes
 from bias_core.store.images import ImageStore

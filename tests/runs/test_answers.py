@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from bias_core.store.answers import AnswerCache
+from bias_core.store.readings import AnswerCache
 from bias_core.store.sqlite_file import Repairs
 
 

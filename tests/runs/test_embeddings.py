@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.store.embeddings import EmbeddingCache, batched
 from bias_core.store.images import ImageStore
+from bias_core.store.readings import EmbeddingCache, batched
 from bias_core.types import GeneratedImage, ImageRow
 
 
@@ -176,14 +176,14 @@ def test_two_thousand_rows_load_in_well_under_a_second(cache, images):
 
 
 def test_the_next_batch_is_opened_while_one_is_read(cache, tmp_path, monkeypatch):
-    from bias_core.store import embeddings
+    from bias_core.store import readings
 
     rows = [ImageRow(prompt="p", seed=i, model="m") for i in range(150)]  # three batches of at most 64
     stored = ImageStore(tmp_path / "many").add(
         [GeneratedImage(row=row, image=Image.new("RGB", (4, 4), (row.seed + 1, 9, 9))) for row in rows]
     )
-    opened, seen, real = [], [], embeddings.open_picture
-    monkeypatch.setattr(embeddings, "open_picture", lambda image: (opened.append(1), real(image))[1])
+    opened, seen, real = [], [], readings.open_picture
+    monkeypatch.setattr(readings, "open_picture", lambda image: (opened.append(1), real(image))[1])
 
     class Watching(MeanColour):
         def encode_images(self, images):

@@ -7,15 +7,14 @@ import os
 
 import pytest
 
-from bias_core.store import upkeep
+from bias_core.store import manifests
 from bias_core.store.images import ImageStore
-from bias_core.store.manifests import Manifest, ManifestStore
-from bias_core.store.upkeep import make_room
+from bias_core.store.manifests import Manifest, ManifestStore, make_room
 
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    monkeypatch.setattr(upkeep, "_LEAST", 2500)
+    monkeypatch.setattr(manifests, "_LEAST", 2500)
     return tmp_path
 
 

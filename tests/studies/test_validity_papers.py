@@ -15,8 +15,8 @@ from bias_core.metrics.cards import METRICS
 from bias_core.protocols import Captioner
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.store.embeddings import open_picture
 from bias_core.store.images import ImageStore
+from bias_core.store.readings import open_picture
 from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of

@@ -19,10 +19,9 @@ from PIL import Image
 
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
-from bias_core.store.answers import Question
-from bias_core.store.embeddings import batched, n_pixels, open_pictures
 from bias_core.store.files import write_atomically
 from bias_core.store.manifests import Manifest
+from bias_core.store.readings import Question, batched, n_pixels, open_pictures
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import Rows
 from bias_core.studies.kit.services import StudyServices

@@ -5,14 +5,12 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from bias_core import protocols
-from bias_core.engine.local import Engine, EngineProgress
-from bias_core.engine.rates import RateStore
+from bias_core.engine.local import Engine, EngineProgress, RateStore
 from bias_core.models.catalogue import Role
 from bias_core.settings import Settings
-from bias_core.store.answers import AnswerCache
-from bias_core.store.embeddings import EmbeddingCache
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
+from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
 from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import FairLock

@@ -14,7 +14,7 @@ from bias_core.metrics.clustering import spectral_clusters
 from bias_core.metrics.similarity import similarity_estimate
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
-from bias_core.store.embeddings import open_picture
+from bias_core.store.readings import open_picture
 from bias_core.studies.kit.limits import check_budget
 from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of, keep_picture
 from bias_core.studies.kit.readers import check_readers

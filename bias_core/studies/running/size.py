@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import fields, replace
 
-from bias_core.engine.rates import Cost, estimate_cost
+from bias_core.engine.local import Cost, estimate_cost
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.limits import check_budget, check_work

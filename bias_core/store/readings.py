@@ -1,4 +1,4 @@
-"""Embeddings that were paid for once: unit rows by encoder and picture, or encoder and sentence."""
+"""What was paid for once: embeddings of pictures and sentences, and what readers said of pictures in words."""
 
 import hashlib
 import os
@@ -18,6 +18,7 @@ from bias_core.types import StoredImage
 Lock = AbstractContextManager[object]
 T = TypeVar("T")
 R = TypeVar("R")
+Question = tuple[str, str]  # id of a picture, and the question; "" asks for a caption
 
 _BATCH = 64  # inputs per call of the encoder
 _MOST_PIXELS = 32_000_000  # of the pictures that are open at a time: 128 MB
@@ -71,6 +72,17 @@ class EmbeddingCache(CheckedRows):
 
     def _checked(self, key: tuple[str, ...], reader: str, value: bytes) -> bytes:
         return f"{reader}\0{key[0]}\0".encode() + value
+
+
+class AnswerCache(CheckedRows):
+    """Captions and answers by :data:`Question` and reader; one that does not fit its checksum is asked for anew."""
+
+    _what, _table, _kind = "answer cache", "answers", "TEXT"
+    _columns = ("image_id", "question", "reader", "answer")
+    _remedy = "{n} kept answer(s) did not fit their checksum; they are asked for anew"
+
+    def _checked(self, key: tuple[str, ...], reader: str, value: object) -> bytes:
+        return "\0".join((*key, reader, str(value))).encode()
 
 
 def batched(items: Sequence[T], sizes: Sequence[int], *, most: int = _BATCH) -> list[list[T]]:
