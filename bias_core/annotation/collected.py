@@ -308,19 +308,19 @@ def _metadata(name: str, one: LabelledItem, task: Task) -> dict[str, Any]:
 def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
     data = {"image": f"/data/local-files/?d={name}", "image_id": one.item.image_id}
     data |= {f"question_{position}": text for position, text in task.questions_about(one.item).items()}
-    said: list[tuple[Mapping[str, str], dict[str, Any], dict[str, Any]]] = [
+    replies: list[tuple[Mapping[str, str], dict[str, Any], dict[str, Any]]] = [
         (given.choices, {"meta": {"text": [given.rater]}}, {"lead_time": given.seconds, "created_at": given.at})
         for given in one.answers
     ]
     if one.item.gold is not None:
-        said.append((one.item.gold, {}, {"ground_truth": True}))
+        replies.append((one.item.gold, {}, {"ground_truth": True}))
     same = {"to_name": "image", "type": "choices"}
     annotations = [
         {"ground_truth": False, "was_cancelled": False, **more, "result": [
             {"id": position, "from_name": position, "value": {"choices": [answer]}, **same, **meta}
             for position, answer in choices.items()
         ]}
-        for choices, meta, more in said
+        for choices, meta, more in replies
     ]  # fmt: skip
     return {"data": data, "annotations": annotations}
 

@@ -146,8 +146,7 @@ class LabelStore:
 
     def _work(self) -> None:
         batch = [self._queue.popleft() for _ in range(min(_MOST_ACTS, len(self._queue)))]
-        batch = [(act, future) for act, future in batch if future.set_running_or_notify_cancel()]
-        if not batch:
+        if not (batch := [(act, future) for act, future in batch if future.set_running_or_notify_cancel()]):
             return
         results: list[Future[Any]] = [Future() for _ in batch]  # told to nobody before the commit
         commit: Future[None] = Future()
@@ -361,8 +360,7 @@ class LabelFile:
                 return f"{path.name} was replaced by another file"
             if not (stat.st_mode & 0o222 and os.access(path, os.W_OK)):
                 return f"{path.name} is read-only; allow writing to it and answers are taken again"
-        head = _head(os.pread(self._file, _HEAD.size, 0))
-        if not self._holds(head):
+        if not self._holds(head := _head(os.pread(self._file, _HEAD.size, 0))):
             return f"{self._path.name} was overwritten with other or older content"
         self._head = head
         self._drop_rescued()

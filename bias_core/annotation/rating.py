@@ -87,8 +87,7 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None) -> 
     the caller showed the text. NotAllowed where the task is not open, or the page was not read within the last day.
     """
     with store.write() as connection:
-        row = _task_row(connection, join_code)
-        if row.status != "open":
+        if (row := _task_row(connection, join_code)).status != "open":
             raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: nobody can join now")
         number = secrets.randbits(256)
         if page_pass is not None:
@@ -167,8 +166,7 @@ def _decide(
         rater = _rater(connection, code)
         if not _is_replay(connection, rater, answer_id, kind):
             _check_open(rater)
-            place = connection.execute(_OF_TOKEN, {"token": token(item), "rater": rater.id}).first()
-            if place is None:
+            if (place := connection.execute(_OF_TOKEN, {"token": token(item), "rater": rater.id}).first()) is None:
                 raise NotAllowed("this picture was not shown to you")
             if place.state not in ("shown", "released"):
                 raise InvalidInput("this picture is answered or skipped already; undo that to answer it anew")
@@ -185,8 +183,7 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
         rater = _rater(connection, code)
         if not _is_replay(connection, rater, answer_id, "undo"):
             _check_open(rater)
-            last = connection.execute(_LAST, {"rater": rater.id}).first()
-            if last is None:
+            if (last := connection.execute(_LAST, {"rater": rater.id}).first()) is None:
                 raise InvalidInput("there is nothing to take back")
             place = connection.execute(_OF_ITEM, {"rater": rater.id, "item": last.item_id}).one()
             _keep(store, connection, place, answer_id, "undo", withdraws=last.id)
@@ -198,8 +195,7 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
 def delete_my_answers(store: LabelStore, code: str) -> int:
     """Delete everything of this rater but how many answers held, under the random name; that number."""
     with store.write() as connection:
-        rater = _rater(connection, code)
-        if rater.excluded_ms is None:  # else they count no more
+        if (rater := _rater(connection, code)).excluded_ms is None:  # else they count no more
             count_claims(connection, rater.id, CLAIMS, -1)
         n_answers = remove_raters(store, connection, rater.task_id, [rater])
     store.erase_traces()
@@ -246,8 +242,7 @@ def _signature(secret: str, text: str) -> str:
 
 
 def _task_row(connection: Connection, join_code: str) -> Row:
-    row = connection.execute(select(tasks).where(tasks.c.join_code == token(join_code))).first()
-    if row is None:
+    if (row := connection.execute(select(tasks).where(tasks.c.join_code == token(join_code))).first()) is None:
         raise NotAllowed("this link opens no task; ask whoever gave it to you for a new one")
     return row
 
@@ -275,8 +270,7 @@ def _is_replay(connection: Connection, rater: Row, answer_id: str, kind: Act) ->
     """Whether this very act is kept already."""
     if not (isinstance(answer_id, str) and _CLIENT_ID.fullmatch(answer_id)):
         raise InvalidInput(f"an answer's id is 8 to 64 of A-Z, a-z, 0-9, _ and -; got {quoted(answer_id)}")
-    earlier = connection.scalar(_KIND_OF_ACT, {"rater": rater.id, "client_id": answer_id})
-    if earlier not in (None, kind):
+    if (earlier := connection.scalar(_KIND_OF_ACT, {"rater": rater.id, "client_id": answer_id})) not in (None, kind):
         raise InvalidInput(f"the id {quoted(answer_id)} was used for another act")
     return earlier is not None
 

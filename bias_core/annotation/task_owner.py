@@ -225,8 +225,7 @@ def iso(milliseconds: int) -> str:
 def owned_row(connection: Connection, key: OwnerKey, *, change: bool = False) -> Row:
     """The row of the task that this key opens, locked for a change; NotAllowed where it opens none."""
     by_id = select(tasks).where(tasks.c.id == token(key.task_id))
-    row = connection.execute(by_id.with_for_update() if change else by_id).first()
-    if row is not None:
+    if (row := connection.execute(by_id.with_for_update() if change else by_id).first()) is not None:
         if key.secret and hmac.compare_digest(row.owner_hash, hash_of(key.secret)):
             return row
         if key.hub_user and hmac.compare_digest(row.hub_user.encode(), key.hub_user.encode()):
@@ -309,8 +308,7 @@ def keep_picture(folder: Path, original: Path) -> str:
     """Keep the pixels of ``original``; their SHA-256. InvalidInput for no picture, StorageError for the disk."""
     data = _pixels_only(original)
     name = hashlib.sha256(data).hexdigest()
-    target = picture_path(folder, name)
-    if not target.is_file():
+    if not (target := picture_path(folder, name)).is_file():
         write_atomically(target, data)
     return name
 

@@ -76,8 +76,7 @@ class Task:
 
     def answer(self, key: str) -> Answer:
         """The answer of this key; InvalidInput where there is none."""
-        answers = {answer.key: answer for answer in self.answers}
-        if key not in answers:
+        if key not in (answers := {answer.key: answer for answer in self.answers}):
             raise InvalidInput(f"{quoted(key)} is no answer of this task: {', '.join(answers)}")
         return answers[key]
 
@@ -197,8 +196,7 @@ def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:
     """
     if strange := [position for position in choices if position not in task.questions]:
         raise InvalidInput(f"{quoted(strange[0])} is no position of this task: {', '.join(task.positions)}")
-    whole = [key for key in choices.values() if task.answer(key).whole]
-    if whole:
+    if whole := [key for key in choices.values() if task.answer(key).whole]:
         return dict.fromkeys(task.positions, whole[0])
     if missing := [position for position in task.positions if position not in choices]:
         raise InvalidInput(f"no answer for {', '.join(missing)}")
@@ -254,5 +252,4 @@ def _checked_key(name: str, key: str) -> None:
 
 @cache
 def _read(*path: str) -> dict[str, Any]:
-    texts: dict[str, Any] = yaml.safe_load(ASSETS.joinpath(*path).read_text(encoding="utf-8"))
-    return texts
+    return dict(yaml.safe_load(ASSETS.joinpath(*path).read_text(encoding="utf-8")))

@@ -277,8 +277,7 @@ class _LocalDrawing(Drawing):
     def _on_step(self, n_pictures: int) -> Callable[[int, int], None]:
         def on_step(step: int, n_steps: int) -> None:
             self.check()
-            now = time.monotonic()
-            if now - self._last_step_event >= _STEP_EVENT_SECONDS:
+            if (now := time.monotonic()) - self._last_step_event >= _STEP_EVENT_SECONDS:
                 self._last_step_event = now
                 self.put(step=step, n_steps=n_steps, begun=n_pictures * step / n_steps)
 

@@ -62,13 +62,10 @@ class RayEngine:
 
     def place(self) -> str:
         """The kind of GPU, or the processors, that each worker has."""
-        resources = self._resources()
-        kinds = sorted(name for name in resources if name.startswith("accelerator_type:"))
-        share = self._share()
-        if "num_gpus" not in share:
+        if "num_gpus" not in (share := self._share()):
             return f"Ray worker, {share['num_cpus']:g} processors"
-        names = " or ".join(kind.partition(":")[2] for kind in kinds) or "GPU"
-        return f"Ray worker, {share['num_gpus']:g} {names}"
+        kinds = sorted(name.split(":")[1] for name in self._resources() if name.startswith("accelerator_type:"))
+        return f"Ray worker, {share['num_gpus']:g} {' or '.join(kinds) or 'GPU'}"
 
     def run(
         self,
@@ -118,8 +115,7 @@ class RayEngine:
 
     def _resources(self) -> dict[str, float]:
         self._connect()
-        resources: dict[str, float] = _import_ray().cluster_resources()
-        return resources
+        return dict(_import_ray().cluster_resources())
 
     def _share(self) -> dict[str, float]:
         """What each worker takes of the cluster; several workers may be asked to share a GPU or processor."""
@@ -132,8 +128,7 @@ class RayEngine:
         return {"num_cpus": min(1, cpus), "num_gpus": 1 / math.ceil(n / gpus)}
 
     def _connect(self) -> None:
-        ray = _import_ray()
-        if ray.is_initialized():
+        if (ray := _import_ray()).is_initialized():
             return
         address = os.environ.get("RAY_ADDRESS", "")
         try:

@@ -241,8 +241,7 @@ class RunLine:
     def _admit(self) -> None:
         while len(self._at_work) < self._at_once:
             busy = {other.asker.name for other in self._at_work}
-            free = [ticket for ticket in self._waiting if ticket.asker.name not in busy]
-            if not free:
+            if not (free := [ticket for ticket in self._waiting if ticket.asker.name not in busy]):
                 break
             chosen = min(free, key=self._order)
             chosen.admitted = True

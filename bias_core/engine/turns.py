@@ -53,9 +53,9 @@ class ReadersTurn:
         """Download what the readers lack, and load nothing."""
         for reader in self._readers:
             if isinstance(reader, Fetchable) and not reader.loaded:
-                which = f"{id(reader)}"  # another one of this name has to know its files, too
+                # By its id: another one of this name has to know its files, too.
                 self._downloads.get(
-                    "files of a reader", reader.name, reader.fetch, version=which, limit=WEIGHTS_SECONDS
+                    "files of a reader", reader.name, reader.fetch, version=f"{id(reader)}", limit=WEIGHTS_SECONDS
                 )
 
     def __enter__(self) -> None:

@@ -30,8 +30,7 @@ Entry = tuple[str, "bytes | Path"]
 @cache
 def _book() -> dict[str, Any]:
     """Texts of the card, what the columns hold that every export has, and what is always the same in Croissant."""
-    book: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("export.yaml").read_text(encoding="utf-8"))
-    return book
+    return dict(yaml.safe_load(Path(__file__).with_name("export.yaml").read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True, kw_only=True)

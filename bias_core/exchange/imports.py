@@ -121,8 +121,7 @@ class _Zip:
         self.names = tuple(sorted({info.filename for info in files if not _hidden(info.filename)}))
 
     def read(self, name: str) -> bytes:
-        info = self._archive.getinfo(name)
-        if info.file_size > MOST_BYTES:
+        if (info := self._archive.getinfo(name)).file_size > MOST_BYTES:
             raise InvalidInput(f"larger than {MOST_BYTES // 1_000_000} MB")
         try:
             return self._archive.read(info)
@@ -193,8 +192,7 @@ class ImportedImages:
         self.rejected = list(self._files.rejected)
         self._prompts: dict[str, str] = {}  # of metadata, by file
         self._whom: dict[str, dict[str, str]] = {}
-        prompts = self._find()
-        if not prompts:
+        if not (prompts := self._find()):
             raise InvalidInput(
                 f"{path} holds no picture with a prompt: give a metadata.csv or metadata.jsonl with "
                 "file_name and prompt, or name folders or files after their prompts"
@@ -303,8 +301,7 @@ def decode(data: bytes) -> Image.Image:
     """
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
-            n_pixels = opened.width * opened.height
-            if n_pixels > MOST_PIXELS:
+            if (n_pixels := opened.width * opened.height) > MOST_PIXELS:
                 raise InvalidInput(
                     f"{opened.width} x {opened.height} pixels are too many; at most {MOST_PIXELS:,} are read"
                 )

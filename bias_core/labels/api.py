@@ -169,8 +169,7 @@ class LabelDoor:
         return _json(_task_json(task, status) | {"page": await self._alone(lambda s: rating.pass_to_join(s, code))})
 
     async def _join(self, request: Request) -> Response:
-        body = await _read(request, _Join)
-        if not body.agreed:
+        if not (body := await _read(request, _Join)).agreed:
             raise InvalidInput("agreed: who joins has read the consent text and agrees to it")
         task, _ = await self._alone(lambda store: rating.task_to_join(store, body.task))
         network = f"{task.id} {self._network(request)}"
@@ -180,8 +179,7 @@ class LabelDoor:
         return _json({"code": new.code, "task": _task_json(new.task, "open")})
 
     async def _picture(self, request: Request) -> Response:
-        token = request.path_params["token"]
-        if not _TOKEN.fullmatch(token):
+        if not _TOKEN.fullmatch(token := request.path_params["token"]):
             raise _Refused(404, "no picture has this address")
 
         def read(store: LabelStore) -> bytes:

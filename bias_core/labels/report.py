@@ -365,12 +365,10 @@ def score_with_labels(
 
 def _labels_of_the_reader(report: StudyReport, labels: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The automatic labels of those settings of the paired test of which people labelled nothing."""
-    frame = next((one.frame for one in report.results.tables if one.key == "labels"), None)
-    if frame is None:
+    if (frame := next((one.frame for one in report.results.tables if one.key == "labels"), None)) is None:
         return {}
     frame = frame.dropna(subset="automatic")
-    settings = frame.loc[frame["image_id"].isin(labels["image_id"]), "setting"]
-    if settings.empty:
+    if (settings := frame.loc[frame["image_id"].isin(labels["image_id"]), "setting"]).empty:
         return {}
     rest = frame[~frame["setting"].isin(settings)].assign(answer=frame["automatic"], rater=AUTOMATIC)
     columns = ["image_id", "position", "answer", "rater"]
@@ -416,8 +414,7 @@ def psi_with_labels(
     is_there = score.similarity_positive > score.similarity_negative
     calls = {ids[n]: bool(call) for n, call in zip(explored.scored_numbers, is_there, strict=True)}
     people = _people(task, labelled, task.answer(present).key)
-    common = [image_id for image_id in calls if image_id in people]
-    if not common:
+    if not (common := [image_id for image_id in calls if image_id in people]):
         raise InvalidInput("no labelled picture is of this run, or none has a majority")
     by_people = [people[key] for key in common]
     errors = reader_errors_from_labels(by_people, [calls[key] for key in common], positive=True, negative=False)

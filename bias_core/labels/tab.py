@@ -188,8 +188,7 @@ class LabelTab:
     ) -> Updates:
         """Open the task of an owner's link; without one, that which was open here before the reload."""
         if typed or self._opens(as_text(key), profile):
-            updates: Updates = self.on_open(visitor, memory, typed or key, profile)
-            return updates
+            return dict(self.on_open(visitor, memory, typed or key, profile))
         return {self.parts["key"]: "", self.parts["status"]: READY}  # it was deleted, or made elsewhere
 
     def on_delete(self, memory: Memory, key: str, title: str, profile: Profile = None) -> Updates:
@@ -362,8 +361,7 @@ class LabelScores(StudyTab):
         """Ask for the attribute where the run is an exploration."""
         attribute, present = self.parts["attribute"], self.parts["present"]
         with messages.user_errors():
-            report = self._report(visitor, run_id)
-            if is_exploration(report):
+            if is_exploration(report := self._report(visitor, run_id)):
                 names = [score.attribute.name for score in Exploration(report).attributes]
                 task, _ = task_owner.owned_task(self.services.labels, owner_of(key, profile))
                 answers = [(answer.label, answer.key) for answer in task.answers]

@@ -225,8 +225,7 @@ class LabelMaking:
         with messages.user_errors() as problem:
             task, words, gold = _check_form(values)
             pictures = sources.candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
-            place = as_whole(event.index, "picture's place")
-            if not 0 <= place < len(pictures):
+            if not 0 <= (place := as_whole(event.index, "picture's place")) < len(pictures):
                 raise InvalidInput("these pictures have changed: choose the run again")
             one, recorded = pictures[place], sources.recorded_answers(pictures[place], task)
             picture = {"number": one.number, "identities": [*filter(None, one.identities.values())]}

@@ -147,8 +147,7 @@ def used_html(report: StudyReport) -> str:
 
 
 def _headline(report: StudyReport) -> str:
-    alpha = next((one.estimate for one in report.results.findings if one.key == "alpha"), None)
-    if alpha is None:
+    if (alpha := next((one.estimate for one in report.results.findings if one.key == "alpha"), None)) is None:
         return "Not enough answers yet to say whether raters agree."
     if math.isnan(alpha.value):
         return "All raters always gave the same answer, so agreement by chance is certain."

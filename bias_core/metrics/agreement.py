@@ -162,8 +162,7 @@ def agreement_estimate(
     estimate = percentile_estimate(value, defined, n=n, confidence=confidence)
     if math.isnan(estimate.low) and level == "nominal" and math.isclose(value, 1):
         return _of_full_agreement(codes[several], n, confidence)
-    left_out = resampled.size - defined.size
-    if not left_out:
+    if not (left_out := resampled.size - defined.size):
         return estimate
     return estimate.with_note(f"{left_out} of {resampled.size} resamples had all ratings equal and were left out")
 
@@ -339,8 +338,7 @@ def _coded(ratings: ArrayLike | pd.DataFrame, *, complete: bool = False) -> tupl
         )
     flat, answers = pd.factorize(array.ravel())
     codes = flat.reshape(array.shape)
-    n_rated = int(_has_two_answers(codes).sum())
-    if n_rated < 2:
+    if (n_rated := int(_has_two_answers(codes).sum())) < 2:
         raise InvalidInput(f"At least two items need two ratings each; got {n_rated} of {len(array)}.")
     return codes, list(answers)
 
@@ -365,13 +363,12 @@ def _two_raters(a: "ArrayLike | pd.Series[Any]", b: "ArrayLike | pd.Series[Any]"
 
 def _objects(values: "ArrayLike | pd.DataFrame | pd.Series[Any]") -> NDArray[np.object_]:
     """Through objects: otherwise numpy turns a missing answer among words into the word "nan"."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "US":
-        n_words = int(np.isin(values, ["nan", "None"]).sum())
-        if n_words:
-            raise InvalidInput(
-                f"{n_words} answers are the word 'nan' or 'None', which numpy makes of a missing "
-                "answer among words: give a data frame, a list, or an array of dtype object."
-            )
+    is_text = isinstance(values, np.ndarray) and values.dtype.kind in "US"
+    if is_text and (n_words := int(np.isin(values, ["nan", "None"]).sum())):
+        raise InvalidInput(
+            f"{n_words} answers are the word 'nan' or 'None', which numpy makes of a missing "
+            "answer among words: give a data frame, a list, or an array of dtype object."
+        )
     return np.asarray(values, dtype=object)
 
 

@@ -184,8 +184,7 @@ def alignment_estimates(
     'one image has no variety'
     """
     images, deltas = _checked_sets(image_embeddings, directions)
-    undefined = _no_variety(images)
-    if undefined:
+    if undefined := _no_variety(images):
         return (Estimate.undefined(len(images), undefined),) * len(deltas)
     whole = decompose(images)
     k = None if n_components is None else _checked(n_components, whole)
@@ -256,8 +255,7 @@ def spread_estimates(
     'all images have the same embedding'
     """
     images, deltas = _checked_sets(image_embeddings, directions)
-    undefined = _no_variety(images)
-    if undefined:
+    if undefined := _no_variety(images):
         return (Estimate.undefined(len(images), undefined),) * len(deltas)
     deviation = functools.partial(np.std, ddof=1)
     return tuple(
@@ -304,13 +302,11 @@ def _resampled_scores(
 ) -> Array:
     """WALS of every resample that varies and every direction, ``(<= n_resamples, n_attributes)``."""
     n = len(rows)
-    n_axes = max(n_components or 0, whole.n_components(_KEPT_ENERGY))
-    u = whole.components[:n_axes]
+    u = whole.components[: max(n_components or 0, whole.n_components(_KEPT_ENERGY))]
     coordinates, targets = rows @ u.T, deltas @ u.T  # (n, kept), (n_attributes, kept)
     scores = []
     for counts in rng.multinomial(n, np.full(n, 1 / n), size=n_resamples):
-        drawn = np.flatnonzero(counts)
-        if drawn.size < 2:
+        if (drawn := np.flatnonzero(counts)).size < 2:
             continue
         weights, part = counts[drawn], coordinates[drawn]
         part = part - weights @ part / n

@@ -14,6 +14,7 @@ from bias_core.stats.arrays import Array, Floats, same_length, unit_sets
 from bias_core.stats.effects import (
     Alternative,
     EffectSizeSD,
+    PermutationTest,
     Seed,
     bootstrap_interval,
     effect_size,
@@ -25,11 +26,10 @@ from bias_core.types import Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
-class AssociationTest:
-    """The answer of :func:`association_test`."""
+class AssociationTest(PermutationTest):
+    """The answer of :func:`association_test`: the permutation test of the units, and what it is about."""
 
     score: float  # S, differential association, in [-4, 4]; 0 is no difference; positive: X leans to A more than Y
-    p_value: float  # in (0, 1], never 0
     effect_size: float  # d of single images; 0 is no difference; nan where the associations do not vary
     effect_size_sd: EffectSizeSD  # which standard deviation d was divided by, "pooled" or "union"
     # associations_x, associations_y: Eq. 2 per image, `(n_x,)` and `(n_y,)`.
@@ -42,10 +42,6 @@ class AssociationTest:
     # n_units_x, n_units_y: sampling units of the test: images, or prompts where groups were given
     n_units_x: int
     n_units_y: int
-    n_permutations: int  # splits looked at; `exact` if they are all there are
-    exact: bool
-    smallest_p_value: float  # no associations of this many units can give a smaller p: 0.1 for three against three
-    alternative: Alternative  # "two-sided", "greater" or "less"
     confidence_interval: Estimate  # of `score`, by Student's t over the same units (Welch)
 
 
@@ -122,8 +118,7 @@ def mean_association(
         raise InvalidInput(f'attributes must be "drawn" or "fixed"; got {attributes!r}.')
     sets = _unit_sets(targets, attributes_a, attributes_b)
     if attribute_groups is not None:
-        whole = _whole_prompts(sets, groups, attribute_groups)
-        return mean_interval(whole, confidence=confidence, null_value=0.0)
+        return mean_interval(_whole_prompts(sets, groups, attribute_groups), confidence=confidence, null_value=0.0)
     units = _units(_associations(*sets), groups, "groups")
     if attributes == "fixed":
         return bootstrap_interval(units, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
@@ -212,8 +207,8 @@ def association_test(
     _check_units(units_x, units_y, groups_x, groups_y)
     test = permutation_test(units_x, units_y, n_permutations=n_permutations, alternative=alternative, rng=rng)
     return AssociationTest(
+        **vars(test),
         score=test.statistic,
-        p_value=test.p_value,
         effect_size=effect_size(associations_x, associations_y, sd=effect_size_sd),
         effect_size_sd=effect_size_sd,
         associations_x=associations_x,
@@ -222,10 +217,6 @@ def association_test(
         units_y=units_y,
         n_units_x=units_x.size,
         n_units_y=units_y.size,
-        n_permutations=test.n_permutations,
-        exact=test.exact,
-        smallest_p_value=test.smallest_p_value,
-        alternative=alternative,
         confidence_interval=mean_interval(units_x, units_y, confidence=confidence, null_value=0.0),
     )
 
@@ -256,8 +247,7 @@ def _units(values: Array, groups: ArrayLike | None, name: str) -> Array:
     """One value per sampling unit: the values themselves, or their mean per group, ``(n_groups,)``."""
     if groups is None:
         return values
-    labels = np.asarray(groups)
-    if labels.ndim != 1:
+    if (labels := np.asarray(groups)).ndim != 1:
         raise InvalidInput(f"{name} must name one prompt per image, shape (n,); got shape {labels.shape}.")
     same_length(**{"images": values, name: labels})
     _, index = np.unique(labels, return_inverse=True)

@@ -95,8 +95,7 @@ def _side(images: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> tuple[lis
     labels = [np.asarray(group) for group in groups]
     for name, array, label in zip(names, rows, labels, strict=True):
         same_length(**{name: array, f"prompts of {name}": label})
-    prompts = np.unique(labels[0])
-    if len(prompts) < 2:
+    if len(prompts := np.unique(labels[0])) < 2:
         raise InvalidInput(f"Leaving a prompt out needs two or more of each concept; got {prompts.tolist()}.")
     if any(not np.array_equal(np.unique(label), prompts) for label in labels[1:]):
         raise InvalidInput("Neutral and edited images must come from the same prompts.")

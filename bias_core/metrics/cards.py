@@ -147,8 +147,7 @@ def metric(key: str) -> Card:
     >>> metric("stereotype_score").null_value
     0.0
     """
-    cards = _all_cards()
-    if key not in cards:
+    if key not in (cards := _all_cards()):
         raise InvalidInput(f"No measure is called {key!r}; there are {', '.join(cards)}.")
     return cards[key]
 

@@ -219,8 +219,7 @@ def summarise_internal_bias(
     alphas = np.asarray(bias_amplification, dtype=np.float64)
     if alphas.shape != deltas.shape:
         raise InvalidInput(f"One α per δ is needed; got shapes {alphas.shape} and {deltas.shape}.")
-    defined = alphas[~np.isnan(alphas)]
-    if defined.size:
+    if (defined := alphas[~np.isnan(alphas)]).size:
         amplification = bootstrap_interval(defined, statistic=np.mean, confidence=confidence, rng=rng, null_value=1.0)
     else:
         amplification = Estimate.undefined(0, "no target has a bias amplification", null_value=1.0)

@@ -161,7 +161,6 @@ def _rbf(x: Floats, z: Floats, gamma: float) -> Array:
 def _median_gamma(rows: Floats) -> float:
     from scipy.spatial.distance import pdist
 
-    median = float(np.median(pdist(rows, "sqeuclidean")))
-    if median <= _ROUNDING**2:
+    if (median := float(np.median(pdist(rows, "sqeuclidean")))) <= _ROUNDING**2:
         raise InvalidInput("gamma cannot be chosen: more than half of the images have the same embedding.")
     return 1 / median

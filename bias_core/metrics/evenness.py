@@ -123,7 +123,7 @@ def effective_number(counts: ArrayLike) -> float:
 
 
 def positive_counts(counts: ArrayLike, *, at_least: int = 1) -> Array:
-    """Array above 0 as float64, at least so many of them.
+    """Counts above 0 as float64, at least so many of them.
 
     Raises
     ------
@@ -135,8 +135,7 @@ def positive_counts(counts: ArrayLike, *, at_least: int = 1) -> Array:
     array([3., 1.])
     """
     values = finite_vector(counts, "counts")
-    smallest = values.min()
-    if smallest < 0:
+    if (smallest := values.min()) < 0:
         raise InvalidInput(f"counts must not be negative; got {smallest:g}.")
     if smallest == 0:
         values = values[values > 0]

@@ -311,8 +311,7 @@ def compare_models(table: pd.DataFrame, *, dimensions: Sequence[str] = DIMENSION
                 "Leave it out of dimensions."
             )
         compared[f"normalised_{name}"] = normalise_over_models(numbers, name)
-    normalised = compared[[f"normalised_{name}" for name in dimensions]].to_numpy()
-    compared["distance"] = np.sqrt((normalised**2).sum(axis=1))
+    compared["distance"] = np.sqrt((compared[[f"normalised_{name}" for name in dimensions]] ** 2).sum(axis=1))
     # Rounding must not part equals.
     compared["rank"] = compared["distance"].round(12).rank(ascending=False, method="min").astype(int)
     return compared

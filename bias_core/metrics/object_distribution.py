@@ -305,7 +305,7 @@ def word_sets(objects: ImageObjects, name: str) -> list[frozenset[str]]:
 
 
 def _counts_of_draws(presence: csr_array, draw: Callable[[int], NDArray[np.int64]], n_draws: int) -> Iterator[Array]:
-    """Array ``(b, n_objects)`` of each draw, in blocks; a draw says how often it takes each image."""
+    """Counts ``(b, n_objects)`` of each draw, in blocks; a draw says how often it takes each image."""
     transposed = presence.T.tocsr()
     block = max(1, _LARGEST_BLOCK // max(presence.shape))
     for start in range(0, n_draws, block):

@@ -63,8 +63,7 @@ def checked_labels(labels: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFr
     _check_words(labels, "stereotyped_gender", GENDERS)
     _check_words(labels, "perceived_gender", ANSWERS)
     person = _present(labels, dict.fromkeys((*_PERSON, *by)))
-    twice = labels.duplicated(person)
-    if twice.any():
+    if (twice := labels.duplicated(person)).any():
         raise InvalidInput(
             f"Each person is labelled once, but {int(twice.sum())} rows repeat {person}; the first is "
             f"{labels.loc[twice, person].iloc[0].to_dict()}. Merge raters with merge_ratings first."
@@ -113,8 +112,7 @@ def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.Data
     _check_columns(ratings, (*REQUIRED, "rater", *keep))
     _check_words(ratings, "perceived_gender", ANSWERS)
     person = _present(ratings, dict.fromkeys((*_PERSON, *keep)))
-    twice = ratings.duplicated([*person, "rater"])
-    if twice.any():
+    if (twice := ratings.duplicated([*person, "rater"])).any():
         first = ratings.loc[twice, [*person, "rater"]].iloc[0].to_dict()
         raise InvalidInput(f"{int(twice.sum())} answers repeat a rater's answer; the first is {first}.")
     rows = ratings.reset_index(drop=True)
@@ -176,8 +174,7 @@ def _check_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
 
 
 def _check_words(frame: pd.DataFrame, column: str, words: Sequence[str]) -> None:
-    bad = frame.loc[~frame[column].isin(words), column]
-    if len(bad):
+    if len(bad := frame.loc[~frame[column].isin(words), column]):
         raise InvalidInput(
             f"{column} must be one of {', '.join(words)}; got {bad.tolist()[0]!r} and {len(bad) - 1} more of "
             f"{len(frame)}."

@@ -152,8 +152,7 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
     """
     check_confidence(confidence)
     se, sp = errors.sensitivity, errors.specificity
-    scale = se + sp - 1
-    if scale <= 0:
+    if (scale := se + sp - 1) <= 0:
         raise InvalidInput(f"sensitivity + specificity must exceed 1 for a correction; got {se} + {sp}.")
     z = float(stats.norm.ppf((1 + confidence) / 2))
     shares = (
@@ -299,8 +298,7 @@ def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:
     """
     if errors is None:
         return share
-    scale = errors.sensitivity + errors.specificity - 1
-    if scale <= 0:
+    if (scale := errors.sensitivity + errors.specificity - 1) <= 0:
         raise InvalidInput(f"sensitivity + specificity must exceed 1 for a correction; got {errors}.")
     return np.clip((share + errors.specificity - 1) / scale, 0.0, 1.0)
 

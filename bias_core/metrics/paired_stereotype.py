@@ -189,8 +189,7 @@ def stereotype_gap(
 
 
 def _columns(by: str | Sequence[str]) -> list[str]:
-    columns = [by] if isinstance(by, str) else list(by)
-    if not columns:
+    if not (columns := [by] if isinstance(by, str) else list(by)):
         raise InvalidInput("by must name at least one column, or be None; got none.")
     return columns
 

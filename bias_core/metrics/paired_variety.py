@@ -158,8 +158,7 @@ def variety_difference_tests(
     """
     *rows, deltas = (a.astype(np.float64) for a in unit_sets(first=first, second=second, directions=directions))
     n = same_length(first=rows[0], second=rows[1])
-    undefined = _undefined(rows)
-    if undefined:
+    if undefined := _undefined(rows):
         nothing = _nothing(n, undefined)
         return VarietyTests(alignment=(nothing,) * len(deltas), spread=(nothing,) * len(deltas))
     generator = np.random.default_rng(rng)

@@ -155,8 +155,7 @@ def spi_band(curves: ArrayLike, *, confidence: float = 0.95) -> list[Estimate]:
     >>> [round(step.value, 6) for step in spi_band([[0.5, 0.1], [0.3, -0.1]])]
     [0.4, 0.0]
     """
-    values = _finite_array(curves, "curves")
-    if values.ndim != 2:
+    if (values := _finite_array(curves, "curves")).ndim != 2:
         raise InvalidInput(f"curves must have shape (n_seeds, n_steps); got shape {values.shape}.")
     if np.abs(values).max() > 1 + 1e-6:
         raise InvalidInput(f"curves must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
@@ -183,8 +182,7 @@ def _attribute_changes(positive: Array, negative: Array) -> Floats:
     """Unit rows of v(d+) - v(d-), (m, size)."""
     largest = np.maximum(_row_sizes(positive, "velocity_positive"), _row_sizes(negative, "velocity_negative"))
     change = positive - negative
-    same = np.flatnonzero(np.abs(change).max(axis=1) <= _ALIKE * largest)
-    if same.size:
+    if (same := np.flatnonzero(np.abs(change).max(axis=1) <= _ALIKE * largest)).size:
         raise InvalidInput(
             f"The sentences for presence and absence give equal velocities in {same.size} of {len(change)} "
             f"pairs, the first is pair {same[0]}: they point nowhere. Word them differently."

@@ -74,8 +74,7 @@ class Lexicon:
             return form
         frequencies = {}  # a dict keeps the order, which decides ties
         for candidate in (form, *self.irregular.get((form, part), ()), *_detached(form, part)):
-            frequency = self.frequency(candidate, part)
-            if frequency is not None:
+            if (frequency := self.frequency(candidate, part)) is not None:
                 frequencies[candidate] = frequency
         return max(frequencies, key=frequencies.__getitem__) if frequencies else None
 

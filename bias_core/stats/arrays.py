@@ -37,14 +37,12 @@ def unit_rows(x: ArrayLike, name: str = "embeddings", *, min_rows: int = 1) -> F
     >>> unit_rows([[3.0, 4.0]])
     array([[0.6, 0.8]])
     """
-    rows = _finite(x, name)
-    if rows.ndim != 2:
+    if (rows := _finite(x, name)).ndim != 2:
         raise InvalidInput(f"{name} must have shape (n, d); got shape {rows.shape}.")
     if len(rows) < min_rows:
         raise InvalidInput(f"{name} needs at least {min_rows} rows; got shape {rows.shape}.")
     largest = np.maximum(rows.max(axis=1, keepdims=True), -rows.min(axis=1, keepdims=True))
-    zero = np.flatnonzero(largest == 0)
-    if zero.size:
+    if (zero := np.flatnonzero(largest == 0)).size:
         raise InvalidInput(f"{name} must have no row of zeros; got {zero.size}, the first is row {zero[0]}.")
     unit: Floats = rows / largest
     unit /= np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]  # without another copy of a large set
@@ -72,8 +70,7 @@ def unit_vector(x: ArrayLike, name: str = "direction") -> Floats:
     >>> unit_vector([0.0, -2.0])
     array([ 0., -1.])
     """
-    vector = _finite(x, name)
-    if vector.ndim != 1:
+    if (vector := _finite(x, name)).ndim != 1:
         raise InvalidInput(f"{name} must have shape (d,); got shape {vector.shape}.")
     if not vector.any():
         raise InvalidInput(f"{name} must not be zero; got {vector.size} zeros.")
@@ -89,8 +86,7 @@ def finite_vector(x: ArrayLike, name: str = "values", *, min_size: int = 1) -> A
     >>> finite_vector([1, 2])
     array([1., 2.])
     """
-    vector = _finite(x, name)
-    if vector.ndim != 1:
+    if (vector := _finite(x, name)).ndim != 1:
         raise InvalidInput(f"{name} must have shape (n,); got shape {vector.shape}.")
     if vector.size < min_size:
         raise InvalidInput(f"{name} needs at least {min_size} numbers; got {vector.size}.")
@@ -132,8 +128,7 @@ def same_dimension(**arrays: Floats) -> int:
     >>> same_dimension(images=np.ones((3, 7)), direction=np.ones(7))
     7
     """
-    dimensions = {int(array.shape[-1]) for array in arrays.values()}
-    if len(dimensions) != 1:
+    if len(dimensions := {int(array.shape[-1]) for array in arrays.values()}) != 1:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise InvalidInput(f"All embeddings must have the same dimension; got {shapes}.")
     return dimensions.pop()
@@ -147,8 +142,7 @@ def same_length(**arrays: NDArray[Any]) -> int:
     >>> same_length(a=np.ones(2), b=np.zeros(2))
     2
     """
-    lengths = {len(array) for array in arrays.values()}
-    if len(lengths) != 1:
+    if len(lengths := {len(array) for array in arrays.values()}) != 1:
         shown = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
         raise InvalidInput(f"One entry per image is needed everywhere; got lengths {shown}.")
     return lengths.pop()
@@ -197,7 +191,6 @@ def _finite(x: ArrayLike, name: str) -> Floats:
         array = array.astype(np.float64)
     elif array.dtype.itemsize < 4:  # half precision: differences of cosines come out 7 % off
         array = array.astype(np.float32)
-    bad = int(array.size - np.isfinite(array).sum())
-    if bad:
+    if bad := int(array.size - np.isfinite(array).sum()):
         raise InvalidInput(f"{name} must be finite; got {bad} nan or infinite of {array.size} numbers.")
     return array

@@ -123,8 +123,7 @@ class ImageStore:
 
         Raises StorageError: it is not in the store (never drawn, evicted or deleted).
         """
-        image = self._read(row, row.id)
-        if image is None:
+        if (image := self._read(row, row.id)) is None:
             raise StorageError(f"picture {row.id} is not in the store; run again to draw it")
         return image
 
@@ -190,8 +189,7 @@ class ImageStore:
         except OSError as error:
             raise StorageError(f"cannot read picture {path}: {error.strerror}") from error
         try:
-            record = read_record(data)
-            if record.row.id != image_id:
+            if (record := read_record(data)).row.id != image_id:
                 raise StorageError(f"the file holds picture {record.row.id}")
         except StorageError as error:
             path.unlink(missing_ok=True)

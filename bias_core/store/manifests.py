@@ -63,8 +63,7 @@ class _RunFiles:
     def path(self, run_id: str) -> Path:
         """The run's file, which may not be there."""
         # The id becomes a file name and may come from a visitor.
-        is_one = isinstance(run_id, str) and run_id.isascii() and run_id.isalnum() and len(run_id) <= _MOST_ID
-        if not is_one:
+        if not (isinstance(run_id, str) and run_id.isascii() and run_id.isalnum() and len(run_id) <= _MOST_ID):
             raise InvalidInput(f"a run id has letters and digits only, {_MOST_ID} at most; got {run_id!r:.80}")
         return self.folder / f"{run_id}.json"
 
@@ -98,8 +97,7 @@ class ManifestStore(_RunFiles):
 
     def save(self, manifest: Manifest) -> Manifest:
         """Write it and give it back with its time of change; ``is_kept`` and ``created`` survive a re-run."""
-        earlier = self.find(manifest.id)
-        if earlier is not None:
+        if (earlier := self.find(manifest.id)) is not None:
             manifest = replace(manifest, is_kept=earlier.is_kept or manifest.is_kept, created=earlier.created)
         return self._write(manifest)
 
@@ -115,8 +113,7 @@ class ManifestStore(_RunFiles):
 
     def get(self, run_id: str) -> Manifest:
         """The manifest of this id; StorageError where there is none."""
-        manifest = self.find(run_id)
-        if manifest is None:
+        if (manifest := self.find(run_id)) is None:
             raise StorageError(f"no run {run_id!r} on record")
         return manifest
 
