@@ -87,7 +87,13 @@ def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], 
     checked_task(task)
     if not 1 <= len(pictures) <= MAX_ITEMS:
         raise InvalidInput(f"a task has 1 to {MAX_ITEMS:,} pictures; got {len(pictures):,}")
-    _check_room(store, pictures)
+    n_bytes = total_bytes(store.pictures.rglob("*.png"))
+    if n_bytes + total_bytes({picture.path for picture in pictures}) > store.most_picture_bytes:
+        raise InvalidInput(
+            f"the pictures of all tasks may take {store.most_picture_bytes / 1e9:g} GB here "
+            f"(BIAS_LABEL_PICTURES_GB), and {n_bytes / 1e9:.2g} GB are taken: choose fewer pictures, delete a "
+            "task that is done, or raise the limit where this program is started"
+        )
     rows = [_item_row(store, task, picture) for picture in pictures]
     originals = {row["picture"]: picture.path for row, picture in zip(rows, pictures, strict=True)}
     if all(row["gold"] is not None for row in rows):
@@ -107,17 +113,6 @@ def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], 
                 keep_picture(store.pictures, original)
     draft = replace(task, id=task_id, version=1, status="draft", created=iso(now))
     return CreatedTask(task=draft, key=OwnerKey(task_id=task_id, secret=secret), join_code=join_code)
-
-
-def _check_room(store: LabelStore, pictures: Sequence[TaskPicture]) -> None:
-    """Refuse a task whose pictures would take more room than all tasks have here together."""
-    n_bytes = total_bytes(path for path in store.pictures.rglob("*.png"))
-    if n_bytes + total_bytes({picture.path for picture in pictures}) > store.most_picture_bytes:
-        raise InvalidInput(
-            f"the pictures of all tasks may take {store.most_picture_bytes / 1e9:g} GB here "
-            f"(BIAS_LABEL_PICTURES_GB), and {n_bytes / 1e9:.2g} GB are taken: choose fewer pictures, delete a "
-            "task that is done, or raise the limit where this program is started"
-        )
 
 
 def owned_task(store: LabelStore, key: OwnerKey) -> tuple[Task, str]:

@@ -121,8 +121,9 @@ def croissant(facts: DatasetFacts, metadata: bytes, kinds: Mapping[str, str]) ->
         "sha256": hashlib.sha256(metadata).hexdigest(),
     }
     lines, images = book["record_sets"]
-    file_name = _field("images", "file_name", "sc:Text", "pictures", "filename", "name of the file")
-    file_name |= {"references": {"field": {"@id": "lines/file_name"}}}
+    file_name = _field("images", "file_name", "sc:Text", "pictures", "filename", "name of the file") | {
+        "references": {"field": {"@id": "lines/file_name"}}
+    }
     picture = _field("images", "image", "sc:ImageObject", "pictures", "content", "the picture")
     values = {
         "@context": book["context"] | {term: f"cr:{term}" for term in book["own_terms"]},

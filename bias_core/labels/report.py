@@ -419,19 +419,19 @@ def psi_with_labels(
     by_people = [people[key] for key in common]
     errors = reader_errors_from_labels(by_people, [calls[key] for key in common], positive=True, negative=False)
     corrected = corrected_by_errors(sum(calls.values()), len(calls), errors, confidence=report.settings.confidence)
-    lines: list[tuple[str, str, Any]] = [
-        ("read", f"{attribute}, as the reader calls it", score.prevalence),
-        ("people", f"{attribute}, as people see it", wilson_interval(sum(by_people), len(common))),
-        ("corrected", f"{attribute}, the reader corrected by people", corrected),
+    share = wilson_interval(sum(by_people), len(common))
+    lines: list[tuple[str, str, str, Any, str]] = [
+        ("read", f"{attribute}, as the reader calls it", "attribute_prevalence", score.prevalence, ""),
+        ("people", f"{attribute}, as people see it", "attribute_prevalence", share, ""),
+        ("corrected", f"{attribute}, the reader corrected by people", "attribute_prevalence", corrected, ""),
     ]
-    findings = [Finding(key=k, title=name, metric="attribute_prevalence", estimate=e) for k, name, e in lines]
     if (reference := score.attribute.reference) is not None:
-        of_psi = stereotype_estimate(corrected, reference)
-        for key, title, estimate, says in (
-            ("psi_read", "Ψ as read", score.stereotype, ""),
-            ("psi_corrected", "Ψ corrected by people's labels", of_psi, f"Against P* = {reference:g}."),
-        ):
-            findings.append(Finding(key=key, title=title, metric="stereotype_score", estimate=estimate, says=says))
+        of_psi, says = stereotype_estimate(corrected, reference), f"Against P* = {reference:g}."
+        lines += [
+            ("psi_read", "Ψ as read", "stereotype_score", score.stereotype, ""),
+            ("psi_corrected", "Ψ corrected by people's labels", "stereotype_score", of_psi, says),
+        ]
+    findings = [Finding(key=k, title=t, metric=m, estimate=e, says=s) for k, t, m, e, s in lines]
     row = {"attribute": attribute, "labelled pictures": len(common), **vars(errors)}
     notes = ("The interval of the correction holds the uncertainty of both rates [lang2014].",)
     results = Results(findings=tuple(findings), tables=(table("errors", "Errors of the reader", [row]),), notes=notes)

@@ -115,11 +115,11 @@ def task_pictures(
     """
     if strange := sorted(set(gold) - {candidate.number for candidate in pictures}):
         raise InvalidInput(f"a right answer is given for picture {strange[0]}, which is not in this task")
-    items = []
-    for one in pictures:
-        identities = {p: who or one.identities.get(p) or PERSON for p in task.positions if p != PICTURE}
-        items.append(replace(one, identities=identities, gold=gold.get(one.number)))
-    return items
+    people = [position for position in task.positions if position != PICTURE]
+    return [
+        replace(one, identities={p: who or one.identities.get(p) or PERSON for p in people}, gold=gold.get(one.number))
+        for one in pictures
+    ]
 
 
 def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: int = 0) -> dict[int, dict[str, str]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
+from markupsafe import Markup
 
 from bias_core.annotation import task_owner
 from bias_core.annotation.collected import TaskProgress, export_labels, labelled_items, task_progress
@@ -16,6 +17,7 @@ from bias_core.given_values import as_text
 from bias_core.labels import tab_parts
 from bias_core.labels.report import (
     COVERAGE,
+    KIND,
     RATERS,
     automatic_answers,
     label_report,
@@ -34,7 +36,7 @@ from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
-from bias_core.ui.study.view import figures_html, tables_html
+from bias_core.ui.study.view import figures_html, findings_html, notes_html, tables_html
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import RUN, Visitor, in_line
 
@@ -74,9 +76,8 @@ class LabelTab:
 
     def build_memory(self) -> None:
         """Keys of this browser's tasks, and of the one that is open: the server forgets; read outside of tabs only."""
-        for name, empty in (("memory", {}), ("key", "")):
-            storage = "t2i-bias-label" + "-open" * (name == "key")
-            self.parts[name] = gr.BrowserState(empty, storage_key=storage, secret=_SECRET)
+        self.parts["memory"] = gr.BrowserState({}, storage_key="t2i-bias-label", secret=_SECRET)
+        self.parts["key"] = gr.BrowserState("", storage_key="t2i-bias-label-open", secret=_SECRET)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
@@ -170,9 +171,7 @@ class LabelTab:
         """Make the task that the form asks for, and show it."""
         with messages.user_errors() as problem:
             order = self.making.order(visitor, values)
-            new = task_owner.create_task(
-                self.services.labels, order.task, order.pictures, hub_user=tab_parts.user_of(profile)
-            )
+            new = task_owner.create_task(self.services.labels, *order, hub_user=tab_parts.user_of(profile))
             text = "The task is made. Keep the link for you alone, then open it for raters."
             return self._owned(visitor, memory, new.key.text, profile, text)
         return {self.parts["status"]: messages.error_html(problem.message)}
@@ -298,7 +297,11 @@ class LabelTab:
         return {
             parts["header"]: render("label_header", progress=progress, owner=owner),
             parts["progress"]: tab_parts.progress_html(progress, report, sync_error),
-            parts["findings"]: tab_parts.agreement_html(report),
+            parts["findings"]: render(
+                "label_findings",
+                headline=tab_parts.headline(report),
+                findings=Markup(findings_html(report, "chance reads")),
+            ),
             parts["tables"]: tables_html(tables),
             parts["notes"]: render("label_keep", notes=report.results.notes),
             parts["figures"]: figures_html(report.results.figures),
@@ -383,9 +386,11 @@ class LabelScores(StudyTab):
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 
     def done(self, report: StudyReport) -> Updates:
-        """The numbers with people's labels."""
-        shown = {self.parts["used"]: tab_parts.used_html(report), self.parts["report"]: report}
-        return shown | {self.parts["status"]: ""}
+        """The numbers with people's labels, without pictures; a study's whole report is in the tab Runs."""
+        title, is_run = report.design.title, report.design.kind != KIND
+        html = {"findings": Markup(findings_html(report)), "notes": Markup(notes_html(report))}
+        shown = {self.parts["used"]: render("label_findings", title=title, is_run=is_run, **html)}
+        return {**shown, self.parts["report"]: report, self.parts["status"]: ""}
 
     def _report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
         if not run_id:

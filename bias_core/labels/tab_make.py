@@ -1,7 +1,6 @@
 """Making a labelling task: which pictures, what is asked of them, and which of them check attention."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -104,14 +103,6 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
         "label": "Right answers", "info": "One picture a line, as 4: feminine, masculine", "lines": 2,
     }),
 }  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """A task and its pictures, as the form has them."""
-
-    task: tasks.Task
-    pictures: Sequence[TaskPicture]
 
 
 class LabelMaking:
@@ -262,7 +253,7 @@ class LabelMaking:
             raise InvalidInput("choose one of your runs; its pictures are what raters will see")
         return open_run(self.services, visitor.key, run_id).report
 
-    def order(self, visitor: Visitor, values: Sequence[Any]) -> Order:
+    def order(self, visitor: Visitor, values: Sequence[Any]) -> tuple[tasks.Task, Sequence[TaskPicture]]:
         """The task that the form asks for, with its pictures; InvalidInput where it cannot be made."""
         form = dict(zip(FIELDS, values, strict=True))
         report, kind = self.report(visitor, form["source"]), form["kind"]
@@ -284,7 +275,7 @@ class LabelMaking:
         ordinary = sources.sample_of([one for one in pictures if one.number not in gold], numbers["n"], seed)
         shown = {one.number for one in ordinary} | set(gold)
         items = [one for one in pictures if one.number in shown]
-        return Order(task=task, pictures=sources.task_pictures(items, task, who=words["who"], gold=gold))
+        return task, sources.task_pictures(items, task, who=words["who"], gold=gold)
 
 
 def changes_of(task: tasks.Task) -> dict[str, Any]:
@@ -326,11 +317,13 @@ def _check_form(values: Sequence[Any]) -> tuple[tasks.Task, dict[str, str], dict
 def _radios(task: tasks.Task, answers: Mapping[str, str]) -> list[Any]:
     """A question for each position, with what is known of it."""
     choices = [(answer.label, answer.key) for answer in task.answers]
-    updates = []
-    for position in task.positions[:_MOST_POSITIONS]:
-        label = "Right answer" if position == tasks.PICTURE else f"Right answer, {position}"
-        updates.append(gr.update(label=label, choices=choices, value=answers.get(position), visible=True))
-    return [*updates, *[gr.update(visible=False, value=None)] * (_MOST_POSITIONS - len(updates))]
+    positions, hidden = task.positions[:_MOST_POSITIONS], gr.update(visible=False, value=None)
+    labels = ["Right answer" if p == tasks.PICTURE else f"Right answer, {p}" for p in positions]
+    shown = [
+        gr.update(label=label, choices=choices, value=answers.get(position), visible=True)
+        for label, position in zip(labels, positions, strict=True)
+    ]
+    return [*shown, *[hidden] * (_MOST_POSITIONS - len(shown))]
 
 
 def _usual_question(report: StudyReport) -> tuple[tasks.TaskKind, dict[str, str]]:

@@ -19,11 +19,11 @@ from markupsafe import Markup
 from bias_core.annotation.collected import TaskProgress
 from bias_core.annotation.task_owner import OwnerKey, tasks_of
 from bias_core.annotation.tasks import Task
-from bias_core.labels.report import COVERAGE, KIND, RATERS
+from bias_core.labels.report import COVERAGE, RATERS
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.text import format_estimate, format_number
-from bias_core.ui.study.view import TAKE_JS, findings_html, frame_html, notes_html
+from bias_core.ui.study.view import TAKE_JS, frame_html
 from bias_core.ui.templates import render, script
 
 Memory: TypeAlias = Mapping[str, str] | None  # what the browser remembers: titles of tasks by their keys
@@ -135,18 +135,8 @@ def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str |
     )
 
 
-def agreement_html(report: StudyReport) -> str:
-    """What the answers say of agreement, in a sentence and in numbers."""
-    return render("label_findings", headline=_headline(report), findings=Markup(findings_html(report, "chance reads")))
-
-
-def used_html(report: StudyReport) -> str:
-    """What people's labels give, without its pictures; a study's whole report is in the tab Runs."""
-    values = {"title": report.design.title, "is_run": report.design.kind != KIND}
-    return render("label_findings", findings=Markup(findings_html(report)), notes=Markup(notes_html(report)), **values)
-
-
-def _headline(report: StudyReport) -> str:
+def headline(report: StudyReport) -> str:
+    """What the answers say of agreement, in a sentence."""
     if (alpha := next((one.estimate for one in report.results.findings if one.key == "alpha"), None)) is None:
         return "Not enough answers yet to say whether raters agree."
     if math.isnan(alpha.value):

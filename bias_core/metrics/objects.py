@@ -203,15 +203,14 @@ def _joined(tokens: list[str], words: Lexicon) -> list[str]:
 
 def _function(token: str, words: Lexicon) -> str:
     """Which kind of function word or mark a token is; "" for a word that may name something."""
-    if token in words.determiners:
-        return "DET"
-    if token in words.relatives:
-        return "REL"
-    if token in words.prepositions:
-        return "PREP"
-    if token in words.coordinators:
-        return "AND"
-    return "OTHER" if token in words.other_function_words or not token[0].isalpha() else ""
+    kinds = {
+        "DET": words.determiners,
+        "REL": words.relatives,
+        "PREP": words.prepositions,
+        "AND": words.coordinators,
+        "OTHER": words.other_function_words,
+    }
+    return next((kind for kind in kinds if token in kinds[kind]), "" if token[0].isalpha() else "OTHER")
 
 
 def _tag(token: str, previous: str, following: str, words: Lexicon) -> tuple[str, PartOfSpeech]:

@@ -1,7 +1,7 @@
 """T2IAT's association of two image sets on the same seeds; the difference is second minus first."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -66,19 +66,16 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
     ]
     value, n, fewest = float(terms[0].mean()), len(before), min(map(len, terms))
     if fewest < 2:
-        return _test(value, math.nan, n, math.nan, "", note="a set with one image has no standard error")
+        nothing = Estimate.undefined(n, "a set with one image has no standard error", null_value=0.0)
+        return PairedTest(estimate=replace(nothing, value=value), p_value=math.nan, test="")
     error = math.sqrt(sum(float(term.var(ddof=1)) / len(term) for term in terms))
     reach = float(stats.t.ppf((1 + confidence) / 2, fewest - 1)) * error
-    p_value = float(2 * stats.t.sf(abs(value) / error, fewest - 1)) if error > 0 else math.nan
-    return _test(value, reach, n, p_value, f"Student's t, {fewest - 1} df", f"Student's t {percent(confidence)}")
-
-
-def _test(
-    value: float, reach: float, n: int, p_value: float, test: str, method: str = "", *, note: str = ""
-) -> PairedTest:
-    low, high = value - reach, value + reach
-    estimate = Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, note=note)
-    return PairedTest(estimate=estimate, p_value=p_value, test=test)
+    method, low, high = f"Student's t {percent(confidence)}", value - reach, value + reach
+    return PairedTest(
+        estimate=Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method),
+        p_value=float(2 * stats.t.sf(abs(value) / error, fewest - 1)) if error > 0 else math.nan,
+        test=f"Student's t, {fewest - 1} df",
+    )
 
 
 def _checked(side: Neutral) -> Neutral:

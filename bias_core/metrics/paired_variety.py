@@ -158,7 +158,8 @@ def variety_difference_tests(
     """
     *rows, deltas = (a.astype(np.float64) for a in unit_sets(first=first, second=second, directions=directions))
     n = same_length(first=rows[0], second=rows[1])
-    if undefined := _undefined(rows):
+    undefined = "all images of a set have the same embedding" if any(map(all_equal, rows)) else ""
+    if undefined := "one seed has no variety" if n < 2 else undefined:
         nothing = _nothing(n, undefined)
         return VarietyTests(alignment=(nothing,) * len(deltas), spread=(nothing,) * len(deltas))
     generator = np.random.default_rng(rng)
@@ -223,12 +224,6 @@ def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95
 def _common_components(first: Decomposition, second: Decomposition) -> int:
     most = min(len(side.singular_values) for side in (first, second))
     return min(most, max(first.n_components(), second.n_components()))
-
-
-def _undefined(rows: Sequence[Array]) -> str:
-    if len(rows[0]) < 2:
-        return "one seed has no variety"
-    return "all images of a set have the same embedding" if any(map(all_equal, rows)) else ""
 
 
 def _nothing(n: int, note: str) -> PairedTest:

@@ -72,10 +72,11 @@ class Lexicon:
         """
         if part == "NOUN" and form in self.keep_plural:
             return form
-        frequencies = {}  # a dict keeps the order, which decides ties
-        for candidate in (form, *self.irregular.get((form, part), ()), *_detached(form, part)):
-            if (frequency := self.frequency(candidate, part)) is not None:
-                frequencies[candidate] = frequency
+        frequencies = {  # a dict keeps the order, which decides ties
+            candidate: frequency
+            for candidate in (form, *self.irregular.get((form, part), ()), *_detached(form, part))
+            if (frequency := self.frequency(candidate, part)) is not None
+        }
         return max(frequencies, key=frequencies.__getitem__) if frequencies else None
 
     def name(self, noun: str) -> str:

@@ -17,12 +17,6 @@ _REASONS = {
 }
 
 
-def storage_error(path: Path, error: OSError) -> StorageError:
-    """The same failure, worded for the person who can mend it."""
-    reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
-    return StorageError(f"cannot write {path.name} in {path.parent}: {reason}")
-
-
 @contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside ``path`` that takes its name when the block ends well.
@@ -37,7 +31,8 @@ def replaced_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        raise storage_error(path, error) from error
+        reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
+        raise StorageError(f"cannot write {path.name} in {path.parent}: {reason}") from error
     finally:
         with suppress(OSError):  # it was renamed, or never made
             temporary.unlink()

@@ -44,7 +44,8 @@ class EmbeddingCache(CheckedRows):
 
     def texts(self, encoder: ImageTextEncoder, texts: Sequence[str], *, lock: Lock | None = None) -> np.ndarray:
         """Rows ``(n, d)`` of the sentences, computing and keeping only those that are missing."""
-        items = [(text_key(text), text) for text in texts]
+        # By keys that cannot be taken for a picture's id.
+        items = [(f"text:{hashlib.sha256(text.encode()).hexdigest()[:20]}", text) for text in texts]
         return self._rows(encoder.name, items, encoder.encode_texts, lock, prepare=list, size=lambda _text: 0)
 
     def _rows(
@@ -105,11 +106,6 @@ def batched(items: Sequence[T], sizes: Sequence[int], *, most: int = _BATCH) -> 
 def n_pixels(image: StoredImage) -> int:
     """Of a stored picture, from its row."""
     return image.row.width * image.row.height
-
-
-def text_key(text: str) -> str:
-    """Key of a sentence; cannot be taken for a picture's id."""
-    return "text:" + hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def open_pictures(images: Sequence[StoredImage]) -> list[Image.Image]:
