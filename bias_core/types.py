@@ -162,14 +162,17 @@ class PlantedLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One denoising step seen from inside; all arrays are float32 and of one image, ``(c, h, w)``."""
+    """One denoising step seen from inside.
+
+    All arrays are float32 and of one image: ``(c, h, w)``, or ``(d,)`` where a family packs its latents otherwise.
+    """
 
     index: int  # of the step, from 0, which is noise
     sigma: float  # standard deviation of the noise in ``xt``, in [0, 1]
     # the latent as the model saw it: (1 - sigma) x0 + sigma eps in "flow" space, else sqrt(1 - sigma²) x0 + sigma eps
     xt: np.ndarray
     velocity: np.ndarray  # what the model predicts for the prompt at ``xt``
-    # velocity_positive, velocity_negative: ``(n_attributes, c, h, w)``, for the sentences of presence and of absence
+    # velocity_positive, velocity_negative: ``(n_attributes, ...)``, for the sentences of presence and of absence
     # of each attribute, at the same ``xt``
     velocity_positive: np.ndarray
     velocity_negative: np.ndarray

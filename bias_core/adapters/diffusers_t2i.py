@@ -3,20 +3,18 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from bias_core.adapters import pipeline_call as calls, torch
 from bias_core.adapters.family_facts import (
     PipelineFacts,
-    denoiser_of,
     drawn_size,
     drawn_size_at,
     facts_at,
@@ -24,23 +22,19 @@ from bias_core.adapters.family_facts import (
     other_size,
     prompt_limits,
     unused_settings,
-    velocity_space,
+    without_guidance,
 )
 from bias_core.adapters.loras import put_on
+from bias_core.adapters.tracing import Tracer, velocity_space
 from bias_core.adapters.weights import Adapter, Batches
-from bias_core.errors import InvalidInput, ModelUnavailable, NotEnoughMemory
-from bias_core.metrics.propagation import predicted_sample
+from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models.catalogue import split_revision
 from bias_core.models.fit import first_batch_size
 from bias_core.models.machine import this_machine
 from bias_core.protocols import StepCallback
 from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step, VelocitySpace
-from bias_core.waiting import one_at_a_time
 
 _LORA_FILE = "pytorch_lora_weights.safetensors"
-_PACKED = {"FluxPipeline"}
-_SHIFTED = {"StableDiffusion3Pipeline", "FluxPipeline"}  # the others ignore the VAE's shift
-_BY_CHANNEL = {"StableDiffusionXLPipeline"}
 _FLAGS = ("nsfw_content_detected", "nsfw_detected", "watermark_detected")
 
 
@@ -109,9 +103,9 @@ class DiffusersTextToImage(Adapter[Any]):
     ) -> Iterator[Step]:
         """Yield every denoising step of ``row`` with the velocities towards each attribute.
 
-        The trajectory is that of the plain generation of ``row``. All texts run in one batch, whose latents can
-        differ from a generation's in their last bits; the pipeline waits while the reader is busy, and stops
-        when the reader leaves.
+        The trajectory is that of the plain generation of ``row``, drawn first and alone, whose latents can differ in
+        their last bits from one that is drawn with others. The sentences follow it, as many at once as
+        pictures are drawn. Velocities are kept in memory until all are there.
 
         Parameters
         ----------
@@ -120,29 +114,63 @@ class DiffusersTextToImage(Adapter[Any]):
         guided : velocities with classifier-free guidance, where the sampler uses it, instead of the conditional ones.
         predicted : decode the picture that each step is heading for, a pass of the VAE a step. No safety
             checker looks at it.
+        on_step : called for each step of each of these calls.
 
         Raises InvalidInput: this family, or its scheduler, has no velocity; ModelUnavailable: weights missing
         or corrupt, or out of memory; Cancelled: from ``on_step``, at that step.
         """
         pipeline = self._parts()
         row = _as_drawn(pipeline, row)
-        self._use_condition(row.condition)
         space = velocity_space(facts_of(pipeline), self.info.id)
-        texts = [row.prompt, *(a.positive for a in attributes), *(a.negative for a in attributes)]
-        rows = [replace(row, prompt=text) for text in texts]
-        tracer = Tracer(
-            pipeline=pipeline,
-            arguments=calls.call_arguments(pipeline, self.info, rows, output_type="latent"),
-            space=space,
-            to_image=lambda pixels: calls.to_image(pixels, self.info.id),
-            guided=guided,
-            predicted=predicted,
-        )
+        self._use_condition(row.condition)
         try:
-            with calls.errors_in_a_sentence(pipeline, self.info.id, row):
-                yield from tracer.steps(on_step)
+            yield from self._steps(row, attributes, space, guided=guided, predicted=predicted, on_step=on_step)
         except torch.OutOfMemoryError as error:
-            raise self._batches.too_large(rows) from error
+            raise self._batches.too_large([row]) from error
+
+    def _steps(
+        self,
+        row: ImageRow,
+        attributes: Sequence[Attribute],
+        space: VelocitySpace,
+        *,
+        guided: bool,
+        predicted: bool,
+        on_step: StepCallback | None,
+    ) -> Iterator[Step]:
+        pipeline = self._parts()
+        unguided = without_guidance(facts_of(pipeline), row, self.info.options.get("call", {}))
+        texts = [*(a.positive for a in attributes), *(a.negative for a in attributes)]
+        alike, more = row, dict[str, float]()
+        if conditional := unguided is not None and not guided:
+            alike, more = unguided
+            texts = [row.prompt, *texts]  # else the path has the velocity of the prompt
+        n_calls = 1 + math.ceil(len(texts) / self._at_once())
+        tracer = Tracer(pipeline, space, after_step=_counted(on_step, n_calls * row.num_inference_steps))
+        path = tracer.path(partial(self._call, [row]))
+        rows = [replace(alike, prompt=text) for text in texts]
+        parts = list(
+            self._batches.run(
+                rows, lambda batch: tracer.velocities(partial(self._call, batch, **more), path), most=self._at_once()
+            )
+        )
+        still_guided = conditional and getattr(pipeline, "do_classifier_free_guidance", False)
+        for i, moment in enumerate(path):
+            own = [] if conditional else [moment.velocity]
+            velocities = _of_one(torch.cat([*own, *(part[i] for part in parts)]))
+            velocity, positive, negative = np.split(velocities, [1, 1 + len(attributes)])
+            pixels = tracer.picture(partial(self._call, [row]), moment) if predicted else None
+            yield Step(
+                index=i,
+                sigma=moment.sigma,
+                xt=_of_one(moment.xt)[0],
+                velocity=velocity[0],
+                velocity_positive=positive,
+                velocity_negative=negative,
+                predicted=None if pixels is None else calls.to_image(pixels, self.info.id),
+                space=space,
+                guided=bool((unguided is not None and guided) or still_guided),
+            )
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
         """What each text encoder takes of each prompt, in order; no weights are loaded for this.
@@ -202,23 +230,28 @@ class DiffusersTextToImage(Adapter[Any]):
         self._use_condition(rows[0].condition)
         full = [*rows, *[rows[-1]] * (self._at_once() - len(rows))]
         arguments = calls.call_arguments(pipeline, self.info, full)
-        with ExitStack() as call:
-            warnings = call.enter_context(calls.warnings_of_diffusers())
-            call.enter_context(calls.errors_in_a_sentence(pipeline, self.info.id, rows[0]))
+        with calls.warnings_of_diffusers() as warnings, ExitStack() as call:
+            callbacks = {}
             if on_step is not None:
-                count = calls.report_steps(pipeline, arguments, on_step)
-                arguments |= call.enter_context(calls.after_each_step(pipeline, count))
-            call.enter_context(self._texts.of(pipeline))
-            call.enter_context(calls.guiders_set(pipeline, full))
-            call.enter_context(torch.random.fork_rng(devices=[]))  # some families seed for all
-            call.enter_context(torch.inference_mode())
-            output = pipeline(**arguments)
+                done = calls.report_steps(pipeline, arguments, on_step)
+                callbacks = call.enter_context(calls.after_each_step(pipeline, done))
+            output = self._call(full, **callbacks)
         notes = calls.records(pipeline, arguments, output, warnings, rows)
         return [self._generated(row, output, i, drawn) for i, (row, drawn) in enumerate(zip(rows, notes, strict=False))]
 
+    def _call(self, rows: Sequence[ImageRow], **more: Any) -> Any:
+        """The output of the pipeline for these rows, with more arguments."""
+        pipeline = self._parts()
+        with ExitStack() as call:
+            call.enter_context(calls.errors_in_a_sentence(pipeline, self.info.id, rows[0]))
+            call.enter_context(self._texts.of(pipeline))
+            call.enter_context(calls.guiders_set(pipeline, rows))
+            call.enter_context(torch.random.fork_rng(devices=[]))  # some families seed for all
+            call.enter_context(torch.inference_mode())
+            return pipeline(**calls.call_arguments(pipeline, self.info, rows, **more))
+
     def _generated(self, row: ImageRow, output: Any, i: int, drawn: dict[str, Any]) -> GeneratedImage:
-        pictures = output.images if hasattr(output, "images") else output.image  # (n, h, w, channels)
-        image = calls.to_image(pictures[i], self.info.id)
+        image = calls.to_image(calls.pictures_of(output)[i], self.info.id)
         blocked = any(flags[i] for flags in (getattr(output, name, None) for name in _FLAGS) if flags)
         if not blocked and not image.getbbox():
             raise ModelUnavailable(
@@ -272,143 +305,12 @@ def _as_drawn(pipeline: Any, row: ImageRow) -> ImageRow:
     return replace(row, width=width, height=height)
 
 
-@dataclass(kw_only=True)
-class Tracer:
-    """Runs one pipeline call and hands out its steps: velocities of the prompt and of attributes.
-
-    The pipeline runs its own loop, with the prompt and the sentences of the attributes as one batch. Hooks on the
-    denoiser keep all of the batch on the trajectory of the prompt, and read what is predicted there.
-
-    Under guidance a pipeline's batch is n times the negative prompt, then the n texts. The negative prompt
-    is the same n times: it runs once, and its prediction is handed back n times.
-    """
-
-    # pipeline, arguments: the call; its prompts are the prompt, all positive, then all negative sentences, and it
-    # leaves the latents undecoded
-    pipeline: Any
-    arguments: dict[str, Any]
-    space: VelocitySpace  # of :func:`bias_core.adapters.family_facts.velocity_space`
-    to_image: Callable[[np.ndarray], Image.Image]  # makes pixels in [0, 1] a picture
-    guided: bool  # give velocities with classifier-free guidance where the sampler uses it
-    predicted: bool  # decode the predicted picture of every step
-    _index: int = field(default=0, init=False)
-    _passed: bool = field(default=False, init=False)
-    _doubled: bool = field(default=False, init=False)
-
-    def steps(self, on_step: StepCallback | None) -> Iterator[Step]:
-        """Yield every step while the pipeline waits."""
-        return one_at_a_time(partial(self._run, on_step))
-
-    def _run(self, on_step: StepCallback | None, hand: Callable[[Step], None]) -> None:
-        pipeline, denoiser = self.pipeline, denoiser_of(self.pipeline)
-
-        def done() -> None:
-            self._index, self._passed = self._index + 1, False
-            if on_step is not None:
-                on_step(self._index, len(pipeline.scheduler.timesteps))
-
-        with (
-            torch.inference_mode(),
-            denoiser.register_forward_pre_hook(self._before, with_kwargs=True),
-            denoiser.register_forward_hook(partial(self._after, hand), with_kwargs=True),
-            calls.after_each_step(pipeline, done) as callbacks,
-        ):
-            pipeline(**self.arguments, **callbacks)
-
-    def _before(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        if self._passed:
-            raise InvalidInput("more than one pass of the denoiser a step cannot be traced (true_cfg_scale?)")
-        n, n_rows = len(self.arguments["prompt"]), len(_latent_input(args, kwargs))
-        self._passed, self._doubled = True, n_rows == 2 * n
-        if not self._doubled:
-            return args, kwargs
-        rows = [0, *range(n, n_rows)]
-        return tuple(_pick(value, rows, n_rows) for value in args), _pick(kwargs, rows, n_rows)
-
-    def _after(
-        self, hand: Callable[[Step], None], _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
-    ) -> tuple[Any]:
-        (predictions,), start, n = output, int(self._doubled), len(self.arguments["prompt"])
-        unconditional = predictions[:1] if self._doubled else None
-        hand(self._step(_latent_input(args, kwargs)[:1], predictions[start:], unconditional))
-        return (predictions[[0] * n * start + [start] * n],)
-
-    def _step(self, xt: Any, output: Any, unconditional: Any) -> Step:
-        """What one pass of the denoiser says: ``xt`` (1, ...), ``output`` (n, ...), and without text."""
-        n_attributes = (len(output) - 1) // 2
-        conditional = self._velocities(output, xt)
-        guidance = conditional
-        if unconditional is not None:
-            away = self._velocities(unconditional, xt)
-            guidance = away + float(self.arguments["guidance_scale"]) * (conditional - away)
-        guided = self.guided and unconditional is not None
-        velocities = guidance if guided else conditional
-        latent, sigma = self._latents(xt)[0], self._noise()
-        return Step(
-            index=self._index,
-            sigma=sigma,
-            xt=latent,
-            velocity=velocities[0],
-            velocity_positive=velocities[1 : 1 + n_attributes],
-            velocity_negative=velocities[1 + n_attributes :],
-            predicted=self._picture(latent, guidance[0], sigma) if self.predicted else None,
-            space=self.space,
-            guided=guided,
-        )
-
-    def _velocities(self, output: Any, xt: Any) -> np.ndarray:
-        """What was predicted at ``xt``; some networks say the variance too, in as many channels again."""
-        return self._latents(output if type(self.pipeline).__name__ in _PACKED else output[:, : xt.shape[1]])
-
-    def _latents(self, tensor: Any) -> np.ndarray:
-        """float32 ``(n, c, h, w)``; FLUX packs squares of 2 x 2 latent pixels into a token each."""
-        if type(self.pipeline).__name__ in _PACKED:
-            pixels = 2 * self.pipeline.vae_scale_factor  # of a token's side
-            h, w = self.arguments["height"] // pixels, self.arguments["width"] // pixels
-            squares = tensor.reshape(len(tensor), h, w, -1, 2, 2).permute(0, 3, 1, 4, 2, 5)
-            tensor = squares.reshape(len(tensor), -1, 2 * h, 2 * w)
-        return tensor.float().cpu().numpy()
-
-    def _noise(self) -> float:
-        """Standard deviation of the noise in what the denoiser sees at this step."""
-        scheduler, index = self.pipeline.scheduler, self._index
-        if self.space == "flow":
-            return float(scheduler.sigmas[index])
-        if hasattr(scheduler, "sigmas"):  # of noise in units of the signal
-            ratio = float(scheduler.sigmas[index])
-            return ratio / math.sqrt(1 + ratio**2)
-        return math.sqrt(1 - float(scheduler.alphas_cumprod[int(scheduler.timesteps[index])]))
-
-    def _picture(self, xt: np.ndarray, velocity: np.ndarray, sigma: float) -> Image.Image:
-        vae = self.pipeline.vae
-        latents = self._unscaled(torch.from_numpy(predicted_sample(xt, velocity, sigma, space=self.space)[np.newaxis]))
-        overflows = vae.dtype == torch.float16 and vae.config.get("force_upcast")
-        try:
-            if overflows:
-                vae.to(torch.float32)
-            pixels = vae.decode(latents.to(vae.device, vae.dtype), return_dict=False)[0]
-        finally:
-            if overflows:
-                vae.to(torch.float16)
-        return self.to_image(self.pipeline.image_processor.postprocess(pixels, output_type="np")[0])
-
-    def _unscaled(self, x0: Any) -> Any:
-        """Latents as the VAE takes them: by channel, where it names means and deviations."""
-        family, config = type(self.pipeline).__name__, self.pipeline.vae.config
-        mean, deviation = config.get("latents_mean"), config.get("latents_std")
-        if family in _BY_CHANNEL and mean is not None and deviation is not None:
-            by_channel = (1, len(mean), 1, 1)
-            spread = torch.tensor(deviation).view(by_channel) / config.scaling_factor
-            return x0 * spread + torch.tensor(mean).view(by_channel)
-        shift = (config.get("shift_factor") or 0.0) if family in _SHIFTED else 0.0
-        return x0 / config.scaling_factor + shift
+def _of_one(tensor: Any) -> np.ndarray:
+    """Latents ``(n, c, h, w)`` as they are, others as rows ``(n, d)``."""
+    arrays: np.ndarray = tensor.float().numpy()
+    return arrays if arrays.ndim == 4 else arrays.reshape(len(arrays), math.prod(arrays.shape[1:]))
 
 
-def _latent_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
-
-
-def _pick(value: Any, rows: list[int], n_rows: int) -> Any:
-    if isinstance(value, dict):
-        return {key: _pick(entry, rows, n_rows) for key, entry in value.items()}
-    return value[rows] if getattr(value, "shape", ())[:1] == (n_rows,) else value
+def _counted(on_step: StepCallback | None, total: int) -> Callable[[], None]:
+    steps = count(1)
+    return lambda: on_step(min(next(steps), total), total) if on_step is not None else None

@@ -14,9 +14,9 @@ from typing import Any
 import huggingface_hub
 
 from bias_core.adapters import diffusers, torch, transformers
-from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.errors import ModelUnavailable
 from bias_core.models.catalogue import read_json, split_revision
-from bias_core.types import ImageRow, ModelInfo, PromptLimit, VelocitySpace
+from bias_core.types import ImageRow, ModelInfo, PromptLimit
 
 Size = tuple[int, int]
 Rule = Callable[[Any, int, int], Size]
@@ -39,11 +39,7 @@ _IN_BATCHES = {
     *("StableDiffusion3Pipeline", "StableDiffusionPipeline", "StableDiffusionXLPipeline"),
 }
 _STRUCTURED = {"BriaFiboPipeline", "BriaFibo2Pipeline", "Ideogram4Pipeline"}
-_TRACEABLE = {
-    *("FluxPipeline", "PixArtAlphaPipeline", "PixArtSigmaPipeline", "SanaPipeline", "StableDiffusion3Pipeline"),
-    *("StableDiffusionPipeline", "StableDiffusionXLPipeline"),
-}
-_DECODERS = ("vae", "movq")
+DECODERS = ("vae", "movq")
 _MOST_ROUNDS = 64
 _DEEPFLOYD_LIMIT = 77  # written in its pipeline: the model was trained on so many
 _ENDLESS = 1_000_000  # what a tokenizer without a limit of its own says is larger
@@ -168,26 +164,21 @@ def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> 
     return Guidance(argument=argument, least=least, negative="negative_prompt" in parameters, why=f"{name} takes none")
 
 
-def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
-    """What the denoiser of a pipeline predicts.
-
-    InvalidInput: this family, or its scheduler, has no velocity that could be compared over prompts.
-    """
-    family, config = facts.name, facts.scheduler
-    scheduler = str(config.get("_class_name"))
-    if family not in _TRACEABLE:
-        raise InvalidInput(
-            f"{model}: this family ({family}) has no velocity to trace; {', '.join(sorted(_TRACEABLE))} have"
-        )
-    prediction = config.get("prediction_type", "epsilon")
-    spaces: dict[str, VelocitySpace] = {"flow_prediction": "flow", "epsilon": "epsilon", "v_prediction": "v_prediction"}
-    order = getattr(getattr(diffusers, scheduler, None), "order", 1)
-    if order != 1 or "sigma_data" in config or prediction not in spaces:
-        raise InvalidInput(
-            f"{model}: its scheduler ({scheduler}, {prediction}) has no velocity to trace: it takes several "
-            "passes a step, or scales the prediction itself; use Euler, DDIM or DPM++ multistep"
-        )
-    return "flow" if scheduler.startswith("FlowMatch") else spaces[prediction]
+def without_guidance(
+    facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]
+) -> tuple[ImageRow, dict[str, float]] | None:
+    """The row, and further arguments of its call, drawn from the text alone; None where it is that already."""
+    guidance, more = guidance_of(facts, call), dict[str, float]()
+    argument, off, two_passes = guidance.argument, guidance.least, facts.name in _ALWAYS_TWO_PASSES
+    scale = float(call.get(argument, row.guidance_scale))
+    if guidance.negative and not math.isfinite(off):  # true guidance beside that of the network
+        more = {"true_cfg_scale": 1.0} if row.negative_prompt else {}
+    elif argument and (scale != 1 if two_passes else scale > off > -math.inf):
+        off = 1.0 if two_passes else off
+        row, more = replace(row, guidance_scale=off), {argument: off}
+    if call.get("pag_scale", accepted(facts.kind).get("pag_scale", 0.0)):  # perturbed attention has a pass of its own
+        more["pag_scale"] = 0.0
+    return (row, more) if more else None
 
 
 def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]) -> tuple[str, ...]:
@@ -324,7 +315,7 @@ def _without_weights(facts: PipelineFacts, info: ModelInfo, source: str) -> Any:
             parts[name] = network()
         elif name in facts.index and not isinstance(value, list):
             parts[name] = value
-        elif name in _DECODERS and isinstance(value, list):
+        elif name in DECODERS and isinstance(value, list):
             if not (config := read_config(info, source, f"{name}/config.json")):
                 raise LookupError(f"{name} has no configuration")
             with torch.device("meta"):

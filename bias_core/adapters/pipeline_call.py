@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from itertools import count
 from typing import Any
@@ -99,18 +100,62 @@ def after_each_step(pipeline: Any, done: Callable[[], None]) -> Iterator[dict[st
 
         yield dict.fromkeys(names, on_step_end)
         return
-    step = scheduler.step
 
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        answer = step(*args, **kwargs)
+    def watched(step: SchedulerStep) -> Any:
+        answer = step.answer()
         done()
         return answer
 
-    scheduler.step = watched
-    try:
+    with step_replaced(scheduler, watched):
         yield {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerStep:
+    """What a pipeline asks of its scheduler: ``answer`` is the scheduler's own, and moves it one step on."""
+
+    model_output: Any
+    timestep: Any
+    sample: Any
+    answer: Callable[[], Any]
+
+
+@contextmanager
+def step_replaced(scheduler: Any, look: Callable[[SchedulerStep], Any]) -> Iterator[None]:
+    """Have ``look`` answer each step of the scheduler, until the block ends."""
+    step = scheduler.step
+    signature = inspect.signature(step)
+
+    @wraps(step)  # pipelines ask which arguments it takes
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        named = {name: given[name] for name in ("model_output", "timestep", "sample")}
+        return look(SchedulerStep(**named, answer=lambda: step(*args, **kwargs)))
+
+    scheduler.step = replaced
+    try:
+        yield
     finally:
         del scheduler.step
+
+
+@contextmanager
+def forward_replaced(module: Any, forward: Callable[..., Any]) -> Iterator[None]:
+    """Have a network answer with this, until the block ends."""
+    own = vars(module).get("forward")  # set where components take turns on the device
+    module.forward = forward
+    try:
+        yield
+    finally:
+        if own is None:
+            del module.forward
+        else:
+            module.forward = own
+
+
+def pictures_of(output: Any) -> Any:
+    """Pixels ``(n, h, w, channels)`` in [0, 1], by the name that the family has for them."""
+    return output.images if hasattr(output, "images") else output.image
 
 
 def report_steps(pipeline: Any, arguments: dict[str, Any], on_step: StepCallback) -> Callable[[], None]:
@@ -229,11 +274,7 @@ class TextCache:
         with ExitStack() as afterwards:
             for name, module in pipeline.components.items():
                 if "text_encoder" in name and hasattr(module, "forward"):
-                    if "forward" in vars(module):  # set where components take turns on the device
-                        afterwards.callback(setattr, module, "forward", module.forward)
-                    else:
-                        afterwards.callback(delattr, module, "forward")
-                    module.forward = self._remembering(name, module.forward)
+                    afterwards.enter_context(forward_replaced(module, self._remembering(name, module.forward)))
             yield
 
     def _remembering(self, name: str, forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,7 +29,8 @@ a tiny random pipeline of its own classes; a test fails where this page says som
   reads the scale, "none" where nothing does.
 - **negative**: whether negative prompts are read, where the guidance is above that. FLUX reads them only with
   `true_cfg_scale` among its call options.
-- **trace**: whether its steps can be traced (SPI, predicted pictures).
+- **trace**: which velocities a trace (SPI, predicted pictures) has of it: "conditional" on a text alone, or also
+  "guided" ones where it is drawn with guidance; or why it has none. The last predicted picture is the finished one.
 - **LoRA**: whether an adapter on its attention can be put on.
 
 | family | class | draws | equal | at once | guidance from | negative | trace | LoRA |
@@ -110,6 +111,21 @@ def guidance_in_words(facts):
     return start, "yes" if guidance.negative else "no"
 
 
+def traced(model, row, picture):
+    """Which velocities a trace has; its last predicted picture is the finished one."""
+    try:
+        model.check_traceable()
+    except InvalidInput as error:
+        return f"no: {str(error).split(': ')[2]}"
+    *_, last = model.trace(row, [])
+    difference = np.asarray(last.predicted, int) - np.asarray(picture.image, int)
+    assert np.abs(difference).max() <= 1
+    assert last.velocity.shape == last.xt.shape
+    kinds = {False: "conditional", True: "guided"}
+    also = next(model.trace(row, [], guided=True, predicted=False)).guided
+    return " and ".join(dict.fromkeys((kinds[last.guided], kinds[also])))
+
+
 def found(family, newer_pipeline, request, folder):
     """A line of the table."""
     model, row, bare = attempt(family, newer_pipeline, request)
@@ -117,11 +133,7 @@ def found(family, newer_pipeline, request, folder):
     equal = np.array_equal(np.asarray(picture.image), np.asarray(to_image(bare(), "bare")))
     facts = facts_of(model.pipeline())
     start, negative = guidance_in_words(facts)
-    try:
-        model.check_traceable()
-        trace = "yes"
-    except InvalidInput:
-        trace = "no"
+    trace = traced(model, row, picture)
     several = "several" if facts.in_batches else "one"
     lora = "yes" if takes_lora(model.pipeline(), folder) else "no"
     cells = [family, facts.name, "yes", "yes" if equal else "no", several, start, negative, trace, lora]

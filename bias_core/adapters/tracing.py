@@ -1,0 +1,195 @@
+"""Looking into a generation through its scheduler, whose ``step`` every family of pipelines calls.
+
+A trace is three kinds of calls of one pipeline. The first draws the row as it is always drawn, and keeps each step:
+the latent, what the scheduler was given for it, and where it went. The second draws the attributes' sentences along
+that very path: ``step`` answers with the kept latents, whatever was predicted. With guidance off a pipeline predicts
+from the text alone, so these predictions are the conditional velocities, in the order, sign and packing of the
+scheduler. The third gives a latent that a step is heading for to the end of the pipeline's own code, which
+makes a picture of it.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from bias_core.adapters import diffusers, torch
+from bias_core.adapters.family_facts import DECODERS, PipelineFacts, accepted
+from bias_core.adapters.pipeline_call import SchedulerStep, forward_replaced, pictures_of, step_replaced
+from bias_core.errors import InvalidInput
+from bias_core.metrics.propagation import predicted_sample
+from bias_core.types import VelocitySpace
+
+Call = Callable[..., Any]  # one call of the pipeline, with these further arguments; gives its output
+
+_SPACES: dict[str, VelocitySpace] = {
+    "flow_prediction": "flow",
+    "epsilon": "epsilon",
+    "v_prediction": "v_prediction",
+    "trigflow": "v_prediction",  # cos(t) x_t - sin(t) v: the noise is sin(t)
+}
+_STAGES = "it draws in several stages, each with a sampler and velocities of its own"
+_REFUSALS = {
+    "IFPipeline": _STAGES,
+    "DeepFloydPipeline": _STAGES,
+    "GlmImagePipeline": "its denoiser follows tokens that a language model draws from the text at random",
+}
+
+
+def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
+    """What the scheduler of a pipeline is given: its velocities.
+
+    InvalidInput: this family, or its scheduler, has no velocity that could be compared over prompts.
+    """
+    name = str(facts.scheduler.get("_class_name"))
+    scheduler = getattr(diffusers, name, None)
+    if reason := _refusal(facts):
+        raise InvalidInput(f"{model}: this family ({facts.name}) has no velocity to trace: {reason}")
+    parameters = inspect.signature(scheduler.__init__).parameters if scheduler is not None else {}
+    prediction = "flow_prediction" if name.startswith("FlowMatch") else "unknown"
+    if "prediction_type" in parameters:
+        prediction = str(facts.scheduler.get("prediction_type", parameters["prediction_type"].default))
+    # Schedulers of EDM scale what the network predicts; that of trigonometric flow only shares the name.
+    rescaled = "sigma_data" in parameters and prediction != "trigflow"
+    if prediction not in _SPACES or rescaled or getattr(scheduler, "order", 1) != 1:
+        raise InvalidInput(
+            f"{model}: its scheduler ({name}, {prediction}) has no velocity to trace: it takes several "
+            "passes a step, or scales the prediction itself; use Euler, DDIM or DPM++ multistep"
+        )
+    return _SPACES[prediction]
+
+
+def _refusal(facts: PipelineFacts) -> str:
+    if "prompt" not in accepted(facts.kind):
+        return "it does not draw from a text"
+    samplers = [name for name in inspect.signature(facts.kind.__init__).parameters if name.endswith("scheduler")]
+    return _REFUSALS.get(facts.name, _STAGES if len(samplers) > 1 else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """One step of a generation; tensors are on the CPU, a batch of one, shaped as the scheduler has them."""
+
+    sigma: float  # standard deviation of the noise in ``xt``, in [0, 1]
+    xt: Any  # the latent as the network saw it, scaled as :class:`bias_core.types.Step` says
+    velocity: Any
+    following: Any  # the latent that the scheduler went to
+
+
+@dataclass
+class Tracer:
+    """Follows one generation of a pipeline."""
+
+    pipeline: Any
+    space: VelocitySpace  # of :func:`velocity_space`
+    after_step: Callable[[], None] = lambda: None  # called after each step of each call, but for those that decode
+    _answers: dict[str, list[Any]] = field(default_factory=dict, init=False)
+
+    def path(self, call: Call) -> list[Moment]:
+        """Every step of a call that draws one picture."""
+        moments: list[Moment] = []
+
+        def look(step: SchedulerStep) -> Any:
+            scheduler, i = self.pipeline.scheduler, len(moments)
+            xt, sigma = step.sample, self._noise(i, step.timestep)
+            if hasattr(scheduler, "scale_model_input"):
+                xt = scheduler.scale_model_input(xt, step.timestep)
+            answer = step.answer()
+            following = (answer[0] if isinstance(answer, tuple) else answer.prev_sample).cpu()
+            moments.append(
+                Moment(sigma=sigma, xt=xt.cpu(), velocity=self._velocity(step.model_output), following=following)
+            )
+            self.after_step()
+            return answer
+
+        with step_replaced(self.pipeline.scheduler, look):
+            call(output_type="latent")
+        return moments
+
+    def velocities(self, call: Call, path: list[Moment]) -> list[Any]:
+        """For each step of a path its velocities towards the texts of a call, ``(n_texts, ...)``."""
+        velocities: list[Any] = []
+
+        def look(step: SchedulerStep) -> Any:
+            following = path[len(velocities)].following
+            velocities.append(self._velocity(step.model_output))
+            self.after_step()
+            return _with_sample(step.answer(), following)
+
+        with step_replaced(self.pipeline.scheduler, look):
+            call(output_type="latent")
+        return velocities
+
+    def picture(self, call: Call, moment: Moment) -> np.ndarray:
+        """Pixels ``(h, w, channels)`` in [0, 1] of what a step is heading for.
+
+        Only the decoder works anew each time: the text encoders and the denoiser, whose predictions are not used,
+        repeat what they answered to the first of these calls.
+        """
+        xt, velocity = (tensor.float().numpy() for tensor in (moment.xt, moment.velocity))
+        x0 = torch.from_numpy(predicted_sample(xt, velocity, moment.sigma, space=self.space)).float()
+        with ExitStack() as afterwards:
+            afterwards.enter_context(step_replaced(self.pipeline.scheduler, lambda s: _with_sample(s.answer(), x0)))
+            afterwards.enter_context(_repeated_answers(self.pipeline, self._answers))
+            if (checker := getattr(self.pipeline, "safety_checker", None)) is not None:
+                afterwards.callback(setattr, self.pipeline, "safety_checker", checker)
+                self.pipeline.safety_checker = None
+            pixels: np.ndarray = pictures_of(call(num_inference_steps=1, output_type="np"))[0]
+        return pixels
+
+    def _velocity(self, output: Any) -> Any:
+        """From the picture to the noise, also where time runs the other way."""
+        return (-output if self.pipeline.scheduler.config.get("invert_sigmas") else output).cpu()
+
+    def _noise(self, i: int, timestep: Any) -> float:
+        """Standard deviation of the noise in what the network sees at step ``i``."""
+        scheduler, time = self.pipeline.scheduler, float(torch.as_tensor(timestep).flatten()[0])
+        if self.space == "flow":
+            sigma = float(scheduler.sigmas[i])
+            return 1 - sigma if scheduler.config.get("invert_sigmas") else sigma
+        if scheduler.config.get("prediction_type") == "trigflow":
+            return math.sin(time)
+        if hasattr(scheduler, "sigmas"):  # of noise in units of the signal
+            ratio = float(scheduler.sigmas[i])
+            return ratio / math.sqrt(1 + ratio**2)
+        return math.sqrt(1 - float(scheduler.alphas_cumprod[int(time)]))
+
+
+def _with_sample(answer: Any, sample: Any) -> Any:
+    """A scheduler's answer with another latent in it, in the place of each that it has."""
+
+    def replaced(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.shape[1:] != sample.shape[1:]:
+            return value
+        return sample.to(value.device, value.dtype).expand_as(value)
+
+    if isinstance(answer, tuple):
+        return tuple(map(replaced, answer))
+    return type(answer)(**{name: replaced(value) for name, value in answer.items()})
+
+
+@contextmanager
+def _repeated_answers(pipeline: Any, answers: dict[str, list[Any]]) -> Iterator[None]:
+    """Have all networks but the decoder repeat these answers; where there are none yet, they are earlier."""
+
+    def wrapped(earlier: list[Any], forward: Callable[..., Any]) -> Callable[..., Any]:
+        first, turns = not earlier, count()
+
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            if first:
+                earlier.append(forward(*args, **kwargs))
+            return earlier[next(turns)]
+
+        return answer
+
+    with ExitStack() as afterwards:
+        for name, module in pipeline.components.items():
+            if isinstance(module, torch.nn.Module) and name not in DECODERS:
+                earlier = answers.setdefault(name, [])
+                afterwards.enter_context(forward_replaced(module, wrapped(earlier, module.forward)))
+        yield
