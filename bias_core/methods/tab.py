@@ -14,7 +14,6 @@ from bias_core.metrics.cards import METRICS, Card, Reference, formula, load_refe
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.running.run import library_versions
-from bias_core.ui.messages import question_html
 from bias_core.ui.templates import render, script
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
@@ -170,7 +169,7 @@ class MethodsTab:
     def build(self, demo: gr.Blocks, visitor: Any) -> None:  # noqa: ARG002
         """The tab; called inside of its ``gr.Tab``."""
         settings = self.services.settings
-        gr.HTML(question_html(_QUESTION, _CAUTION))
+        gr.HTML(render("question", question=_QUESTION, caution=_CAUTION))
         gr.HTML(methods_html(METRICS.values()), js_on_load=SEARCH_JS, elem_id="measures")
         with gr.Column(elem_classes="card"):
             gr.HTML(models_html(self.services), elem_id="models")

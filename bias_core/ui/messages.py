@@ -99,8 +99,3 @@ def progress_html(progress: Progress) -> str:
 def heading_html(title: str, note: str = "") -> str:
     """The heading of a part of a tab, and a quiet sentence below it."""
     return render("heading", title=title, note=note)
-
-
-def question_html(question: str, caution: str) -> str:
-    """What a tab answers, and what not to conclude from it."""
-    return render("question", question=question, caution=caution)

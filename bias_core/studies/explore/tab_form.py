@@ -167,7 +167,7 @@ class ExploreForm(StudyTab):
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
         form["model"].input(self.on_model, form["model"], depends, **QUIET)
         parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
-        parts["add"].click(self.on_add, form["attributes"], form["attributes"], **QUIET)
+        parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)
         form["attributes"].select(self.on_choose_row, None, parts["row"], **QUIET)
         table = [form["attributes"], parts["row"]]
         parts["remove"].click(self.on_remove, table, table, **QUIET)
@@ -185,10 +185,6 @@ class ExploreForm(StudyTab):
         """The form for a concept, with the set of attributes that suits it."""
         form, template = self.form, self.sets[key].template or OPTIONS.template
         return {form["concept"]: concept, form["template"]: template, form["set"]: key} | self.on_set(key)
-
-    def on_add(self, rows: list[list[str]]) -> list[list[str]]:
-        """An empty row more."""
-        return [*rows, EMPTY_ROW]
 
     def on_choose_row(self, event: gr.SelectData) -> int:
         """Remember which row was touched last."""

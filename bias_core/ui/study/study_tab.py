@@ -114,7 +114,7 @@ class StudyTab(StudyForm):
         """The tab with its wiring; called inside of its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         self.parts["report"] = gr.State(None)
-        gr.HTML(messages.question_html(self.question, self.caution))
+        gr.HTML(render("question", question=self.question, caution=self.caution))
         self.build_top()
         with gr.Column(elem_classes="card ask"):
             self._build_ask()
