@@ -103,8 +103,7 @@ def parse_candidates(answer: str) -> Candidates:
     (RejectedLine(line='Sure!', reason='no sentence for presence or absence'),)
     """
     reading = _Reading()
-    text = _FLAT_JSON.sub(_json_to_rows, answer[:MAX_CHARACTERS])
-    for line in text.splitlines():
+    for line in _FLAT_JSON.sub(_json_to_rows, answer[:MAX_CHARACTERS]).splitlines():
         reading.read(line)
     reading.close(last=True)
     if rest := answer[MAX_CHARACTERS:].strip():
@@ -140,9 +139,8 @@ class _Reading:
         plain = " ".join(line.replace("**", "").replace("__", "").split())
         if _STRUCTURE.fullmatch(plain):
             return
-        marks = _MARKS.match(plain)
-        mark = marks[0] if marks else ""
-        body = plain[len(mark) :]
+        body = _MARKS.sub("", plain, count=1)  # it matches the beginning, if with nothing
+        mark, draft = plain.removesuffix(body), self._draft
         numbered = any(c.isdigit() for c in mark)
         cells = [part.strip() for part in tabs] if len(tabs) > 1 else _cells(body)
         labels = list(_LABEL.finditer(body))
@@ -150,10 +148,9 @@ class _Reading:
             self._row(cells, plain)
         elif labels:
             self._labelled(body, labels, plain, indent)
-        elif self._is_child(indent, bool(mark) and not numbered):
+        elif draft is not None and (indent > draft.indent or (draft.numbered and mark and not numbered)):
             # A line below a heading: the two sentences come without labels, the positive one first.
-            draft = self._draft
-            if draft is None or draft.labelled or draft.negative:
+            if draft.labelled or draft.negative:
                 self.reject(plain, "a remark, or the rest of a broken line")
             elif draft.positive:
                 draft.negative = body
@@ -202,17 +199,12 @@ class _Reading:
         draft = self._draft
         if (name := body[: labels[0].start()].strip(" {\"'-–—(,")) or draft is None:
             draft = self._open(_NAME_LABEL.sub("", name, count=1), line, indent=indent)
-        ends = [label.start() for label in labels[1:]] + [len(body)]
-        for label, end in zip(labels, ends, strict=True):
+        for label, end in zip(labels, [*(label.start() for label in labels[1:]), len(body)], strict=True):
             side = "positive" if label["positive"] else "negative"
             if getattr(draft, side):  # the next attribute has no heading of its own
                 draft = self._open("", line, indent=indent)
             setattr(draft, side, body[label.end() : end])
         draft.labelled = True
-
-    def _is_child(self, indent: int, bulleted: bool) -> bool:
-        draft = self._draft
-        return draft is not None and (indent > draft.indent or (draft.numbered and bulleted))
 
 
 def _json_to_rows(match: re.Match[str]) -> str:

@@ -224,9 +224,8 @@ class _Comparison:
 
 def _best_first(texts: Sequence[str], rows: Floats, target: Array, prefix: str) -> tuple[list[str], Floats]:
     """Texts and rows by falling dot product with ``target``; of equal words only the best."""
-    order = np.argsort(-(rows @ target), kind="stable")
     seen_words, places = {_words(prefix)}, []
-    for index in order:
+    for index in np.argsort(-(rows @ target), kind="stable"):
         words = _words(texts[index])
         if words not in seen_words:
             seen_words.add(words)

@@ -18,7 +18,7 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyFigure, StudySettings
 from bias_core.studies.origins.cells import own_attributes
-from bias_core.studies.origins.view import films
+from bias_core.studies.origins.tab import films
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.saved import FOLDER, Example, list_examples, open_example
 from bias_core.studies.reports.text import finding_rows

@@ -15,7 +15,7 @@ from bias_core.metrics.stereotype import stereotype_score
 from bias_core.studies.kit.designs import find_design, program_of, read_table
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.origins.cells import Published
-from bias_core.studies.origins.internet_users import SUMMARIES, _correlate, _published
+from bias_core.studies.origins.nationalities import SUMMARIES, _correlate, _published
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.running.run import with_options
 from tests.studies.oasis_runs import figures, findings, real_services, run, table, without_seconds

@@ -11,8 +11,7 @@ import pytest
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.origins.cells import own_concepts
-from bias_core.studies.origins.tab import OriginsTab
-from bias_core.studies.origins.view import FILM_JS, clusters_html, films, films_html, origins_headline
+from bias_core.studies.origins.tab import FILM_JS, OriginsTab, clusters_html, films, films_html, origins_headline
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from bias_core.ui.visitor import Visitor

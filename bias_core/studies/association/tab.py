@@ -65,8 +65,9 @@ class AssociationTab(CloserLook):
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
         """One test of these words, whichever study stands in the menu."""
-        words = {name: str(own[name] or "") for name in ("x", "y", "a", "b", "kind", "template")}
-        return own_association(**words, n=int(own["n"] or 0))
+        return own_association(
+            **{name: str(own[name] or "") for name in ("x", "y", "a", "b", "kind", "template")}, n=int(own["n"] or 0)
+        )
 
     def headline(self, report: StudyReport) -> str:
         """One sentence on what was found."""
@@ -103,8 +104,10 @@ class AssociationTab(CloserLook):
         if frame is None:
             return []
         names = {test["key"]: f"{titles[test['x']]} / {titles[test['y']]}" for test in report.design.data["tests"]}
-        values = dict.fromkeys(frame["occupation" if "occupation" in frame else "test"])
-        return [(names.get(value, value), value) for value in values]
+        return [
+            (names.get(value, value), value)
+            for value in dict.fromkeys(frame["occupation" if "occupation" in frame else "test"])
+        ]
 
     def closer_html(self, report: StudyReport, key: str) -> str:
         """One test in words beside the prompts that it hangs on; "" where there is no test."""

@@ -15,12 +15,11 @@ from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.stats.effects import benjamini_hochberg, mean_interval, permutation_test
 from bias_core.studies.arms.statistics import ARM, ROUNDING, counted_sample, nothing, table_over_arms
-from bias_core.studies.kit.designs import check_count, distinct_texts, find_design
+from bias_core.studies.kit.designs import ReportTexts, check_count, distinct_texts, find_design
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import (
-    POINTS,
     ArmReport,
     Design,
     Results,
@@ -29,13 +28,12 @@ from bias_core.studies.kit.types import (
     StudyFigure,
     StudySettings,
     columns,
-    figure,
     finding,
     intervals,
     marks,
-    table,
 )
 
+TEXTS = ReportTexts(__file__)
 SIDES = ("x", "y")
 SETS = ("neutral", "a", "b")  # neutral pictures of a concept, and those edited with words of attribute A and of B
 FEWEST_STIMULI = 4  # prompts of a concept that a scaled-down study keeps: with 3 against 3 no p can be below 0.05
@@ -157,41 +155,31 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
         for side, values in zip(SIDES, (test.associations_x, test.associations_y), strict=True):
             data.keep(part[part["side"] == side], association=values)
         lines.append({"test": key, **words, **_line(tests[key], test, q)})
-        says = _reading(words["X" if test.score > 0 else "Y"], tests[key]["a"], test, q)
-        more: dict[str, Any] = {
-            "published": float(tests[key]["score"]) if "score" in tests[key] else None,
-            "p_value": test.p_value,
-        }
-        more["sample"] = prompts_sample(parts[key], test)
-        score = test.confidence_interval
-        findings.append(finding(key, titles[key], "differential_association", score, says, **more))
+        findings.append(
+            finding(
+                key,
+                titles[key],
+                "differential_association",
+                test.confidence_interval,
+                _reading(words["X" if test.score > 0 else "Y"], tests[key]["a"], test, q),
+                published=float(tests[key]["score"]) if "score" in tests[key] else None,
+                p_value=test.p_value,
+                sample=prompts_sample(parts[key], test),
+            )
+        )
     table1 = pd.DataFrame(lines)
     return Results(
         findings=tuple(findings),
         tables=(
-            table("table1", "Association tests (Table 1)", table1, _COLUMNS),
-            table("influence", _LEFT_OUT, pd.concat(influences.values(), ignore_index=True), _WITH_EDITS),
+            TEXTS.table("table1", table1),
+            TEXTS.table("influence", pd.concat(influences.values(), ignore_index=True)),
         ),
         figures=(
             *_figures(table1, results),
             *(_influence_figure(key, titles[key], frame) for key, frame in influences.items()),
         ),
-        notes=(_UNIT,) if "published S" in table1 else (),
+        notes=(TEXTS.note("unit"),) if "published S" in table1 else (),
     )
-
-
-_COLUMNS = (
-    "S: differential association, with its interval by Student's t over prompts (Welch). p: by permutation of"
-    " prompts with all their pictures. smallest p: no pictures of this many prompts can give less. q: p after"
-    " Benjamini–Hochberg. d: of single pictures."
-    " X above Y: share of all pairs in which the picture of X leans more to A; 0.5 is no difference."
-)
-_LEFT_OUT = "S without each prompt (leave one out)"
-_WITH_EDITS = "A prompt is left out with its neutral pictures and with those edited from it."
-_UNIT = (
-    "The published p-values follow no single unit and sidedness; here the unit is the prompt, with its "
-    "neutral and its edited pictures, and the test is two-sided."
-)
 
 
 def _line(test: Mapping[str, Any], result: AssociationTest, q: float) -> dict[str, Any]:
@@ -265,22 +253,22 @@ def _test_of_prompts(
 
 
 def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> list[StudyFigure]:
-    caption = "Right of the line: the first concept leans to A more."
-    if "published S" in table1:
-        caption += " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
-    scores = {"name": "name", "value": "S", "low": "low", "high": "high", "published": "published S"}
-    rows = marks(table1.assign(name=table1["X"] + " / " + table1["Y"]), scores)
-    axes = {"x": "S, in units of cosine", "null": 0.0}
-    points = [
-        {"group": line[side], "value": value, "side": side}
-        for line in table1.to_dict("records")
-        for side in ("X", "Y")
-        for value in getattr(results[line["test"]], f"associations_{side.lower()}")
-    ]
-    title, single = "Associations of single pictures", {"x": "association with A rather than B", "null": 0.0}
+    others = " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
+    rows = marks(
+        table1.assign(name=table1["X"] + " / " + table1["Y"]),
+        {"name": "name", "value": "S", "low": "low", "high": "high", "published": "published S"},
+    )
     return [
-        figure("intervals", "scores", "Differential association per test", rows, caption, **axes),
-        figure("distributions", "associations", title, points, POINTS, **single),
+        TEXTS.figure("scores", rows, published=others if "published S" in table1 else ""),
+        TEXTS.figure(
+            "associations",
+            [
+                {"group": line[side], "value": value, "side": side}
+                for line in table1.to_dict("records")
+                for side in ("X", "Y")
+                for value in getattr(results[line["test"]], f"associations_{side.lower()}")
+            ],
+        ),
     ]
 
 
@@ -288,7 +276,7 @@ def _influences(design: Design, test: Mapping[str, Any], frame: pd.DataFrame, ro
     """S of one test without each of its prompts, those that move it most first."""
     sets, prompts = sets_of(frame, rows)
     without_each = leave_one_out(*sets, **prompts)
-    lines = pd.DataFrame(
+    return pd.DataFrame(
         {
             "test": test["key"],
             "concept": [design.data["titles"][test[side]] for side in without_each.sides],
@@ -299,18 +287,16 @@ def _influences(design: Design, test: Mapping[str, Any], frame: pd.DataFrame, ro
             "S changes its sign": without_each.scores * without_each.score < 0,
         },
         index=[side.upper() for side in without_each.sides],
-    )
-    return lines.iloc[np.argsort(-np.abs(without_each.influences), kind="stable")]
+    ).iloc[np.argsort(-np.abs(without_each.influences), kind="stable")]
 
 
 def _influence_figure(key: str, title: str, influences: pd.DataFrame) -> StudyFigure:
     most = influences.head(MOST_SHOWN)
-    named = most.assign(name=most["left out"] + " (" + most.index + ")")
-    rows = marks(named, {"name": "name", "start": "S", "end": "S without it"})
-    caption = "The prompts that move S most. Where an arrow crosses the line, S would point the other way "
-    caption += "without this one prompt."
-    axes = {"x": "S, in units of cosine", "null": 0.0, "start": "all prompts", "end": "without it"}
-    return figure("arrows", f"influence_{key}", f"S without one prompt: {title}", rows, caption, **axes)
+    rows = marks(
+        most.assign(name=most["left out"] + " (" + most.index + ")"),
+        {"name": "name", "start": "S", "end": "S without it"},
+    )
+    return TEXTS.figure("influence", rows, test=key, title=title)
 
 
 def compare_tests(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
@@ -321,22 +307,11 @@ def compare_tests(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
         ["test", "X", "Y", "A", "B"],
         ["S", "low", "high", "p", "q", "d", "X above Y", "published S", "published p", "published d"],
     )
-    titles = frame["X"] + " / " + frame["Y"] + ", " + frame["A"] + " / " + frame["B"]
-    overview = table(
-        "table1_arms",
-        "Association tests over the arms (Table 1)",
-        frame,
-        "p and q: of this arm alone, whether X and Y lean apart, before and after Benjamini–Hochberg over "
-        "its tests. Whether the arms differ: see the table of differences.",
-    )
-    cells = marks(frame.assign(row=titles), {"row": "row", "column": ARM, "value": "d"}).dropna()
-    title, caption = (
-        "Effect size of each test, over the arms",
-        "Above 0: the first concept leans to the first attribute",
-    )
-    caption += " more."
-    effect_sizes = figure("heatmap", "effect_sizes_arms", title, cells, caption, null=0.0, unit="d")
-    return Results(tables=(overview,), figures=(effect_sizes,))
+    cells = marks(
+        frame.assign(row=frame["X"] + " / " + frame["Y"] + ", " + frame["A"] + " / " + frame["B"]),
+        {"row": "row", "column": ARM, "value": "d"},
+    ).dropna()
+    return Results(tables=(TEXTS.table("table1_arms", frame),), figures=(TEXTS.figure("effect_sizes_arms", cells),))
 
 
 def own_association(

@@ -7,7 +7,7 @@ A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a stud
 import csv
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,15 @@ from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.program import Program
 from bias_core.studies.kit.setting_fields import Setting, option_values, settings_of
-from bias_core.studies.kit.types import Design, StudySettings, settings_from_dict
+from bias_core.studies.kit.types import (
+    Design,
+    Rows,
+    StudyFigure,
+    StudySettings,
+    StudyTable,
+    frame_of,
+    settings_from_dict,
+)
 
 STUDIES = Path(__file__).parent.parent
 STUDY_DATA = ASSETS / "studies"
@@ -128,6 +136,41 @@ def read_table(file: str, folder: Path = STUDY_DATA) -> list[dict[str, str]]:
     """The rows of a study table, every cell a string without spaces around it."""
     with (folder / file).open(encoding="utf-8", newline="") as lines:
         return [{column: cell.strip() for column, cell in row.items()} for row in csv.DictReader(lines)]
+
+
+class ReportTexts:
+    """What a study's report says of its tables and figures: the file ``report.yaml`` beside the study's ``module``.
+
+    It holds ``notes``, texts by name, and by their keys ``tables`` and ``figures``: the fields of ``StudyTable`` and
+    ``StudyFigure`` but for the data. A ``{name}`` in any text is filled in from the ``values``.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._path = Path(module).with_name("report.yaml")
+
+    @cached_property
+    def _texts(self) -> dict[str, Any]:
+        texts: dict[str, Any] = read_yaml(self._path)
+        return texts
+
+    def note(self, name: str, /, **values: Any) -> str:
+        """One of the notes."""
+        return str(_filled(self._texts["notes"][name], values))
+
+    def table(self, name: str, rows: Rows, /, **values: Any) -> StudyTable:
+        """A table of these rows."""
+        return StudyTable(**{"key": name, **_filled(self._texts["tables"][name], values)}, frame=frame_of(rows))
+
+    def figure(self, name: str, rows: Rows, labels: Mapping[str, Any] | None = None, /, **values: Any) -> StudyFigure:
+        """A figure of these rows; ``labels`` that only a run knows come to those of the file."""
+        texts = {"key": name, "labels": {}, **_filled(self._texts["figures"][name], values)}
+        return StudyFigure(**texts | {"labels": texts["labels"] | (labels or {})}, data=frame_of(rows))
+
+
+def _filled(text: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(text, Mapping):
+        return {name: _filled(part, values) for name, part in text.items()}
+    return text.format(**values) if isinstance(text, str) else text
 
 
 def distinct_texts(texts: Iterable[str]) -> list[str]:

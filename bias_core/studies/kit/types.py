@@ -360,12 +360,12 @@ def finding(key: str, title: str, metric: str, estimate: Estimate, says: str = "
 
 def table(key: str, title: str, rows: Rows, note: str = "") -> StudyTable:
     """A table of the report; ``note`` says how to read it."""
-    return StudyTable(key=key, title=title, frame=_frame(rows), note=note)
+    return StudyTable(key=key, title=title, frame=frame_of(rows), note=note)
 
 
 def figure(kind: FigureKind, key: str, title: str, rows: Rows, caption: str = "", **labels: Any) -> StudyFigure:
     """A figure of the report; ``labels`` as its kind reads them (:mod:`bias_core.studies.reports.figures`)."""
-    return StudyFigure(key=key, title=title, kind=kind, data=_frame(rows), labels=labels, caption=caption)
+    return StudyFigure(key=key, title=title, kind=kind, data=frame_of(rows), labels=labels, caption=caption)
 
 
 def finding_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
@@ -398,5 +398,6 @@ def lean(estimate: Estimate, above: str, below: str, neither: str, *, null: floa
     return below if estimate.high < null else neither
 
 
-def _frame(rows: Rows) -> pd.DataFrame:
+def frame_of(rows: Rows) -> pd.DataFrame:
+    """Rows as a data frame."""
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))

@@ -143,8 +143,10 @@ def read_pictures(
 def read_and_keep(settings: StudySettings, data: StudyData) -> Generator[Progress, None, pd.DataFrame]:
     """The same, with what was read beside each picture, for the page and the export."""
     reading = yield from read_pictures(settings, data)
-    pairs = zip(reading["asked"], reading["seen"], strict=True)
-    folded = [(set(to_person(of_prompt)), set(to_person(of_caption))) for of_prompt, of_caption in pairs]
+    folded = [
+        (set(to_person(of_prompt)), set(to_person(of_caption)))
+        for of_prompt, of_caption in zip(reading["asked"], reading["seen"], strict=True)
+    ]
     data.keep(
         data.frame,
         caption=reading["caption"],
@@ -167,8 +169,7 @@ def _misses(
 
     def cosines(texts: Sequence[str]) -> np.ndarray:
         places, distinct = pd.factorize(np.array(texts, dtype=object))
-        similar: np.ndarray = (rows * data.texts(list(distinct))[places]).sum(axis=1)
-        return similar
+        return np.asarray((rows * data.texts(list(distinct))[places]).sum(axis=1))
 
     own = cosines(prompts)
     return {name: miss_probability(own, cosines(texts)) for name, texts in negatives.items()}

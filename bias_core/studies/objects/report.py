@@ -19,6 +19,7 @@ from bias_core.studies.arms.statistics import (
     rank_columns,
     ranks_of,
 )
+from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.types import (
     ArmReport,
     Design,
@@ -29,9 +30,7 @@ from bias_core.studies.kit.types import (
     StudyTable,
     columns,
     drawable,
-    figure,
     mark,
-    table,
 )
 from bias_core.studies.objects.captions import BLANK, MEASURES, STRONGER, Scores
 
@@ -39,16 +38,10 @@ Entry = tuple[str, ArmReport, str]  # a line of a comparison: its name, the arm,
 Sets = Mapping[str, Scores]  # the scores of each set of pictures by its name
 
 
+TEXTS = ReportTexts(__file__)
 TOP = 10
-_CURVE_AXES = {"x": "objects, most frequent first", "y": "min-max normalised count"}
 MOST_CHANGED = 6
 RUN = "this run"
-NOTES = (
-    "B_D is lower where a few objects tower over the others. It grows with pictures and vocabulary: compare "
-    "it at equal numbers only. Normalised entropy, Gini and the effective number of objects stand beside it.",
-    "A caption names only some of what is there: H_J of a faithful picture is far from 0.",
-    "M_G against a blank was near 0 for every published model; the stronger negative tells more.",
-)
 _WITHOUT_ENDS = ("normalised_entropy", "gini", "effective_number")  # whose intervals the table of measures leaves out
 _RELEASED = {key: measure for key, measure in MEASURES.items() if measure.released}
 
@@ -89,7 +82,7 @@ def published_table(sets: Sets, rows: Sequence[Mapping[str, str]]) -> StudyTable
     """The run beside the released evaluations (Table II)."""
     own = measures_table(sets, first="prompts").assign(model=RUN)
     names = ["model", "prompts", "n", *(measure.column for measure in _RELEASED.values())]
-    others: list[Any] = [
+    lines: list[Any] = own[names].to_dict("records") + [
         {
             "model": row["Model"],
             "prompts": row.get("Target", "general"),
@@ -98,12 +91,7 @@ def published_table(sets: Sets, rows: Sequence[Mapping[str, str]]) -> StudyTable
         }
         for row in rows
     ]
-    note = (
-        "The published numbers come from photographs, other captions and another CLIP. B_D at another n, or "
-        "of another vocabulary, cannot be compared."
-    )
-    lines: list[Any] = own[names].to_dict("records") + others
-    return table("table2", "Beside the released evaluations (Table II)", lines, note)
+    return TEXTS.table("table2", lines)
 
 
 def gender_table(sets: Sets, drawn: float | None, rows: Sequence[Mapping[str, Any]]) -> StudyTable:
@@ -119,27 +107,11 @@ def gender_table(sets: Sets, drawn: float | None, rows: Sequence[Mapping[str, An
     ]
     if drawn is not None:
         lines.append({"model": f"{RUN}, people as drawn", "male": drawn, "female": 100 - drawn})
-    printed = [{name: row[name] for name in ("model", "male", "female")} for row in rows]
-    lines += [row | {"unspecified": 100 - row["male"] - row["female"]} for row in printed]
-    note = "What a captioner calls the people; a caption with both counts half for each."
-    return table("table4", "Gender in the captions, in % (Table IV)", lines, note)
-
-
-def gender_figure(table4: StudyTable) -> StudyFigure:
-    """What captions call the people in this run, and whom was drawn where that is on record."""
-    own = table4.frame[table4.frame["model"].str.startswith(RUN)]
-    rows = [
-        {
-            "name": row["model"].removeprefix(f"{RUN}, "),
-            "group": gender,
-            "value": row[gender],
-            **{end: row.get(f"{gender} {end}", math.nan) for end in ("low", "high")},
-        }
-        for row in own.to_dict("records")
-        for gender in ("male", "female")
+    lines += [
+        {name: row[name] for name in ("model", "male", "female")} | {"unspecified": 100 - row["male"] - row["female"]}
+        for row in rows
     ]
-    caption = "What a captioner calls the people, by their appearance; the rest is unspecified."
-    return figure("bars", "genders", "Gender in the captions (Table IV)", rows, caption, y="% of the pictures")
+    return TEXTS.table("table4", lines)
 
 
 def top_table(sets: Sets, base: str = "") -> StudyTable:
@@ -149,11 +121,11 @@ def top_table(sets: Sets, base: str = "") -> StudyTable:
         for name, scores in sets.items()
         if scores.counts and name != base
     ]
-    names = {"n": "pictures with it", "base_n": f"with it in {base}", "delta_n": "Δn"}
     frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["pictures", "object"])
-    frame = frame[["pictures", *frame.columns.drop("pictures")]].rename(columns=names)
-    note = "share: of all objects that were counted." + (f" Δn: against {base}." if base else "")
-    return table("top_objects", f"The {TOP} most frequent objects (Tables I and III)", frame, note)
+    frame = frame[["pictures", *frame.columns.drop("pictures")]].rename(
+        columns={"n": "pictures with it", "base_n": f"with it in {base}", "delta_n": "Δn"}
+    )
+    return TEXTS.table("top_objects", frame, change=f" Δn: against {base}." if base else "")
 
 
 def figures_of(sets: Sets, table4: StudyTable) -> tuple[StudyFigure, ...]:
@@ -161,10 +133,18 @@ def figures_of(sets: Sets, table4: StudyTable) -> tuple[StudyFigure, ...]:
     name, scores = next(iter(sets.items()))
     rows = top_objects(scores.counts, n=TOP) if scores.counts else pd.DataFrame(columns=["object", "n"])
     bars = rows[["object", "n"]].set_axis(["name", "value"], axis=1)
-    axis = f"pictures with it, of {scores.n_images:,}"
-    caption = f"{name.capitalize()}; objects named in the captions."
-    top = figure("bars", "top_objects", f"The {TOP} most frequent objects", bars, caption, y=axis)
-    return drawable((curve_figure(sets), top, rates_figure(sets), gender_figure(table4)))
+    top = TEXTS.figure("top_objects", bars, name=name.capitalize(), n=scores.n_images)
+    genders = [
+        {
+            "name": row["model"].removeprefix(f"{RUN}, "),
+            "group": gender,
+            "value": row[gender],
+            **{end: row.get(f"{gender} {end}", math.nan) for end in ("low", "high")},
+        }
+        for row in table4.frame[table4.frame["model"].str.startswith(RUN)].to_dict("records")
+        for gender in ("male", "female")
+    ]
+    return drawable((curve_figure(sets), top, rates_figure(sets), TEXTS.figure("genders", genders)))
 
 
 def curve_figure(sets: Sets) -> StudyFigure:
@@ -175,8 +155,7 @@ def curve_figure(sets: Sets) -> StudyFigure:
         if counts.size and np.ptp(counts):
             heights = (counts - counts.min()) / np.ptp(counts)
             rows += [{"group": name, "x": place, "value": value} for place, value in enumerate(heights, start=1)]
-    caption = "B_D is the area under the curve: a steep one has few objects that tower over the rest."
-    return figure("curves", "figure2", "Sorted objects (Fig. 2)", rows, caption, **_CURVE_AXES)
+    return TEXTS.figure("figure2", rows)
 
 
 def change_figure(sets: Sets, base: str) -> StudyFigure:
@@ -189,17 +168,15 @@ def change_figure(sets: Sets, base: str) -> StudyFigure:
         most = counts.loc[moved.sort_values(ascending=False, kind="stable").index[:MOST_CHANGED]]
         rows = [{"name": word, "group": name, "value": n} for word, line in most.iterrows() for name, n in line.items()]
     n_images = sorted({scores.n_images for scores in sets.values()})
-    axis = f"pictures with it, of {' or '.join(f'{n:,}' for n in n_images)}"
-    caption = f"Δn is the difference of a bar from that of {base}; the table has it as a number."
-    return figure("bars", "changed_objects", "The objects that change most (Table III)", rows, caption, y=axis)
+    return TEXTS.figure("changed_objects", rows, base=base, n=" or ".join(f"{n:,}" for n in n_images))
 
 
 def rates_figure(sets: Sets) -> StudyFigure:
     """H_J and M_G of each set with their intervals."""
     titles = {"hallucination": "H_J", f"miss {STRONGER}": "M_G, stronger negative", f"miss {BLANK}": "M_G, blank"}
-    rows = [mark(n, s.estimates[key], group=title) for n, s in sets.items() for key, title in titles.items()]
-    caption = "0: every picture shows what its prompt names, and no other sentence fits it better."
-    return figure("bars", "rates", "Hallucination and miss rate", rows, caption, y="H_J, M_G", null=0.0)
+    return TEXTS.figure(
+        "rates", [mark(n, s.estimates[key], group=title) for n, s in sets.items() for key, title in titles.items()]
+    )
 
 
 AXES = {"distribution_bias": "B_D", "hallucination": "H_J", "miss_rate": "M_G, stronger"}
@@ -237,11 +214,14 @@ def compare_objects(
         notes[normalised_note(measures)] = None
         frames += [frame.rename_axis(ARM).reset_index(), _published(arms[0], name)]
     marks = marks_over_arms(arms, "figure2")
-    shown = set(marks["group"]) if len(marks) else set()
-    figures += [_curves(marks, name, i) for i, name in enumerate(entries, start=1) if name in shown]
-    note = f"B_D at equal numbers of pictures (compared n). {' '.join(notes)}"
-    together = table("table2_arms", title, pd.concat(frames, ignore_index=True), note)
-    return Results(tables=(together,), figures=drawable(figures))
+    for i, name in enumerate(entries, start=1):
+        if len(mine := marks[marks["group"] == name] if len(marks) else marks):
+            curves = mine.assign(group=mine[ARM]).reset_index(drop=True)
+            figures.append(TEXTS.figure("figure2_arms", curves, number=i, name=name.capitalize()))
+    return Results(
+        tables=(TEXTS.table("table2_arms", pd.concat(frames, ignore_index=True), title=title, notes=" ".join(notes)),),
+        figures=drawable(figures),
+    )
 
 
 compare_datasets = partial(compare_objects, title="Data sets, the most biased first (Table VI)", by_rank=True)
@@ -252,8 +232,10 @@ def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.Dat
     """A line per entry with distance and rank, and the bare measures behind them."""
     arms = [arm for _, arm, _ in entries]
     numbers = {name: numbers_of(arms, [f"{of} {key}" for _, _, of in entries], settings) for name, key in _KEYS.items()}
-    columns = {name: np.full(len(arms), np.nan) if n is None else n.values for name, n in numbers.items()}
-    measures = pd.DataFrame(columns, index=[name for name, _, _ in entries])
+    measures = pd.DataFrame(
+        {name: np.full(len(arms), np.nan) if n is None else n.values for name, n in numbers.items()},
+        index=[name for name, _, _ in entries],
+    )
     frame = normalise_lines(measures).rename(columns={"blank": "M_G, blank"})
     usable = {name: numbers[name] for name in _usable(measures)}
     if usable:
@@ -279,8 +261,9 @@ def _ranks(distance: "pd.Series[float]", usable: Mapping[str, Numbers | None], s
     # As in the table, a measure in which all agree adds nothing.
     drawn = np.asarray(np.sqrt(np.nansum(squares, axis=0)), dtype=np.float64)
     numbers = Numbers(values=np.asarray(distance, dtype=np.float64), n=next(iter(differing.values())).n, drawn=drawn)
-    ranks = ranks_of(numbers, confidence=settings.confidence)
-    return pd.DataFrame([rank_columns(rank) for rank in ranks], index=distance.index)
+    return pd.DataFrame(
+        [rank_columns(rank) for rank in ranks_of(numbers, confidence=settings.confidence)], index=distance.index
+    )
 
 
 def normalise_lines(measures: pd.DataFrame) -> pd.DataFrame:
@@ -297,11 +280,8 @@ def _usable(measures: pd.DataFrame) -> list[str]:
 
 def normalised_note(measures: pd.DataFrame) -> str:
     """How to read :func:`normalise_lines`."""
-    note = (
-        "Normalised: 0 the least biased of these lines, 1 the most; rank 1 is the most biased. "
-        "Differences by chance are stretched as well: read the differences with their intervals first."
-    )
     left_out = ", ".join(sign for name, sign in AXES.items() if name not in _usable(measures))
+    note = TEXTS.note("normalised")
     return f"{note} All agree in {left_out}, or it is undefined: left out." if left_out else note
 
 
@@ -311,23 +291,13 @@ def space_figure(compared: pd.DataFrame, of: str, *, key: str = "figure4") -> St
     places = compared.reindex(columns=list(axes.values())).fillna(0.0)  # what all agree in has no extent
     places = places.set_axis(list(axes), axis=1).assign(name=compared.index)
     names = places.groupby(list(axes), sort=False)["name"].agg(" = ".join).reset_index()
-    caption = "Far from the origin is more biased, among what is compared here; the numbers stand in the table."
-    shown, title = names if len(names) > 1 else pd.DataFrame(), f"{of} in the space of the three measures (Fig. 4)"
-    return figure("space", key, title, shown, caption, **axes)
-
-
-def _curves(marks: pd.DataFrame, name: str, number: int) -> StudyFigure:
-    mine = marks[marks["group"] == name]
-    lines, title = mine.assign(group=mine[ARM]).reset_index(drop=True), "sorted objects of each arm (Fig. 2)"
-    caption = "B_D is the area under the curve, of all pictures of the arm; with more pictures it grows."
-    return figure("curves", f"figure2-{number}", f"{name.capitalize()}: {title}", lines, caption, **_CURVE_AXES)
+    return TEXTS.figure("figure4", names if len(names) > 1 else pd.DataFrame(), of=of, key=key)
 
 
 def _published(arm: ArmReport, name: str) -> pd.DataFrame:
     """The released evaluations of these prompts, as lines of the same table."""
-    for one in arm.results.tables:
-        if one.key == "table2":
-            mine = one.frame[one.frame["prompts"] == ("general" if name == "all prompts" else name)]
-            mine = mine[mine["model"] != RUN]
-            return mine.assign(**{ARM: mine["model"] + ", published"})
-    return pd.DataFrame()
+    frame = arm.results.frame("table2")
+    if frame.empty:
+        return frame
+    mine = frame[(frame["prompts"] == ("general" if name == "all prompts" else name)) & (frame["model"] != RUN)]
+    return mine.assign(**{ARM: mine["model"] + ", published"})

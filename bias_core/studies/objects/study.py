@@ -33,9 +33,9 @@ from bias_core.studies.kit.types import (
     drawable,
     finding,
     lean,
-    table,
 )
 from bias_core.studies.objects import captions, report
+from bias_core.studies.objects.report import TEXTS
 from bias_core.types import Estimate
 
 Parts = Mapping[str, pd.DataFrame]  # what was read of each condition's pictures, with `condition` and `words`
@@ -43,6 +43,7 @@ Parts = Mapping[str, pd.DataFrame]  # what was read of each condition's pictures
 
 FEWEST = 2  # objects, professions, or prompts of a trigger
 ALL = "all prompts"
+_READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
 SETS = ("objects", "professions")
 _PUBLISHED = ("runwayml/stable-diffusion-v1-5", "Published model", "Whose released numbers stand beside the findings")
 _READING = tuple(settings_of(captions.CaptioningOptions))
@@ -77,8 +78,9 @@ def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
     n, shots = scaled(design.images_per_prompt, share), []
     for kind, source in (("objects", objects), ("professions", occupations)):
         forms = source.get(f"templates{ending}", {})  # of professions, by what is said of them
-        rows = thinned(read_table(source["file"]), share, least=FEWEST, seed=settings.seed)
-        for row, column in product(rows, source["columns"]["actions"]):
+        for row, column in product(
+            thinned(read_table(source["file"]), share, least=FEWEST, seed=settings.seed), source["columns"]["actions"]
+        ):
             form, name = forms.get(row[column]) or objects[f"template{ending}"], row["object"]
             prompt = fix_articles(form.format(action=row[column], object=name, occupation=name))
             shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": name}))
@@ -143,27 +145,24 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
     sets = {kind.whole: captions.score(reading, settings)}
     sets |= {part: captions.score(reading[data.frame[kind.parts] == part], settings) for part in parts}
     released = _released(design, settings, kind.released) if kind.released else []
-    rows = [row for row in released if row["Model"] == settings.options.published_model]
-    published = {row.get("Target", ALL): row for row in rows}
-    names = {part: part for part in parts} if kind.findings_of_parts else {kind.whole: kind.name}
+    published = {row.get("Target", ALL): row for row in released if row["Model"] == settings.options.published_model}
     findings: list[Finding] = []
+    names = {part: part for part in parts} if kind.findings_of_parts else {kind.whole: kind.name}
     for part, name in names.items():
         findings += report.findings(name, sets[part], published.get(part))
-    note = "objects: different ones seen. M_G: share of pictures that another sentence fits better."
     truths = [truth for truth in data.truths(data.frame) if truth is not None and truth.get("n_people") == 1]
     men = data.services.shown("a photo of a man", truths) if truths else None  # of pictures of one person
-    drawn = None if men is None else 100 * men
-    table4 = report.gender_table(sets, drawn, design.data["gender_shares"]["rows"])
+    table4 = report.gender_table(sets, None if men is None else 100 * men, design.data["gender_shares"]["rows"])
     return Results(
         findings=tuple(findings),
         tables=(
-            table("measures", "Distribution bias, hallucination and miss rate", report.measures_table(sets), note),
+            TEXTS.table("measures", report.measures_table(sets)),
             *([report.published_table(sets, released)] if released else []),
             table4,
             report.top_table(sets),
         ),
         figures=report.figures_of(sets, table4),
-        notes=(*report.NOTES, *(design.data["notes"] if released else ()), *filter(None, [kind.note])),
+        notes=(*map(TEXTS.note, _READ_AS), *(design.data["notes"] if released else ()), *filter(None, [kind.note])),
     )
 
 
@@ -246,13 +245,11 @@ def both_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """
     triggered = task_shots(design, settings)
     plain = [shot for shot in general_shots(design, settings) if not _has_trigger(design, shot)]
-    few = thinned(plain, len(triggered) / len(plain), least=FEWEST, seed=settings.seed)
-    return [*triggered, *few]
+    return [*triggered, *thinned(plain, len(triggered) / len(plain), least=FEWEST, seed=settings.seed)]
 
 
 def _has_trigger(design: Design, shot: Shot) -> bool:
-    words = re.findall(r"\w+", shot.prompt.lower())
-    return not set(words).isdisjoint(design.data["task_oriented"]["triggers"])
+    return not set(re.findall(r"\w+", shot.prompt.lower())).isdisjoint(design.data["task_oriented"]["triggers"])
 
 
 _PROMPTS = {"both": both_shots, "task_oriented": task_shots, "general": general_shots}
@@ -269,8 +266,7 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     changes = {name: changes_of(part, parts[base], settings) for name, part in parts.items() if name != base}
     measures = _measures(parts, sets, settings)
     compared = report.normalise_lines(measures)
-    conditions, places = report.measures_table(sets, first="condition"), compared.rename_axis("condition").reset_index()
-    note = report.normalised_note(measures)
+    places = compared.rename_axis("condition").reset_index()
     shown = [report.space_figure(compared, "The conditions"), report.curve_figure(sets)]
     shown += [report.change_figure(sets, base), report.rates_figure(sets)]
     findings = []
@@ -281,13 +277,18 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     return Results(
         findings=(*findings, *[one for name in names for one in report.findings(name, sets[name])]),
         tables=(
-            table("conditions", "Measures of each condition (Table II)", conditions),
-            table("comparison", "The conditions in three dimensions (Fig. 4)", places, note),
+            TEXTS.table("conditions", report.measures_table(sets, first="condition")),
+            TEXTS.table("comparison", places, note=report.normalised_note(measures)),
             report.top_table(sets, base=base),
             *_gained_table(parts),
         ),
         figures=drawable(shown),
-        notes=(*_notes(sets, changes), *shared_pictures(data, names), *report.NOTES, *design.data["notes"]),
+        notes=(
+            *_notes(sets, changes),
+            *shared_pictures(data, names),
+            *map(TEXTS.note, _READ_AS),
+            *design.data["notes"],
+        ),
     )
 
 
@@ -325,16 +326,18 @@ def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: Study
         exclude: Any = part["asked"].tolist() if settings.options.exclude_prompt else None
         return distribution_bias_at(part["seen"].tolist(), n, exclude_prompt=exclude, rng=settings.seed).value
 
-    rows = [
-        {
-            "n": n,
-            "distribution_bias": distribution_bias(name),
-            "hallucination": scores.estimates["hallucination"].value,
-            "miss_rate": scores.estimates[f"miss {captions.STRONGER}"].value,
-        }
-        for name, scores in sets.items()
-    ]
-    return pd.DataFrame(rows, index=list(sets))
+    return pd.DataFrame(
+        [
+            {
+                "n": n,
+                "distribution_bias": distribution_bias(name),
+                "hallucination": scores.estimates["hallucination"].value,
+                "miss_rate": scores.estimates[f"miss {captions.STRONGER}"].value,
+            }
+            for name, scores in sets.items()
+        ],
+        index=list(sets),
+    )
 
 
 def _gained_table(parts: Parts) -> list[StudyTable]:
@@ -351,16 +354,13 @@ def _gained_table(parts: Parts) -> list[StudyTable]:
             n = int(here.sum())
             share = columns("share", wilson_interval(n, len(here)), ends="")
             rows.append({"condition": name, "prompts": words, "n": len(here), "with it": n, **share})
-    title = f"“{word}”, the object that gains most, with and without a trigger word"
-    note = "If it hangs on a trigger word it is there with one only; if it needs none, in all."
-    return [table("gained_object", title, rows, note)]
+    return [TEXTS.table("gained_object", rows, word=word)]
 
 
 def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
     """A warning for each two conditions that drew the same pixels from equal prompts and seeds."""
     frame = data.frame.drop_duplicates("image_id")
-    digests = [pixel_digest(stored.path.read_bytes()) for stored in data.stored(frame)]
-    table = frame.assign(pixels=digests).pivot_table(
+    table = frame.assign(pixels=[pixel_digest(stored.path.read_bytes()) for stored in data.stored(frame)]).pivot_table(
         index=["words", "prompt", "seed"], columns="condition", values="pixels", aggfunc="first"
     )
     warnings = []
@@ -368,12 +368,11 @@ def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
         both = table[[one, other]].dropna()
         same = both[one] == both[other]
         if same.any():
-            where = same.groupby(level="words").agg(["sum", "size"])
-            parts = [f"{n} of {size} {words}" for words, n, size in where.itertuples()]
-            warnings.append(
-                f"{one} and {other} drew the same pictures, pixel by pixel, for {', '.join(parts)}: there "
-                "the two conditions do not differ."
-            )
+            parts = [
+                f"{n} of {size} {words}"
+                for words, n, size in same.groupby(level="words").agg(["sum", "size"]).itertuples()
+            ]
+            warnings.append(TEXTS.note("same pictures", one=one, other=other, parts=", ".join(parts)))
     return warnings
 
 

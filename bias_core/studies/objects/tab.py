@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gradio as gr
-import pandas as pd
 
 from bias_core.studies.kit.types import Design, Finding, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
@@ -91,9 +90,9 @@ class ObjectsTab(StudyTab):
     def wire_extra(self) -> None:
         """An object chooses its pictures; numbers can be taken along."""
         self.wire_take(self.extra["space"], self.extra["curve"])
-        chosen = self.extra["top"].select(self.on_object, self.parts["report"], self.pictures.outputs(), **QUIET)
-        show = "() => document.querySelector('#objects-pictures')?.scrollIntoView({behavior: 'smooth'})"
-        chosen.success(None, js=show, **QUIET)
+        self.extra["top"].select(self.on_object, self.parts["report"], self.pictures.outputs(), **QUIET).success(
+            None, js="() => document.querySelector('#objects-pictures')?.scrollIntoView({behavior: 'smooth'})", **QUIET
+        )
 
     def on_object(self, report: StudyReport | None, event: gr.EventData) -> Updates:
         """The pictures in which an object is."""
@@ -115,7 +114,7 @@ def headline(report: StudyReport) -> str:
     """Which object towers, how far pictures stray from their prompts, and how sure that is."""
     if changes := [f for f in report.results.findings if " change " in f.key]:
         return _changed(report, changes)
-    top = _frame(report, "top_objects")
+    top = report.results.frame("top_objects")
     estimates = {finding.key.rpartition(" ")[2]: finding.estimate for finding in reversed(report.results.findings)}
     if top.empty or "hallucination" not in estimates:
         return f"{report.n_images:,} pictures were captioned, and no object was named in them."
@@ -127,7 +126,7 @@ def headline(report: StudyReport) -> str:
     )
     if "stronger" in estimates:
         says += f"; {_percent(estimates['stronger'])} of the pictures fit another prompt better than their own (M_G)"
-    people = _frame(report, "table4")
+    people = report.results.frame("table4")
     if people.empty or not people["male"].iloc[0] + people["female"].iloc[0]:
         return f"{says}."
     row = people.iloc[0]
@@ -137,7 +136,7 @@ def headline(report: StudyReport) -> str:
 
 def _changed(report: StudyReport, changes: Sequence[Finding]) -> str:
     """Of a controlled experiment: what each condition adds."""
-    top, sizes = _frame(report, "top_objects"), _frame(report, "conditions")
+    top, sizes = report.results.frame("top_objects"), report.results.frame("conditions")
     n_images = dict(zip(sizes["condition"], sizes["n"], strict=True)) if len(sizes) else {}
     base = next((str(c).removeprefix(_BASE) for c in top if str(c).startswith(_BASE)), "the base")
     moves = {finding.key: _moves(finding.estimate) for finding in changes}
@@ -168,8 +167,8 @@ def _percent(share: Estimate) -> str:
 def curve_html(report: StudyReport) -> str:
     """Fig. 2, and beside it what its area depends on."""
     figure = _figure(report, "figure2")
-    key = "measures" if _frame(report, "conditions").empty else "conditions"
-    table = _frame(report, key)
+    key = "measures" if report.results.frame("conditions").empty else "conditions"
+    table = report.results.frame(key)
     if figure is None or table.empty:
         return ""
     few = table[[table.columns[0], *(c for c in _CURVE if c in table)]].rename(columns=_CURVE)
@@ -183,7 +182,7 @@ def curve_html(report: StudyReport) -> str:
 
 def space_html(report: StudyReport) -> str:
     """Fig. 4 with its numbers; nothing where there is one model."""
-    figure, table = _figure(report, "figure4"), _frame(report, "comparison")
+    figure, table = _figure(report, "figure4"), report.results.frame("comparison")
     if figure is None or table.empty:
         return ""
     note = next(t.note for t in report.results.tables if t.key == "comparison")
@@ -194,11 +193,13 @@ def space_html(report: StudyReport) -> str:
 
 def top_html(report: StudyReport) -> str:
     """The most frequent objects of each set of pictures; each chooses the pictures that have it."""
-    top = _frame(report, "top_objects")
+    top = report.results.frame("top_objects")
     if top.empty:
         return ""
-    groups = [(name, rows.to_dict("records")) for name, rows in top.groupby("pictures", sort=False)]
-    return render("top_objects", groups=groups[:_MOST_GROUPS])
+    return render(
+        "top_objects",
+        groups=[(name, rows.to_dict("records")) for name, rows in top.groupby("pictures", sort=False)][:_MOST_GROUPS],
+    )
 
 
 def examples_html(report: StudyReport) -> str:
@@ -209,12 +210,9 @@ def examples_html(report: StudyReport) -> str:
     ranking = frame.dropna(subset="H_J").sort_values("H_J", kind="stable")
     n = min(_EXAMPLES, len(ranking) // 2)
     sides = {"Furthest from their prompts": ranking.tail(n).iloc[::-1], "Closest to their prompts": ranking.head(n)}
-    rows = {title: some.to_dict("records") for title, some in sides.items()}
-    return render("captioned", sides=rows, stored=report.stored)
-
-
-def _frame(report: StudyReport, key: str) -> pd.DataFrame:
-    return report.results.frame(key)
+    return render(
+        "captioned", sides={title: some.to_dict("records") for title, some in sides.items()}, stored=report.stored
+    )
 
 
 def _figure(report: StudyReport, key: str) -> StudyFigure | None:

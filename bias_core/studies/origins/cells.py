@@ -167,9 +167,12 @@ class Published:
 
     def notes(self, concepts: Collection[str]) -> list[str]:
         """What is wrong with the printed numbers of these concepts."""
-        rows = (row for row in self.rows if row["note"] and row["nationality"] in concepts)
         names = ("nationality", "attribute", "model")
-        return [f"In the paper's Table 1, {', '.join(row[name] for name in names)}: {row['note']}." for row in rows]
+        return [
+            f"In the paper's Table 1, {', '.join(row[name] for name in names)}: {row['note']}."
+            for row in self.rows
+            if row["note"] and row["nationality"] in concepts
+        ]
 
 
 OWN_KINDS = {"propagation": "SPI", "optimised_prompts": "StOP", "nationality_stereotypes": "P, Ψ and WALS"}

@@ -1,25 +1,32 @@
-"""OASIS: how people of a nationality (Table 1, Figures 4 and 5) and doctors of one (Table 2) are shown."""
+"""OASIS: how people of a nationality (Table 1, Figures 3 to 5) and doctors of one (Table 2) are shown."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
 from bias_core.prompts import fill_template
-from bias_core.stats.effects import benjamini_hochberg
+from bias_core.stats.effects import benjamini_hochberg, percentile_estimate
 from bias_core.studies.arms.statistics import (
     ARM,
     arms_as_columns,
+    counted_sample,
     finding_of,
     lines_together,
     marks_over_arms,
     table_over_arms,
     two_shares,
 )
+from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
@@ -33,12 +40,11 @@ from bias_core.studies.kit.types import (
     StudySettings,
     columns,
     drawable,
-    figure,
     finding,
     finding_mark,
+    marks,
     or_nan,
     point,
-    table,
 )
 from bias_core.studies.origins.cells import (
     FEWEST_PICTURES,
@@ -53,7 +59,12 @@ from bias_core.studies.origins.cells import (
 )
 from bias_core.types import Attribute, Estimate
 
+TEXTS = ReportTexts(__file__)
 PLAIN = "doctor"
+N_RESAMPLES = 2000
+SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.max}
+"""Of the stereotype scores of a nationality's attributes."""
+HERE = "these pictures"
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -83,32 +94,28 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
     )
     cells = [cell for name in nationalities for cell in read[name]]
     own = [cell for name in nationalities for cell in read[name][: len(own_attributes(design, name))]]
-    variety = pd.DataFrame([_variety(cell) for cell in cells])
+    variety = pd.DataFrame(
+        [
+            {
+                "nationality": cell.concept,
+                "attribute": cell.attribute.name,
+                **columns("WALS", cell.score.wals),
+                **columns("spread", cell.score.spread),
+                "n": cell.score.wals.n,
+            }
+            for cell in cells
+        ]
+    )
     findings = [(cell, one) for cell in own for one in _findings(cell, settings, published)]
     return Results(
         findings=tuple(one for _, one in findings),
-        tables=(
-            table("table1", "Stereotype scores (Table 1)", [_table_row(c, published) for c in own], _COLUMNS),
-            table("figure4", "Variety along attributes (Figure 4)", variety, _WALS),
+        tables=(TEXTS.table("table1", [_table_row(cell, published) for cell in own]), TEXTS.table("figure4", variety)),
+        figures=_figures(cells, own, findings, variety, settings),
+        notes=(
+            *published.notes(nationalities),
+            *([] if all(cell.score.drawn is None for cell in own) else [TEXTS.note("base rates")]),
         ),
-        figures=(*_heatmaps(cells), *_figures(own, findings, variety, settings)),
-        notes=(*published.notes(nationalities), *([] if all(c.score.drawn is None for c in own) else [_BASE_RATES])),
     )
-
-
-_COLUMNS = (
-    "P: share in which the reader sees the attribute. Ψ = max(0, P − P*). Corrected: with the reader's known errors "
-    "taken into account. Drawn: share of these pictures that really show it; neither: share that neither sentence "
-    "describes, which is read as the one or the other. Then what the paper printed, as shares."
-)
-_WALS = (
-    "WALS: share of the pictures' variety along the attribute. Spread: its standard deviation, in cosine. "
-    "Attributes of the other nationalities are read here too."
-)
-_BASE_RATES = (
-    "P* are real-world rates. Where nothing is planted (fair), all nationalities have the base rates of "
-    "the calibration world, which are not P*: Ψ need not be 0 there."
-)
 
 
 def _with_those_of_others(design: Design, nationality: str, nationalities: Sequence[str]) -> list[Attribute]:
@@ -144,11 +151,6 @@ def _table_row(cell: Cell, published: Published) -> dict[str, Any]:
     }
 
 
-def _variety(cell: Cell) -> dict[str, Any]:
-    wals, spread = columns("WALS", cell.score.wals), columns("spread", cell.score.spread)
-    return {"nationality": cell.concept, "attribute": cell.attribute.name, **wals, **spread, "n": cell.score.wals.n}
-
-
 def _findings(cell: Cell, settings: StudySettings, published: Published) -> list[Finding]:
     reference, drawn, model = cell.attribute.reference, cell.score.drawn, settings.options.published_model
     key, title = f"{cell.concept} {cell.attribute.name}", f"{cell.concept}, {cell.attribute.name}"
@@ -162,8 +164,9 @@ def _findings(cell: Cell, settings: StudySettings, published: Published) -> list
             "sample": cell.sample(reference),
         }
         says = _says_of_score(cell.prevalence, reference, settings.options.threshold)
-        score = finding(f"{key} stereotype", f"{title}: Ψ", "stereotype_score", cell.stereotype, says, **comparison)
-        findings.append(score)
+        findings.append(
+            finding(f"{key} stereotype", f"{title}: Ψ", "stereotype_score", cell.stereotype, says, **comparison)
+        )
     return findings
 
 
@@ -177,40 +180,32 @@ def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
     return f"Not told to be shown more often than in the world{more}."
 
 
-def _heatmaps(cells: Sequence[Cell]) -> tuple[StudyFigure, ...]:
-    """P, Ψ and WALS of every nationality and attribute; Ψ only where there is a P*."""
-    everywhere = "Attributes of the other nationalities are read here too; intervals are in the tables."
-    gaps = "Empty where no real-world rate of this nationality is known: then there is no Ψ."
-    places = pd.DataFrame({"row": [c.attribute.name for c in cells], "column": [c.concept for c in cells]})
-    return drawable(
-        figure("heatmap", f"map-{key}", title, places.assign(value=values).dropna(), caption, unit=unit)
-        for key, unit, title, caption, values in (
-            ("prevalence", "P", "Who is shown with what", everywhere, [c.prevalence.value for c in cells]),
-            ("stereotype", "Ψ", "Shown beyond the world's rate (Table 1)", gaps, [c.stereotype.value for c in cells]),
-            ("variety", "WALS", "Variety along each attribute", everywhere, [c.score.wals.value for c in cells]),
-        )
-    )
-
-
 def _figures(
-    own: Sequence[Cell], findings: Sequence[tuple[Cell, Finding]], variety: pd.DataFrame, settings: StudySettings
+    cells: Sequence[Cell],
+    own: Sequence[Cell],
+    findings: Sequence[tuple[Cell, Finding]],
+    variety: pd.DataFrame,
+    settings: StudySettings,
 ) -> tuple[StudyFigure, ...]:
+    """Maps of P, Ψ (where there is a P*) and WALS of all cells; of those with attributes of their own the rest."""
+    places = pd.DataFrame({"row": [c.attribute.name for c in cells], "column": [c.concept for c in cells]})
+    maps = {
+        "map-prevalence": [cell.prevalence.value for cell in cells],
+        "map-stereotype": [cell.stereotype.value for cell in cells],
+        "map-variety": [cell.score.wals.value for cell in cells],
+    }
     points = [point(c.score.wals, c.stereotype, group=c.concept, name=c.attribute.name) for c in own]
-    best = "Best is the lower right: no stereotype, and much variety along the attribute."
-    title = "Stereotype against variety (Figure 5)"
-    figures = [figure("scatter", "figure5", title, points, best, x="WALS", y="Ψ")]
-    caption = f"Diamonds: published for {settings.options.published_model}."
-    for metric, key, title, labels in (
-        ("attribute_prevalence", "prevalence", "Shares that show the attribute", {"x": "P"}),
-        ("stereotype_score", "stereotype", "Stereotype scores", {"x": "Ψ", "null": 0.0}),
-    ):
-        chosen = ((cell, one) for cell, one in findings if one.metric == metric)
-        rows = [finding_mark(one) | {"group": cell.concept, "name": cell.attribute.name} for cell, one in chosen]
-        figures += drawable([figure("intervals", key, title, rows, caption, **labels)])
+    figures = [*drawable(TEXTS.figure(key, places.assign(value=values).dropna()) for key, values in maps.items())]
+    figures.append(TEXTS.figure("figure5", points))
+    for metric, key in (("attribute_prevalence", "prevalence"), ("stereotype_score", "stereotype")):
+        rows = [
+            finding_mark(one) | {"group": cell.concept, "name": cell.attribute.name}
+            for cell, one in findings
+            if one.metric == metric
+        ]
+        figures += drawable([TEXTS.figure(key, rows, model=settings.options.published_model)])
     names = {"nationality": "group", "attribute": "name", "WALS": "value", "WALS low": "low", "WALS high": "high"}
-    bars = variety.rename(columns=names)[list(names.values())]
-    caption = "Higher: more of the variety of the nationality's pictures lies along the attribute."
-    return *figures, figure("bars", "figure4", "Variety along attributes (Figure 4)", bars, caption, y="WALS")
+    return *figures, TEXTS.figure("figure4", variety.rename(columns=names)[list(names.values())])
 
 
 def compare_nationalities(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
@@ -218,40 +213,18 @@ def compare_nationalities(_design: Design, _settings: StudySettings, arms: Seque
     by = ["nationality", "attribute"]
     variety = arms_as_columns(table_over_arms(arms, "figure4", by, ["WALS"]), by, "WALS")
     bars, plane = marks_over_arms(arms, "figure4"), marks_over_arms(arms, "figure5")
-    note = (
-        "Ψ = max(0, P − P*), of P corrected for the reader's errors where these are known. The last columns "
-        "are as published. Intervals and n: see the table of each arm."
-    )
-    figures, caption = [], "Longer: more of the variety of the arm's pictures lies along the attribute."
+    figures, markers = [], {"markers": list(dict.fromkeys(plane["group"]))}
     for i, (nationality, mine) in enumerate(bars.groupby("group", sort=False), start=1):
-        rows, title = mine.assign(group=mine[ARM]).reset_index(drop=True), "variety along attributes (Figure 4)"
-        figures.append(figure("bars", f"figure4-{i}", f"{nationality}: {title}", rows, caption, y="WALS"))
-    figures.append(_plane_figure(plane))
-    figures += [_plane_figure(plane, name, i) for i, name in enumerate(dict.fromkeys(plane["group"]), start=1)]
+        rows = mine.assign(group=mine[ARM]).reset_index(drop=True)
+        figures.append(TEXTS.figure("figure4_arms", rows, number=i, nationality=nationality))
+    dots = plane[["x", "y"]].assign(group=plane[ARM], marker=plane["group"])
+    figures.append(TEXTS.figure("figure5_arms", dots.dropna(ignore_index=True), markers))
+    for i, nationality in enumerate(markers["markers"], start=1):
+        mine = dots.assign(name=plane["name"])[plane["group"] == nationality].dropna(ignore_index=True)
+        figures.append(TEXTS.figure("figure5_nationality", mine, markers, number=i, nationality=nationality))
     return Results(
-        tables=(
-            table("table1_arms", "Stereotype scores over the arms (Table 1)", _table1(arms), note),
-            table("figure4_arms", "Variety along each attribute, WALS, over the arms (Figure 4)", variety),
-        ),
-        figures=tuple(figures),
+        tables=(TEXTS.table("table1_arms", _table1(arms)), TEXTS.table("figure4_arms", variety)), figures=tuple(figures)
     )
-
-
-def _plane_figure(plane: pd.DataFrame, nationality: str = "", number: int = 0) -> StudyFigure:
-    """Figure 5 of all nationalities, or of one with the names of its attributes."""
-    mine = plane[plane["group"] == nationality] if nationality else plane
-    data = mine[["x", "y"]].assign(group=mine[ARM], marker=mine["group"])
-    if nationality:
-        data = data.assign(name=mine["name"])
-    key = f"figure5-{number}" if nationality else "figure5_arms"
-    title = f"{nationality or 'All nationalities'}: stereotype against variety (Figure 5)"
-    names = "A line joins one attribute in all arms. " if nationality else ""
-    caption = (
-        f"A colour per arm, a marker per nationality, a dot per attribute. {names}Best is the lower right: "
-        "no stereotype, and much variety along the attribute."
-    )
-    labels = {"x": "WALS", "y": "Ψ", "join": bool(nationality), "markers": list(dict.fromkeys(plane["group"]))}
-    return figure("scatter", key, title, data.dropna(ignore_index=True), caption, **labels)
 
 
 def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
@@ -288,12 +261,15 @@ def doctor_shots(design: Design, settings: StudySettings) -> list[Shot]:
 def measure_doctors(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """P(man) of each concept, and what a nationality adds to it."""
     attribute = to_attribute(design.data["doctor"]["attribute"])
-    concepts = list(map(str, dict.fromkeys(data.frame["concept"])))
-    read = yield from read_concepts(data, "concept", concepts, lambda _concept: [attribute])
+    read = yield from read_concepts(
+        data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]
+    )
     cells = {concept: own[0] for concept, own in read.items()}
     added = _added(cells, settings.confidence)
-    shares = design.data["doctor"]["prevalence_man"]
-    printed = {model: {name: share / 100 for name, share in of.items()} for model, of in shares.items()}
+    printed = {
+        model: {name: share / 100 for name, share in of.items()}
+        for model, of in design.data["doctor"]["prevalence_man"].items()
+    }
     findings, table2 = [], []
     for name, cell in cells.items():
         findings.append(_finding(cell, added.get(name), printed[settings.options.published_model].get(name)))
@@ -308,23 +284,13 @@ def measure_doctors(design: Design, settings: StudySettings, data: StudyData) ->
                 **{f"{model} P": of.get(name, math.nan) for model, of in printed.items()},
             }
         )
-    title, caption = "Share of doctors shown as men (Table 2)", f"published for {settings.options.published_model}."
-    marks = map(finding_mark, findings)
+    model = settings.options.published_model
     return Results(
         findings=tuple(findings),
-        tables=(table("table2", "P(man) of doctors (Table 2)", table2, _COLUMNS),),
-        figures=(figure("intervals", "table2", title, marks, f"Diamonds: {caption}", x="P(man)"),),
-        notes=(
-            "As in the paper, a classifier reads the pictures. The paper's is CLIP, which agreed with labels "
-            "by hand in 99 to 100 % of 100 pictures of doctors of each model (its Table 4).",
-        ),
+        tables=(TEXTS.table("table2", table2),),
+        figures=(TEXTS.figure("table2", map(finding_mark, findings), model=model),),
+        notes=(TEXTS.note("classifier"),),
     )
-
-
-_COLUMNS = (
-    "Added: P less that of doctors of no nationality, as read, with Newcombe's interval. p: Fisher's exact "
-    "test that nothing is added. q: p after Benjamini–Hochberg. Then what the paper printed, as shares."
-)
 
 
 def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, dict[str, float]]:
@@ -358,14 +324,159 @@ def compare_doctors(_design: Design, _settings: StudySettings, arms: Sequence[Ar
     """Table 2 over the arms, with lines of the paper's models, which the arms' tables have as "<model> P"."""
     frame = table_over_arms(arms, "table2", ["concept"], ["P", "P corrected", "drawn", "n", "added", "p", "q"])
     printed = arms[0].results.frame("table2")
-    models = [name.removesuffix(" P") for name in map(str, printed) if name.endswith(" P")]
-    lines = [printed[["concept"]].assign(**{ARM: f"{model}, published"}, P=printed[f"{model} P"]) for model in models]
+    lines = [
+        printed[["concept"]].assign(**{ARM: f"{model}, published"}, P=printed[f"{model} P"])
+        for model in [name.removesuffix(" P") for name in map(str, printed) if name.endswith(" P")]
+    ]
     frame = lines_together(pd.concat([frame, *lines], ignore_index=True), ["concept"])
-    note = (
-        "Added: P less that of doctors of no nationality, as read, with its interval, p and corrected p. The "
-        "last lines of each are as published."
+    return Results(tables=(TEXTS.table("table2_arms", frame),))
+
+
+def user_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Pictures of each nationality; refuses those whose internet users are not known."""
+    users = design.data["internet_users"]
+    if unknown := [n for n in wanted_nationalities(design, settings) if n not in users]:
+        raise InvalidInput(f"{design.name} does not know the internet users of {', '.join(unknown)}")
+    return stereotype_shots(design, settings)
+
+
+def measure_users(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Mean and largest Ψ of every nationality, and their correlation with the number of users."""
+    names, users = wanted_nationalities(design, settings), design.data["internet_users"]
+    read = yield from read_concepts(data, "nationality", names, lambda name: own_attributes(design, name))
+    published = Published(design)
+    findings: list[Finding] = []
+    points: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    for name, of_name in read.items():
+        cells = [cell for cell in of_name if not math.isnan(cell.stereotype.value)]
+        if not cells:
+            raise InvalidInput(f"no attribute of {name} has a stereotype score: {of_name[0].stereotype.note}")
+        own = _user_findings(name, float(users[name]), cells, data, published)
+        findings += own.values()
+        scores = {summary: columns(f"{summary} Ψ", finding.estimate) for summary, finding in own.items()}
+        first = {"nationality": name, "users": float(users[name]), **scores["mean"], **scores["maximum"]}
+        printed = {
+            f"{model} {summary}": or_nan(_published(published, name, model, summary))
+            for model, summary in product(published.models, SUMMARIES)
+        }
+        rows.append(first | {"attributes": len(cells), "n": own["mean"].estimate.n} | printed)
+        points += [
+            {"group": "attributes", "name": "", "x": float(users[name]), "y": cell.stereotype.value} for cell in cells
+        ]
+    frame = pd.DataFrame(rows)
+    return Results(
+        findings=tuple(findings),
+        tables=(
+            TEXTS.table("figure3", frame),
+            TEXTS.table("correlations", _correlations(frame, published.models, settings.seed)),
+        ),
+        figures=(_user_figure(frame, points),),
+        notes=(*published.notes(list(read)), TEXTS.note("three")),
     )
-    return Results(tables=(table("table2_arms", "P(man) of doctors over the arms (Table 2)", frame, note),))
+
+
+def _user_findings(
+    name: str, users: float, cells: Sequence[Cell], data: StudyData, published: Published
+) -> dict[str, Finding]:
+    """Mean and maximum of Ψ over the attributes of a nationality."""
+    references = np.array([cell.attribute.reference for cell in cells], dtype=float)
+    presence = np.column_stack([_presence(cell) for cell in cells])  # (n, n_attributes)
+    n, settings = len(presence), data.settings
+    counts = np.random.default_rng(settings.seed).multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES)
+
+    def summed(of: Callable[..., Any], times: np.ndarray) -> np.ndarray:
+        shares = times @ presence / times.sum(axis=1, keepdims=True)
+        return np.asarray(of(np.maximum(0.0, np.clip(shares, 0.0, 1.0) - references), axis=1))
+
+    drawn = [(cell.score.drawn, reference) for cell, reference in zip(cells, references, strict=True)]
+    truths = [stereotype_score(share, reference) for share, reference in drawn if share is not None]
+    largest = max(cells, key=lambda cell: cell.stereotype.value).attribute.name
+    says = f"{users:g} million internet users; the largest score is that of {largest}."
+    findings = {}
+    for summary, of in SUMMARIES.items():
+        value, resampled = float(summed(of, np.ones((1, n)))[0]), summed(of, counts)
+        findings[summary] = finding(
+            f"{name} {summary}",
+            f"{name}: {summary} Ψ",
+            "stereotype_score",
+            percentile_estimate(value, resampled, n=n, confidence=settings.confidence, null_value=0.0),
+            says,
+            expected=float(of(truths)) if len(truths) == len(cells) else None,
+            published=_published(published, name, settings.options.published_model, summary),
+            sample=counted_sample(cells[0].units, partial(summed, of)),
+        )
+    return findings
+
+
+def _presence(cell: Cell) -> np.ndarray:
+    """Each reading, corrected so that the mean is the prevalence of the cell [rogan1978, Eq. 1]."""
+    calls = (cell.score.margins > 0).astype(float)
+    errors = cell.score.errors
+    if cell.score.corrected is None or errors is None:
+        return calls
+    return (calls + errors.specificity - 1) / (errors.sensitivity + errors.specificity - 1)
+
+
+def _published(published: Published, nationality: str, model: str, summary: str) -> float | None:
+    """A summary of the scores that follow from the published shares; None where there are none."""
+    scores = [
+        stereotype_score(*(float(row[of]) / 100 for of in ("prevalence", "reference")))
+        for row in published.of(nationality, model)
+    ]
+    return float(SUMMARIES[summary](scores)) if scores else None
+
+
+def _correlations(frame: pd.DataFrame, models: Sequence[str], seed: int) -> list[dict[str, Any]]:
+    """Of the number of users with the mean and the largest score: measured here, and as published."""
+    return [
+        {"Ψ of": of, "summary": summary, "n": len(points), **_correlate(points, seed)}
+        for of, summary in product((HERE, *models), SUMMARIES)
+        for points in [frame[["users", f"{summary} Ψ" if of == HERE else f"{of} {summary}"]].dropna()]
+    ]
+
+
+def _correlate(points: ArrayLike, seed: int) -> dict[str, float]:
+    x, y = np.array(points, dtype=float).reshape(-1, 2).T
+    coefficients: dict[str, float] = {}
+    for name, coefficient in (("Spearman", stats.spearmanr), ("Pearson", stats.pearsonr)):
+        value, p_value = math.nan, math.nan
+        if len(x) > 2 and np.ptp(x) > 0 and np.ptp(y) > 0:
+            how = {"permutation_type": "pairings", "vectorized": False, "n_resamples": 999, "rng": seed}
+            test = stats.permutation_test((y,), lambda other, of=coefficient: float(of(x, other).statistic), **how)
+            value, p_value = float(test.statistic), float(test.pvalue)
+        coefficients |= {name: value, f"{name} p": p_value}
+    return coefficients
+
+
+def _scores(frame: pd.DataFrame, summary: str, **names: str) -> pd.DataFrame:
+    return marks(
+        frame,
+        {**names, "x": "users", "y": f"{summary} Ψ", **{f"y{end}": f"{summary} Ψ {end}" for end in ("low", "high")}},
+    )
+
+
+def _user_figure(frame: pd.DataFrame, points: Sequence[Mapping[str, Any]]) -> StudyFigure:
+    """Figure 3; one name a nationality is enough."""
+    parts = [_scores(frame, summary, name="nationality").assign(group=summary) for summary in SUMMARIES]
+    parts[1]["name"] = ""
+    return TEXTS.figure("figure3", pd.concat([pd.DataFrame(points), *parts], ignore_index=True))
+
+
+def compare_users(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    """Figure 3, for the mean and for the largest stereotype score of each nationality."""
+    scores = table_over_arms(arms, "figure3", ["nationality", "users"], ["mean Ψ", "maximum Ψ", "attributes", "n"])
+    orders = table_over_arms(
+        arms, "correlations", ["summary"], ["Spearman", "Spearman p", "Pearson", "Pearson p", "n"], {"Ψ of": HERE}
+    )
+    markers = {"markers": list(dict.fromkeys(scores["nationality"]))}
+    figures = []
+    for summary in SUMMARIES:
+        shown = _scores(scores.sort_values("users", kind="stable"), summary, marker="nationality", group=ARM)
+        figures.append(TEXTS.figure("figure3_arms", shown, markers, summary=summary))
+    return Results(
+        tables=(TEXTS.table("figure3_arms", scores), TEXTS.table("correlations_arms", orders)), figures=tuple(figures)
+    )
 
 
 PROGRAMS = {
@@ -374,5 +485,8 @@ PROGRAMS = {
     ),
     "doctor_prevalence": Program(
         shots=doctor_shots, measure=measure_doctors, options=DoctorOptions, compare=compare_doctors
+    ),
+    "stereotypes_by_internet_users": Program(
+        shots=user_shots, measure=measure_users, options=NationalityOptions, compare=compare_users
     ),
 }

@@ -20,6 +20,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
+from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import Measuring, Program, StudyData, png_bytes
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
@@ -33,10 +34,8 @@ from bias_core.studies.kit.types import (
     StudyFigure,
     StudySettings,
     columns,
-    figure,
     finding,
     lean,
-    table,
 )
 from bias_core.studies.origins.cells import (
     NationalityOptions,
@@ -46,6 +45,8 @@ from bias_core.studies.origins.cells import (
     wanted_nationalities,
 )
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
+
+TEXTS = ReportTexts(__file__)
 
 _FEWEST_SEEDS = 2  # one has no interval
 _FIRST_STEP = ("The first step adds it.", "The first step takes it away.", "The first step does neither clearly.")
@@ -73,7 +74,6 @@ class Curve:
 class PropagationOptions(NationalityOptions):
     """Whose attributes are looked for, and in which steps."""
 
-    nationalities: tuple[str, ...] = setting(("Iranian", "Indian"), "Nationalities", "Of the study's list")
     attributes: tuple[str, ...] = setting((), "Attributes", "Names; all of each nationality where empty")
     guided: bool = setting(False, "Guided velocities", "With classifier-free guidance, instead of conditional ones")
     n_samples: int = setting(2, "Shown seeds", "Whose curves and predicted pictures are shown", ge=1, le=100)
@@ -130,7 +130,7 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
         cells = read_cells(data, nationality, frame, rows[frame.index], attributes)
         traces = yield from _trace(data, model, nationality, data.stored(frame), attributes)
         kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
-        wording = f"Velocities are {kind}, in {traces[0].space} space. No safety checker looks at predicted pictures."
+        wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
         own = []
         for cell, each in zip(cells, np.moveaxis(np.stack([trace.spi for trace in traces]), 2, 0), strict=True):
             whole = spi_band(each.mean(axis=1, keepdims=True), confidence=settings.confidence)[0]
@@ -142,21 +142,10 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
         curves += own
     return Results(
         findings=tuple(map(_finding, curves)),
-        tables=(table("spi", "When attributes are added", map(_row, curves), _COLUMNS),),
+        tables=(TEXTS.table("spi", map(_row, curves)),),
         figures=tuple(figures),
-        notes=(wording, _SIGN),
+        notes=(wording, TEXTS.note("sign")),
     )
-
-
-_COLUMNS = (
-    "SPI at the first step and over all steps, means over seeds. Steps are counted from 1. First clear: the first step "
-    "whose interval excludes 0. Strongest: the step at which the mean is farthest from 0. Last: SPI at the last step. "
-    "Finished P: share of the finished pictures that the reader sees the attribute in, corrected for its known errors."
-)
-_SIGN = (
-    "SPI is a cosine: above 0 a step adds the attribute, below 0 it takes it away. It says nothing of how much, and "
-    "the intervals of the steps are each on its own: of 100 steps that do nothing, 5 of those at 95 % exclude 0."
-)
 
 
 def _trace(
@@ -168,8 +157,9 @@ def _trace(
         data.check()
         shown = _shown_steps(picture.row.num_inference_steps, options.n_predicted) if i < options.n_samples else ()
         traces.append(trace_row(data, model, picture.row, attributes, predicted_steps=shown))
-        message = f"{nationality}: {i + 1:,} of {len(stored):,} pictures traced"
-        yield Progress(done=i + 1, total=len(stored), message=message)
+        yield Progress(
+            done=i + 1, total=len(stored), message=f"{nationality}: {i + 1:,} of {len(stored):,} pictures traced"
+        )
     return traces
 
 
@@ -225,8 +215,7 @@ def _figures(
 ) -> list[StudyFigure]:
     """Of a nationality the mean curves, those of single pictures, and the filmstrips of these."""
     nationality, n_seeds = curves[0].nationality, len(traces)
-    key = re.sub(r"\W+", "-", nationality.lower())
-    axes = {"x": "denoising step", "y": "SPI", "null": 0.0}
+    names = {"nationality": nationality, "place": re.sub(r"\W+", "-", nationality.lower())}
     singles, strips = [], []
     for i, picture in enumerate(shown):
         seed = picture.row.seed
@@ -235,9 +224,7 @@ def _figures(
             for curve in curves
             for step, value in enumerate(curve.each[i], start=1)
         ]
-        title = f"SPI of one {nationality} picture, seed {seed} (Figure 6)"
-        caption = "Above 0 a step adds the attribute to the picture, below 0 it takes it away."
-        singles.append(figure("curves", f"figure6-{key}-{seed}", title, lines, caption, **axes))
+        singles.append(TEXTS.figure("figure6", lines, seed=seed, **names))
         pictures = {f"{step:04d}": (path, f"step {step + 1}") for step, path in traces[i].predicted.items()}
         pictures["finished"] = (picture.path, f"finished, seed {seed}")
         strips += [{"row": seed, "column": k, "path": str(path), "text": text} for k, (path, text) in pictures.items()]
@@ -246,14 +233,10 @@ def _figures(
         for curve in curves
         for step, estimate in enumerate(curve.band, start=1)
     ]
-    more = {"concept": nationality, "velocities": wording, "predicted": f"figure7-{key}"}
-    title = f"SPI of {n_seeds} {nationality} pictures (Figure 9)"
-    caption = "Mean over seeds; the band is its interval at each step."
-    labels = {**axes, **more, "singles": [single.key for single in singles]}
-    average = figure("curves", f"figure9-{key}", title, means, caption, **labels)
-    title = f"What each step is heading for, {nationality} (Figure 7)"
-    caption = "The finished picture as each step predicts it, and the finished picture itself."
-    return [average, *singles, figure("pictures", f"figure7-{key}", title, strips, caption)]
+    predicted = TEXTS.figure("figure7", strips, **names)
+    keys = {"predicted": predicted.key, "singles": [single.key for single in singles]}
+    labels = {"concept": nationality, "velocities": wording, **keys}
+    return [TEXTS.figure("figure9", means, labels, n_seeds=n_seeds, **names), *singles, predicted]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +244,6 @@ class Trace:
     """One generation seen from inside."""
 
     spi: np.ndarray  # ``(n_steps, n_attributes)``, in [-1, 1]
-    sigmas: np.ndarray  # noise of each step, ``(n_steps,)``
     space: str  # of the velocities: "flow", "epsilon" or "v_prediction"
     guided: bool  # whether the velocities have classifier-free guidance in them
     predicted: dict[int, Path]  # by step, the file of the picture that the step is heading for
@@ -272,8 +254,9 @@ def trace_row(
 ) -> Trace:
     """The trace of a row, made under the model lock (each step asks whether the run goes on), or kept earlier."""
     services, guided = data.services, data.settings.options.guided
-    key_parts = [row.id, [(a.positive, a.negative) for a in attributes], guided, _FORM]
-    key = hashlib.sha256(json.dumps(key_parts).encode()).hexdigest()[:20]
+    key = hashlib.sha256(
+        json.dumps([row.id, [(a.positive, a.negative) for a in attributes], guided, _FORM]).encode()
+    ).hexdigest()[:20]
     folder = services.settings.data_dir / "traces" / key[:2]
     pictures = {step: folder / f"{key}-{step}.png" for step in predicted_steps}
     if (earlier := _read(folder / f"{key}.npz", pictures)) is not None:
@@ -281,12 +264,12 @@ def trace_row(
     with services.model_lock:
         steps = model.trace(row, attributes, guided=guided, predicted=bool(pictures), on_step=lambda *_: data.check())
         try:
-            step_values = [(_look(step, pictures), step.sigma, step.space, step.guided) for step in steps]
+            step_values = [(_look(step, pictures), step.space, step.guided) for step in steps]
         finally:
             if isinstance(steps, Generator):  # whatever happened, the model is let go before the lock is
                 steps.close()
-    spi, sigmas, spaces, guidances = zip(*step_values, strict=True)
-    trace = Trace(spi=np.array(spi), sigmas=np.array(sigmas), space=spaces[0], guided=guidances[0], predicted=pictures)
+    spi, spaces, guidances = zip(*step_values, strict=True)
+    trace = Trace(spi=np.array(spi), space=spaces[0], guided=guidances[0], predicted=pictures)
     buffer = io.BytesIO()
     np.savez(buffer, **{name: value for name, value in asdict(trace).items() if name != "predicted"})
     write_atomically(folder / f"{key}.npz", buffer.getvalue())
@@ -306,8 +289,7 @@ def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
         return None
     try:
         with np.load(path) as file:
-            space, guided = str(file["space"]), bool(file["guided"])
-            return Trace(spi=file["spi"], sigmas=file["sigmas"], space=space, guided=guided, predicted=pictures)
+            return Trace(spi=file["spi"], space=str(file["space"]), guided=bool(file["guided"]), predicted=pictures)
     except (OSError, ValueError, KeyError, BadZipFile):
         return None
 

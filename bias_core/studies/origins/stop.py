@@ -15,6 +15,7 @@ from bias_core.metrics.similarity import similarity_estimate
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
 from bias_core.store.readings import open_picture
+from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.limits import check_budget
 from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of, keep_picture
 from bias_core.studies.kit.readers import check_readers
@@ -32,15 +33,14 @@ from bias_core.studies.kit.types import (
     StudySettings,
     StudyTable,
     columns,
-    figure,
     finding,
     intervals,
     or_nan,
-    table,
 )
 from bias_core.studies.origins.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
 from bias_core.types import Estimate, StoredImage
 
+TEXTS = ReportTexts(__file__)
 _FEWEST_PER_NATIONALITY = 2
 _SHOWN = 3  # pictures of a cluster in the figure
 _LONGEST = 26  # letters above a picture
@@ -53,7 +53,6 @@ MOST_DRAWN = 64
 class PromptSearchOptions(NationalityOptions):
     """Of whom, and how prompts are searched that explain a cluster."""
 
-    nationalities: tuple[str, ...] = setting(("Iranian", "Mexican", "American"), "Nationalities", "Of the study's list")
     language_model: str = setting("calibration-language", "Language model", "Who proposes the next words")
     prefix: str = setting("This is a photo of", "Beginning of every text", "What the search adds words to")
     n_clusters: int = setting(
@@ -135,8 +134,7 @@ def closeness_of_own(rows: np.ndarray) -> np.ndarray:
     if len(rows) < 2:
         return np.full(len(rows), np.nan)
     exact = rows.astype(np.float64)
-    own: np.ndarray = (exact @ exact.sum(axis=0) - (exact**2).sum(axis=1)) / (len(exact) - 1)
-    return own
+    return np.asarray((exact @ exact.sum(axis=0) - (exact**2).sum(axis=1)) / (len(exact) - 1))
 
 
 def measure_prompts(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -146,8 +144,7 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
     name, notes = settings.options.language_model, []
     world = data.services.reader_world("language_model", name)
     if world and data.services.pictures_world(settings.model) != world:
-        knows = f"The texts are by {name}, which knows the sentences of the {world} world only"
-        notes.append(f"{knows}: what these pictures show beyond it cannot be found.")
+        notes.append(TEXTS.note("other world", name=name, world=world))
     for nationality in wanted_nationalities(design, settings):
         frame = data.frame[data.frame["nationality"] == nationality]
         if len(frame) >= _FEWEST_PER_NATIONALITY:
@@ -159,14 +156,8 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
         findings=tuple(one for cluster in clusters for one in _findings(cluster, settings)),
         tables=tuple(_tables(design, settings, clusters, attributes)),
         figures=tuple(_figures(data, settings, clusters, attributes)),
-        notes=(*notes, _OPTIMISTIC),
+        notes=(*notes, TEXTS.note("optimistic")),
     )
-
-
-_OPTIMISTIC = (
-    "A text is chosen as the best of many on the cluster's own pictures: its cosine is optimistic, and so is "
-    "its specificity. The pictures drawn from it are new."
-)
 
 
 def _search(
@@ -206,13 +197,12 @@ def _search(
 def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[OptimisedPrompt, ...]:
     options, encoder = data.settings.options, data.encoder()
     model = data.services.language_model(options.language_model)
-    choices = {name: getattr(options, name) for name in ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k")}
     return tuple(
         optimise_prompts(
             rows,
             encoder,
             model,
-            **choices,
+            **{name: getattr(options, name) for name in ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k")},
             other_embeddings=others if len(others) else None,
             contrast=options.contrast and len(others) > 0,
             on_step=lambda *_: data.check(),
@@ -280,48 +270,38 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
 def _tables(
     design: Design, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
 ) -> list[StudyTable]:
-    prompts = [
-        {
-            "nationality": cluster.nationality,
-            "cluster": cluster.number,
-            "rank": rank,
-            "prompt": prompt.text,
-            **columns("cosine", prompt.score),
-            "prefix alone": prompt.baseline,
-            **columns("gain", prompt.gain),
-            "others": or_nan(prompt.others),
-            **columns("specificity", prompt.specificity),
-            "n": prompt.score.n,
-        }
-        for cluster in clusters
-        for rank, prompt in enumerate(cluster.prompts, start=1)
+    tables = [
+        TEXTS.table(
+            "table3",
+            [
+                {
+                    "nationality": cluster.nationality,
+                    "cluster": cluster.number,
+                    "rank": rank,
+                    "prompt": prompt.text,
+                    **columns("cosine", prompt.score),
+                    "prefix alone": prompt.baseline,
+                    **columns("gain", prompt.gain),
+                    "others": or_nan(prompt.others),
+                    **columns("specificity", prompt.specificity),
+                    "n": prompt.score.n,
+                }
+                for cluster in clusters
+                for rank, prompt in enumerate(cluster.prompts, start=1)
+            ],
+        ),
+        TEXTS.table("clusters", [cluster.size_row(settings) for cluster in clusters]),
     ]
-    sizes = [cluster.size_row(settings) for cluster in clusters]
-    tables = [table("table3", "Optimised prompts (Table 3)", prompts, _PROMPTS)]
-    tables.append(table("clusters", "Clusters", sizes, _CLUSTERS))
     if len(attributes):
         wide = attributes.pivot_table("value", "row", "column", sort=False).reset_index()
         wide = wide.rename(columns={"row": "cluster"}).rename_axis(columns=None)
-        tables.append(table("attributes", "Attributes of the clusters", wide, "P, as read."))
+        tables.append(TEXTS.table("attributes", wide))
     printed = [
         {"nationality": n, "rank": rank, "prompt": text}
         for n in wanted_nationalities(design, settings)
         for rank, text in enumerate(design.data.get("optimised_prompts", {}).get(n, ()), start=1)
     ]
-    if printed:
-        note = "Of FLUX.1; the paper prints letters of other scripts by their codes."
-        tables.append(table("published", "As published", printed, note))
-    return tables
-
-
-_PROMPTS = (
-    "Cosine: mean cosine of the text to the cluster's pictures. Gain: beyond the prefix alone. Specificity: "
-    "gain less that in the nationality's other pictures. Ranked by cosine, or by specificity with contrast."
-)
-_CLUSTERS = (
-    "Mean cosines to the cluster's pictures: of each other, of the pictures drawn from the closest text, and "
-    "of the nationality's other pictures."
-)
+    return [*tables, TEXTS.table("published", printed)] if printed else tables
 
 
 def _figures(
@@ -331,20 +311,15 @@ def _figures(
     rows = []
     for cluster in clusters:
         shown = {"average": (cluster.average, f"{cluster.name}, n = {len(cluster.rows)}")}
-        typical = data.stored(cluster.frame.head(_SHOWN))
-        shown |= {f"typical {i}": (stored.path, "") for i, stored in enumerate(typical)}
+        shown |= {f"typical {i}": (stored.path, "") for i, stored in enumerate(data.stored(cluster.frame.head(_SHOWN)))}
         if cluster.drawn is not None:
             text = _plain(cluster.prompts[0].text.removeprefix(settings.options.prefix).strip())
-            drawn = data.stored(cluster.drawn)
-            shown |= {f"drawn {i}": (stored.path, "" if i else f"... {text}") for i, stored in enumerate(drawn)}
+            shown |= {
+                f"drawn {i}": (stored.path, "" if i else f"... {text}")
+                for i, stored in enumerate(data.stored(cluster.drawn))
+            }
         rows += [{"row": cluster.name, "column": k, "path": str(p), "text": text} for k, (p, text) in shown.items()]
-    caption = "Of each cluster the average, the most typical pictures, and those drawn from its text."
-    title = "Clusters and what their closest texts draw (Table 3)"
-    figures = [figure("pictures", "table3", title, rows, caption)]
-    if len(attributes):
-        title, caption = "Attributes of the clusters", "What the pictures of a cluster have in common."
-        figures.append(figure("heatmap", "attributes", title, attributes, caption, unit="P, as read"))
-    return figures
+    return [TEXTS.figure("table3", rows), *([TEXTS.figure("attributes", attributes)] if len(attributes) else [])]
 
 
 def _plain(text: str) -> str:

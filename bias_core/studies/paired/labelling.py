@@ -114,9 +114,12 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
     if frame.empty:
         raise InvalidInput("no picture can be scored: none was drawn, or a safety checker blanked all")
     alone = frame["setting"] == SINGLE
-    first = frame.assign(identity=frame["left"], position=np.where(alone, SINGLE, "left"))
-    second = frame[~alone].assign(identity=frame["right"], position="right")
-    people = pd.concat([first, second]).sort_index(kind="stable")  # left before right
+    people = pd.concat(
+        [
+            frame.assign(identity=frame["left"], position=np.where(alone, SINGLE, "left")),
+            frame[~alone].assign(identity=frame["right"], position="right"),
+        ]
+    ).sort_index(kind="stable")  # left before right
     columns = ["image_id", "setting", "seed", "position", "identity"]
     columns += ["unit"] * ("unit" in people)
     return people[columns].join(identities, on="identity").reset_index(drop=True)
@@ -140,8 +143,10 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
         labelled["automatic"], labelled["lean"] = yield from _by_finder(people, settings, data)
     elif labeller == "vqa":
         labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
-    truths = zip(data.truths(people), people["position"], strict=True)
-    labelled["truth"] = [None if truth is None else recorded_gender(truth, position) for truth, position in truths]
+    labelled["truth"] = [
+        None if truth is None else recorded_gender(truth, position)
+        for truth, position in zip(data.truths(people), people["position"], strict=True)
+    ]
     labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
     if settings.labels:
         ratings = people_answers(people, settings.labels)
@@ -204,8 +209,10 @@ def _by_finder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -
         def read(images: list[Image.Image], find: Callable[[Image.Image], list[Box]] = find) -> list[np.ndarray]:
             boxes = [find(image) for image in images]
             crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
-            each = encoder.encode_images(crops) @ direction if crops else np.empty(0)
-            return np.split(each, np.cumsum([len(places) for places in boxes])[:-1])
+            return np.split(
+                encoder.encode_images(crops) @ direction if crops else np.empty(0),
+                np.cumsum([len(places) for places in boxes])[:-1],
+            )
 
         values = yield from data.read("looking for people", pictures, read, encoder, *([finder] if finder else []))
         leans |= dict(zip(pictures["image_id"], values, strict=True))
@@ -223,11 +230,16 @@ def _whole(image: Image.Image) -> list[Box]:
 
 def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[list[str]]:
     """Ask the paper's question about each person, with the whole picture."""
-    answerer = data.services.answerer(settings.options.answerer)
     vqa = design.data["vqa"]
-    identities = zip(people["identity"], people["position"], strict=True)
-    questions = [vqa["single" if side == SINGLE else "paired"].format(who, side=side) for who, side in identities]
-    answers = yield from data.say("asking about the people", people, answerer, questions)
+    answers = yield from data.say(
+        "asking about the people",
+        people,
+        data.services.answerer(settings.options.answerer),
+        [
+            vqa["single" if side == SINGLE else "paired"].format(who, side=side)
+            for who, side in zip(people["identity"], people["position"], strict=True)
+        ],
+    )
     return [gender_said(answer, vqa["answers"]) for answer in answers]
 
 

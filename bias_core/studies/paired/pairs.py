@@ -1,12 +1,17 @@
-"""PST with words that ask for fairness: on pairs of the paper (Table 6), and on any two identities."""
+"""PST's studies: occupations and roles of power, words that ask for fairness, and any two identities."""
 
-from collections.abc import Mapping
-from itertools import product
+from collections.abc import Iterable, Mapping
+from itertools import chain, product
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_stereotype import stereotype_test_score
+from bias_core.metrics.rank_agreement import kendall_tau
+from bias_core.prompts import fix_articles
+from bias_core.studies.kit.designs import ReportTexts, read_table
 from bias_core.studies.kit.rows import thinned
 from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
 from bias_core.studies.kit.types import (
@@ -15,33 +20,235 @@ from bias_core.studies.kit.types import (
     Results,
     Shot,
     StudySettings,
-    StudyTable,
-    figure,
+    finding,
     finding_mark,
     finding_rows,
     intervals,
     marks,
-    table,
 )
 from bias_core.studies.paired.labelling import SINGLE, LabellingOptions, PairOptions
-from bias_core.studies.paired.occupations import (
-    FEWEST,
-    GENDERS,
-    OCCUPATION,
-    POWER,
-    Pair,
-    occupation_identities,
-    pair_shots,
-    pairs_and_alone,
-    power_identities,
-    power_pairs,
+from bias_core.studies.paired.scores import (
+    FAIRNESS,
+    PAIRED,
+    gap_finding,
+    in_setting,
+    micro_scores,
+    paired_program,
+    score_finding,
+    scores_by_group,
 )
-from bias_core.studies.paired.scores import FAIRNESS, PAIRED, gap_finding, in_setting, paired_program, score_finding
 
+TEXTS = ReportTexts(__file__)
+OCCUPATION, POWER = "occupation", "power"
+GENDERS = ("masculine", "feminine")
+LEVELS = ("powerful", "powerless")
+FEWEST = 2  # identities a side
+FEWEST_IN_ORDER = 3
+OCCUPATIONS = {"overall": "all occupations", "masculine": "male-stereotyped", "feminine": "female-stereotyped"}
+LEVEL_TITLES = {"overall": "all roles"} | {level: level for level in LEVELS}
+GENDER = "stereotyped_gender"
+_NAMES = {"display": "occupation", GENDER: "stereotype"}  # of columns, in tables
 ASPECTS = {OCCUPATION: "most stereotyped occupations", POWER: "organizational power"}
 SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", SINGLE: "Alone"}
 _MORE = "more stereotyped with the intervention"
 _LONGEST = 80  # characters of an identity
+
+Pair = tuple[str, str]
+
+
+def pairs_and_alone(design: Design, pairs: Iterable[Pair], alone: Iterable[str], n_alone: int) -> list[Shot]:
+    """Pictures of each pair in each order, and ``n_alone`` of each identity alone."""
+    return pair_shots(design, pairs, design.images_per_prompt) + [
+        _shot(design, SINGLE, (identity, ""), n_alone) for identity in alone
+    ]
+
+
+def pair_shots(design: Design, pairs: Iterable[Pair], n: int, place: str = PAIRED) -> list[Shot]:
+    """``n`` pictures of each pair in each order, plain or asking for fairness."""
+    return [_shot(design, place, ordered, n) for pair in pairs for ordered in (pair, pair[::-1])]
+
+
+def _shot(design: Design, group: str, places: Pair, n: int) -> Shot:
+    left, right = places
+    prompt = design.data["settings"][group]["template"].format(left, right, occ1=left, occ2=right)
+    facts = {"setting": group, "left": left, "right": right}
+    return Shot(prompt=fix_articles(prompt) if group == FAIRNESS else prompt, n=n, group=group, facts=facts)
+
+
+def occupation_identities(design: Design) -> pd.DataFrame:
+    """Stereotype and name to be read, by occupation."""
+    display = design.data["occupations"]["display"]
+    return pd.DataFrame.from_dict(
+        {
+            name: {GENDER: gender, "occupation": name, "display": display.get(name, name).partition(" (")[0]}
+            for gender in GENDERS
+            for name in design.data["occupations"][gender]
+        },
+        orient="index",
+    )
+
+
+def occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
+    """All pairs of a masculine and a feminine stereotype; scaled down, of fewer occupations of each."""
+    masculine, feminine = (
+        thinned(design.data["occupations"][g], settings.scale**0.5, least=FEWEST, seed=settings.seed) for g in GENDERS
+    )
+    return list(product(masculine, feminine))
+
+
+def power_identities(design: Design, settings: StudySettings) -> pd.DataFrame:
+    """Level, role and stereotype by identity ("nurse intern"): by the seed, one role of each level an occupation."""
+    roles, names = design.data["roles"], occupation_identities(design)
+    rng, rows = np.random.default_rng(settings.seed), {}
+    for (occupation, name), level in product(names.iterrows(), LEVELS):
+        if occupation not in roles["excluded_occupations"]:
+            role = str(rng.choice(roles[level]))
+            rows[roles["identity"].format(occupation=occupation, role=role)] = {
+                GENDER: roles[GENDER][level],
+                "occupation": occupation,
+                "display": name["display"],
+                "occupation_gender": name[GENDER],
+                "level": level,
+                "role": role,
+            }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def power_pairs(design: Design, settings: StudySettings) -> list[Pair]:
+    """The powerful and the powerless identity of each occupation; scaled down, of fewer occupations."""
+    pairs = [tuple(some.index) for _, some in power_identities(design, settings).groupby("occupation", sort=False)]
+    return thinned(pairs, settings.scale, least=FEWEST, seed=settings.seed)
+
+
+def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """All pairs of a male- and a female-stereotyped occupation in both orders, and each occupation alone."""
+    pairs = occupation_pairs(design, settings)
+    return pairs_and_alone(
+        design, pairs, dict.fromkeys(pair[place] for place in (0, 1) for pair in pairs), settings.options.single_images
+    )
+
+
+def power_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """A powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
+    pairs = power_pairs(design, settings)
+    return pairs_and_alone(design, pairs, chain.from_iterable(pairs), settings.options.single_images)
+
+
+def report_occupations(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
+    """Overall and micro scores of both settings, their gaps, and F against the labour market."""
+    published = {"sts_single": "STS single", "f_single": "F single", "sts_paired": "STS paired", "f_paired": "F paired"}
+    micro = _beside(
+        micro_scores(people, ["occupation", "display", GENDER], settings),
+        "pst_occupations.csv",
+        ["occupation"],
+        {name: f"published {of}" for name, of in published.items()} | {"f_labour": "F labour"},
+    )
+    micro["published gap"] = micro["published STS paired"] - micro["published STS single"]
+    micro = micro.sort_values([GENDER, "STS paired"], ascending=False, kind="stable", ignore_index=True)
+    by_gap = micro.sort_values("gap", ascending=False, kind="stable", ignore_index=True)
+    findings, rows = scores_by_group(people, GENDER, OCCUPATIONS, design.data["by_stereotyped_gender"], settings)
+    table15 = by_gap[["display", "n single", "STS single", "n paired", "STS paired", *_GAP_COLUMNS]]
+    scores = {"value": "STS paired", "low": "paired low", "high": "paired high"}
+    scores |= {"published": "published STS paired", "expected": "drawn STS paired"}
+    shares = {"x": "F labour", "y": "F paired", "ylow": "F paired low", "yhigh": "F paired high"}
+    return Results(
+        findings=(*findings, *_labour_order(micro, settings)),
+        tables=(
+            TEXTS.table("table3", rows),
+            TEXTS.table("table14", _columns_of(micro, [GENDER], ["F labour"])),
+            TEXTS.table("table15", table15.rename(columns=_NAMES)),
+        ),
+        figures=(
+            TEXTS.figure("figure3", _marks(micro, GENDER, OCCUPATIONS, scores)),
+            TEXTS.figure("figure4", _marks(micro.dropna(subset=["F labour", "F paired"]), GENDER, OCCUPATIONS, shares)),
+            TEXTS.figure("figure5", _marks(by_gap, GENDER, OCCUPATIONS, _GAPS)),
+        ),
+        notes=(TEXTS.note("table 14"),),
+    )
+
+
+def _marks(micro: pd.DataFrame, column: str, groups: Mapping[str, str], names: Mapping[str, str]) -> pd.DataFrame:
+    """A mark per row, coloured by the group that ``column`` says."""
+    return marks(micro.assign(group=micro[column].map(groups)), {**names, "name": "display", "group": "group"})
+
+
+def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
+    """Overall scores, those of each level of power, and those of every role."""
+    keys = ["occupation", "level"]
+    columns = {"sts_single": "published STS single", "sts_paired": "published STS paired", "gap": "published gap"}
+    micro = micro_scores(people, ["occupation", "display", "level", "role", "occupation_gender"], settings)
+    micro = _beside(micro, "pst_power.csv", keys, columns).sort_values(keys, kind="stable", ignore_index=True)
+    published = {
+        "overall": {place: value["average"] for place, value in design.data["overall"]["power"].items()},
+        **design.data["by_power_level"],
+    }
+    findings, rows = scores_by_group(people, "level", LEVEL_TITLES, published, settings)
+    by_gap = micro.sort_values("gap", ascending=False, kind="stable")
+    groups = {gender: f"{OCCUPATIONS[gender]} occupation" for gender in GENDERS}
+    return Results(
+        findings=tuple(findings),
+        tables=(
+            TEXTS.table("table4", rows),
+            TEXTS.table("table16", _columns_of(micro, ["level", "role"], _GAP_COLUMNS, shares=False)),
+        ),
+        figures=(
+            TEXTS.figure("figure7", marks(micro, {"group": "level", "value": "STS paired"}).dropna()),
+            *(
+                TEXTS.figure(
+                    "figure8", _marks(by_gap[by_gap["level"] == level], "occupation_gender", groups, _GAPS), level=level
+                )
+                for level in LEVELS
+            ),
+        ),
+        notes=(TEXTS.note("power"), TEXTS.note("table 16")),
+    )
+
+
+def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[str, str]) -> pd.DataFrame:
+    """Scores with the printed numbers of the same rows."""
+    printed = pd.DataFrame(read_table(file)).rename(columns={"power_level": "level"})
+    printed = printed[keys].join(printed[[*columns]].apply(pd.to_numeric).rename(columns=columns))
+    return scores.merge(printed, on=keys, how="left")
+
+
+def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]:
+    """Whether occupations with more women at work have more feminine-looking people in pairs (Fig. 4)."""
+    comparable = micro.dropna(subset=["F paired", "F labour", "published F paired"])
+    if len(comparable) < FEWEST_IN_ORDER:
+        return []
+
+    def tau(values: "pd.Series[Any]") -> float:
+        return kendall_tau(values, comparable["F labour"], n_resamples=2).tau.value
+
+    order = kendall_tau(comparable["F paired"], comparable["F labour"], **intervals(settings))
+    drawn = comparable.get("drawn STS paired", pd.Series([np.nan]))  # on record of some models' pictures only
+    drawn = comparable[GENDER].map({"masculine": -1, "feminine": 1}) * drawn
+    return [
+        finding(
+            "labour_order",
+            "F in pairs and F at work, order of occupations",
+            "kendall_tau",
+            order.tau,
+            f"{len(comparable)} occupations have a labour share.",
+            p_value=order.p_value,
+            published=tau(comparable["published F paired"]),
+            expected=None if drawn.isna().any() else tau(drawn),
+        )
+    ]
+
+
+def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, shares: bool = True) -> pd.DataFrame:
+    """Those of both settings between the first and the last, as far as they are known."""
+    names = ["display", *first]
+    for place in (SINGLE, PAIRED):
+        score, share = f"STS {place}", f"F {place}"
+        names += [f"n {place}", score, f"{place} low", f"{place} high", f"drawn {score}"]
+        names += [f"published {score}", *([share, f"published {share}"] if shares else []), f"coverage {place}"]
+    return micro[[name for name in [*names, *last] if name in micro]].rename(columns=_NAMES)
+
+
+_GAP_COLUMNS = ["gap", "gap low", "gap high", "published gap"]
+_GAPS = dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=True))
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -99,21 +306,12 @@ def fairness_identities(design: Design, settings: StudySettings) -> pd.DataFrame
 def report_fairness(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
     """Scores with and without the intervention, and how far they differ."""
     findings = [f for aspect in _aspects(settings) for f in _of_aspect(design, people, aspect, settings)]
-    title = "Scores with and without the intervention"
     rows = pd.DataFrame(map(finding_mark, findings)).astype({"published": float, "expected": float})
-    caption = "An intervention that works moves the score to the line; one that overdoes it, across."
-    axes = {"x": "stereotype test score, and their difference", "null": 0.0}
     return Results(
         findings=tuple(findings),
-        tables=(table("table6", "Fairness intervention (Table 6)", finding_rows(findings, "pictures")),),
-        figures=(figure("intervals", "intervention", title, rows, caption, **axes),),
-        notes=(
-            "Table 6 prints the intervened scores only; published plain ones are means of the same rows of "
-            "Table 14, and Table 13's.",
-            "The occupations are those that the paper's model stereotyped most. For another model name its "
-            "own, found in other pictures than these: the most extreme of few pictures look less so when "
-            "drawn again, with or without intervention.",
-        ),
+        tables=(TEXTS.table("table6", finding_rows(findings, "pictures")),),
+        figures=(TEXTS.figure("intervention", rows),),
+        notes=(TEXTS.note("table 6"), TEXTS.note("own occupations")),
     )
 
 
@@ -188,32 +386,27 @@ def report_two(design: Design, settings: StudySettings, people: pd.DataFrame) ->
     ):
         if one in parts and other in parts:
             findings.append(gap_finding(key, title, parts[one], parts[other], settings, more=more))
-    micro = _micro_table("micro", "Scores of each identity", people, settings)
-    note = "Whether it matters who is asked for on the left."
-    places = _micro_table("orders", "Scores by place in the picture", people, settings, "position", note=note)
-    order = {name: i for i, name in enumerate(dict.fromkeys(micro.frame["identity"]))}
-    rows = micro.frame.sort_values("identity", key=lambda names: names.map(order), kind="stable")
-    groups, title = rows["setting"].map(SETTINGS), "Micro scores of both, in every setting"
+    micro, by_place = (_scores_of_identities(people, settings, *further) for further in ((), ("position",)))
+    order = {name: i for i, name in enumerate(dict.fromkeys(micro["identity"]))}
+    rows = micro.sort_values("identity", key=lambda names: names.map(order), kind="stable")
+    groups = rows["setting"].map(SETTINGS)
     rows = rows.assign(group=groups, name=rows["identity"] + ", " + groups.str.lower())
     rows = rows.rename(columns={"STS": "value"})[["value", "low", "high", "name", "group"]].reset_index(drop=True)
-    caption = "Right of the line: they look as the stereotype chosen for them has it more often than not."
     return Results(
         findings=tuple(findings),
-        tables=(micro, places),
-        figures=(figure("intervals", "micro", title, rows, caption, x="stereotype test score", null=0.0),),
-        notes=(f"Whoever asked chose the stereotypes: {chosen}. The sign of a score follows that choice.",),
+        tables=(TEXTS.table("micro", micro), TEXTS.table("orders", by_place)),
+        figures=(TEXTS.figure("micro", rows),),
+        notes=(TEXTS.note("chosen", chosen=chosen),),
     )
 
 
-def _micro_table(
-    key: str, title: str, people: pd.DataFrame, settings: StudySettings, *further: str, note: str = ""
-) -> StudyTable:
-    by = ["setting", "identity", "stereotyped_gender", *further]
-    scores = stereotype_test_score(people, by=by, **intervals(settings))
+def _scores_of_identities(people: pd.DataFrame, settings: StudySettings, *further: str) -> pd.DataFrame:
+    scores = stereotype_test_score(
+        people, by=["setting", "identity", "stereotyped_gender", *further], **intervals(settings)
+    )
     order = {place: i for i, place in enumerate(SETTINGS)}
     scores = scores.sort_values("setting", key=lambda names: names.map(order), kind="stable", ignore_index=True)
-    frame = marks(scores, {ours: theirs for theirs, ours in _COLUMNS.items()})
-    return table(key, title, frame, f"STS from -100 to 100; F: % perceived feminine. {note}".strip())
+    return marks(scores, {ours: theirs for theirs, ours in _COLUMNS.items()})
 
 
 _COLUMNS = {
@@ -241,5 +434,15 @@ PROGRAMS = {
         identities=lambda design, _settings: pd.DataFrame({"stereotyped_gender": design.data["identities"]}),
         report=report_two,
         options=TwoOptions,
+    ),
+    "paired_occupations": paired_program(
+        shots=occupation_shots,
+        identities=lambda design, _settings: occupation_identities(design),
+        report=report_occupations,
+        options=PairOptions,
+        runs="occupation",
+    ),
+    "paired_power": paired_program(
+        shots=power_shots, identities=power_identities, report=report_power, options=PairOptions, runs="power"
     ),
 }

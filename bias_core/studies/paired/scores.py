@@ -12,6 +12,7 @@ from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.paired_labels import checked_labels, generation_failures
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.studies.arms.statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
+from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import (
@@ -25,22 +26,16 @@ from bias_core.studies.kit.types import (
     StudyTable,
     columns,
     drawable,
-    figure,
     finding,
     intervals,
-    table,
 )
 from bias_core.studies.paired import labelling
 from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED, SINGLE
 from bias_core.studies.reports.text import format_number
 from bias_core.types import Estimate
 
+TEXTS = ReportTexts(__file__)
 PAIRED, FAIRNESS = "paired", "fairness"
-WORK: tuple[str, dict[str, Any]] = (
-    "Feminine-looking people in pairs, and women at work",
-    {"x": "% women among the employed", "y": "% perceived feminine in pairs", "diagonal": True},
-)
-"""Title and axes of Figure 4."""
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
 
 
@@ -109,9 +104,16 @@ def score_finding(
         direction = "Undefined."
     elif is_clear(score):
         direction = "Conforms to the stereotypes." if score.value > 0 else "Goes against the stereotypes."
-    usable = f"{result.n_usable:,} of {len(people):,} people could be scored ({result.coverage.value:.1f} %)."
-    more = {"published": published, "expected": true_score(people), "sample": _sample([people])}
-    return finding(key, title, "stereotype_test_score", score, f"{direction} {usable}", **more)
+    return finding(
+        key,
+        title,
+        "stereotype_test_score",
+        score,
+        f"{direction} {result.n_usable:,} of {len(people):,} people could be scored ({result.coverage.value:.1f} %).",
+        published=published,
+        expected=true_score(people),
+        sample=_sample([people]),
+    )
 
 
 def gap_finding(
@@ -128,10 +130,16 @@ def gap_finding(
     gap = stereotype_gap(one, other, **intervals(settings)).gap
     true = true_score(one), true_score(other)
     sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
-    says = f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}."
-    expected = None if true[0] is None or true[1] is None else true[0] - true[1]
-    beside = {"published": published, "expected": expected, "sample": _sample([one, other])}
-    return finding(key, title, "stereotype_gap", gap, says if is_clear(gap) else "No clear difference.", **beside)
+    return finding(
+        key,
+        title,
+        "stereotype_gap",
+        gap,
+        f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}." if is_clear(gap) else "No clear difference.",
+        published=published,
+        expected=None if true[0] is None or true[1] is None else true[0] - true[1],
+        sample=_sample([one, other]),
+    )
 
 
 def _sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
@@ -178,11 +186,12 @@ def scores_by_group(
     for key, title in titles.items():
         some = people if key == "overall" else people[people[column] == key]
         paired, single, printed = in_setting(some), in_setting(some, SINGLE), published[key]
-        difference = printed[PAIRED] - printed[SINGLE]
         group = {
             PAIRED: score_finding(f"paired_{key}", f"In pairs, {title}", paired, settings, published=printed[PAIRED]),
             SINGLE: score_finding(f"single_{key}", f"Alone, {title}", single, settings, published=printed[SINGLE]),
-            "gap": gap_finding(f"gap_{key}", f"Gap, {title}", paired, single, settings, published=difference),
+            "gap": gap_finding(
+                f"gap_{key}", f"Gap, {title}", paired, single, settings, published=printed[PAIRED] - printed[SINGLE]
+            ),
         }
         findings += group.values()
         row: dict[str, Any] = {"group": title}
@@ -195,15 +204,17 @@ def scores_by_group(
 def micro_scores(people: pd.DataFrame, by: Sequence[str], settings: StudySettings) -> pd.DataFrame:
     """Scores in pairs and alone and their gap for each value of ``by``, a row each."""
     options = {"by": list(by), **intervals(settings)}
-    gaps = stereotype_gap(in_setting(people), in_setting(people, SINGLE), **options)
-    micro: pd.DataFrame = gaps[[*by, "gap", "low", "high"]].rename(columns={"low": "gap low", "high": "gap high"})
+    micro: pd.DataFrame = stereotype_gap(in_setting(people), in_setting(people, SINGLE), **options)[
+        [*by, "gap", "low", "high"]
+    ].rename(columns={"low": "gap low", "high": "gap high"})
     for setting in (SINGLE, PAIRED):
         some = in_setting(people, setting)
         names = {"score": f"STS {setting}", "n": f"n {setting}", "coverage": f"coverage {setting}"}
         names |= {end: f"{setting} {end}" for end in ("low", "high")}
         names |= {f"percent_feminine{end}": f"F {setting}{end.replace('_', ' ')}" for end in ("", "_low", "_high")}
-        scores = stereotype_test_score(some, **options)
-        micro = micro.merge(scores[[*by, *names]].rename(columns=names), on=[*by], how="left")
+        micro = micro.merge(
+            stereotype_test_score(some, **options)[[*by, *names]].rename(columns=names), on=[*by], how="left"
+        )
         if some["truth"].notna().all():
             drawn = some.assign(perceived_gender=some["truth"])
             true = stereotype_test_score(drawn, by=list(by), n_resamples=2)[[*by, "score"]]
@@ -221,11 +232,7 @@ def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
         of_people = {"people": len(some), "cannot identify": result.n_cannot_identify}
         of_people |= columns("coverage %", result.coverage)
         rows.append(pictures | columns("failed %", failed.percent_failed) | of_people)
-    note = (
-        "A picture fails where it does not show exactly the people asked for: they are not scored. Coverage is "
-        "the share of the people asked for that are seen as masculine or feminine."
-    )
-    return table("coverage", "Who could be scored", rows, note)
+    return TEXTS.table("coverage", rows)
 
 
 def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Finding], list[StudyTable]]:
@@ -235,29 +242,25 @@ def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Findi
         some = in_setting(people, setting).dropna(subset=[one, other])
         if len(some) < 2:
             continue
-        options = {"coefficient": "cohen_kappa", "groups": some["image_id"], **intervals(settings)}
-        kappa = agreement_estimate(some[[one, other]], **options)
+        kappa = agreement_estimate(
+            some[[one, other]], coefficient="cohen_kappa", groups=some["image_id"], **intervals(settings)
+        )
         equal = 100 * float((some[one] == some[other]).mean())
         title = f"{SOURCES[one].capitalize()} against {SOURCES[other]}, {setting}"
         says = f"{equal:.1f} % of {len(some):,} labels are equal."
         findings.append(finding(f"kappa_{setting}_{one}_{other}", title, "cohen_kappa", kappa, says))
-        row = {"setting": setting, "labels": SOURCES[one], "against": SOURCES[other], "people": len(some)}
-        rows.append(row | {"equal %": equal, **columns("κ", kappa), "note": kappa.note})
-    note = "Answers are masculine, feminine, cannot identify and failed picture; intervals are over pictures."
-    return findings, [table("table12", "Agreement of the labels (Table 12)", rows, note)] if rows else []
+        rows.append(
+            {"setting": setting, "labels": SOURCES[one], "against": SOURCES[other], "people": len(some)}
+            | {"equal %": equal, **columns("κ", kappa), "note": kappa.note}
+        )
+    return findings, [TEXTS.table("table12", rows)] if rows else []
 
 
 def labels_table(people: pd.DataFrame) -> StudyTable:
     """Every person asked for with their label; as a CSV it is what the setting ``labels`` takes."""
     first = ["image_id", "position", "answer", "rater", "setting", "identity", "stereotyped_gender"]
     frame = people.rename(columns={"perceived_gender": "answer"})
-    return table(
-        "labels",
-        "Label of every person",
-        frame[[*first, *frame.columns.difference(first, sort=False)]],
-        "lean: the reader's cosine to the masculine sentence minus that to the feminine one. The CSV can be "
-        "corrected and given back as people's answers.",
-    )
+    return TEXTS.table("labels", frame[[*first, *frame.columns.difference(first, sort=False)]])
 
 
 def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTable]:
@@ -276,10 +279,10 @@ def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTab
         if n_answers.nunique() == 1:
             each = [given.dropna().tolist() for _, given in answers.iterrows()]
             row |= columns("Fleiss' κ", agreement_estimate(each, coefficient="fleiss_kappa", **options))
-        alpha = agreement_estimate(answers, coefficient="krippendorff_alpha", **options)
-        rows.append(row | columns("Krippendorff's α", alpha))
-    note = "Fleiss' κ needs equally many answers for each person; α does not."
-    return [table("table1", "Agreement of the raters (Table 1)", rows, note)] if rows else []
+        rows.append(
+            row | columns("Krippendorff's α", agreement_estimate(answers, coefficient="krippendorff_alpha", **options))
+        )
+    return [TEXTS.table("table1", rows)] if rows else []
 
 
 def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[str, Any]) -> StudyTable:
@@ -290,8 +293,7 @@ def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[st
         (setting, run): score for setting in published for run, score in enumerate(published[setting]["runs"], start=1)
     }
     scores["published"] = [printed.get(key, math.nan) for key in zip(scores["setting"], scores["run"], strict=True)]
-    frame = scores[[*by, "score", "low", "high", "n", "coverage", "published"]]
-    return table("table13", "Overall scores, run by run (Table 13)", frame)
+    return TEXTS.table("table13", scores[[*by, "score", "low", "high", "n", "coverage", "published"]])
 
 
 def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
@@ -304,17 +306,13 @@ def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> 
     }["people" if settings.labels else options.labeller]
     notes = [f"{LABELLED} {who}."]
     if len(people) < n_asked:
-        notes.append(f"Nobody labelled {n_asked - len(people):,} of {n_asked:,} people; they are left out.")
+        notes.append(TEXTS.note("nobody", n=n_asked - len(people), n_asked=n_asked))
     by_hand = people[people["rater"] == BY_HAND]
     if len(by_hand):
         n = int((by_hand["perceived_gender"] != by_hand["automatic"]).sum())
-        notes.append(
-            f"{n:,} of {len(people):,} labels were corrected by hand and {len(by_hand) - n:,} looked at and "
-            "left as they were. Look at all, or at a random part: whoever corrects only what looks wrong one "
-            "way moves the score that way."
-        )
+        notes.append(TEXTS.note("by hand", n_corrected=n, n=len(people), n_left=len(by_hand) - n))
     if options.labeller == "vqa" and not settings.labels:
-        notes.append("Questions about whole pictures do not notice failed pictures: none is counted.")
+        notes.append(TEXTS.note("whole pictures"))
     return tuple(notes)
 
 
@@ -336,7 +334,7 @@ _MAPS = {
 
 def compare_pairs(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
     """The scores of every arm side by side, and what each figure of the arms shows, arm by arm."""
-    tables, note = [], "STS from -100 to 100; above 0: as the stereotypes have it."
+    tables = []
     for key, (by, published) in _TABLES.items():
         frame = table_over_arms(arms, key, by, [*published, "low", "high", "pictures"])
         printed = table_over_arms(arms[:1], key, by, [name for name in published.values() if name])
@@ -345,15 +343,12 @@ def compare_pairs(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
         if names and len(lines):
             frame = lines_together(pd.concat([frame, lines]), by)
         if len(frame):
-            tables.append(table(f"{key}_arms", "Stereotype test scores over the arms", frame, note))
+            tables.append(TEXTS.table("arms", frame, of=key))
     figures = []
     for key, title in _MAPS.items():
         marks = marks_over_arms(arms, key).rename(columns={"name": "row", ARM: "column"})
         rows = marks[["row", "column", "value"]].dropna() if len(marks) else marks
-        caption = "Above 0: as the stereotype has it. Intervals stand in the tables of each arm."
-        figures.append(figure("heatmap", f"{key}_arms", f"{title}, over the arms", rows, caption, null=0.0, unit="STS"))
+        figures.append(TEXTS.figure("arms", rows, of=key, title=title))
     marks = marks_over_arms(arms, "figure4")
     marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
-    caption = "A dot per occupation and arm. On the dashed line pictures would be as the labour market is."
-    figures.append(figure("scatter", "figure4_arms", f"{WORK[0]}, over the arms (Fig. 4)", marks, caption, **WORK[1]))
-    return Results(tables=tuple(tables), figures=drawable(figures))
+    return Results(tables=tuple(tables), figures=drawable([*figures, TEXTS.figure("figure4_arms", marks)]))

@@ -23,8 +23,7 @@ from bias_core.studies.paired.labelling import (
     relabelled,
     with_answers,
 )
-from bias_core.studies.paired.occupations import GENDERS
-from bias_core.studies.paired.pairs import design_of_two
+from bias_core.studies.paired.pairs import GENDERS, design_of_two
 from bias_core.studies.paired.scores import is_clear
 from bias_core.studies.reports.text import format_interval, format_number, table_of
 from bias_core.studies.running.export import to_command, to_python
@@ -104,8 +103,10 @@ class Labelling:
     def confirm(self) -> "Labelling":
         """Everybody on this page was looked at, and is as the labels say."""
         people = self.people()
-        here = people[people["image_id"].isin(self.pictures())].dropna(subset="perceived_gender")
-        step = {(str(p.image_id), str(p.position)): str(p.perceived_gender) for p in here.itertuples()}
+        step = {
+            (str(p.image_id), str(p.position)): str(p.perceived_gender)
+            for p in people[people["image_id"].isin(self.pictures())].dropna(subset="perceived_gender").itertuples()
+        }
         return self._with((*self.steps, step)) if step else self
 
     def undo(self) -> "Labelling":
@@ -151,8 +152,7 @@ class Labelling:
 def labels_html(labelling: Labelling) -> str:
     """The pictures of a page, each with a menu per person."""
     people = labelling.people()
-    here = people[people["image_id"].isin(labelling.pictures())]
-    groups = dict(list(here.groupby("image_id")))
+    groups = dict(list(people[people["image_id"].isin(labelling.pictures())].groupby("image_id")))
     return render(
         "labels_in_place",
         sheets=[(labelling.drawn.stored[one], groups[one].to_dict("records")) for one in labelling.pictures()],
@@ -203,10 +203,9 @@ class PairedTab(StudyTab):
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
         """The design for these two."""
-        names = {str(own[key] or ""): str(own[f"{key}_looks"]) for key in ("first", "second")}
         return design_of_two(
             design if "settings" in design.data else self.designs[_OCCUPATIONS],
-            names,
+            {str(own[key] or ""): str(own[f"{key}_looks"]) for key in ("first", "second")},
             n_paired=int(own["n_paired"] or 0),
             n_single=int(own["n_single"] or 0),
             fairness=bool(own["fairness"]),
@@ -287,8 +286,9 @@ class PairedTab(StudyTab):
             if labelling is None:
                 problem.message = messages.NOTHING_DONE
             else:
-                changed = labelling.correct((str(event.image), str(event.position)), str(event.answer))
-                for updates in self._rescored(changed, look):
+                for updates in self._rescored(
+                    labelling.correct((str(event.image), str(event.position)), str(event.answer)), look
+                ):
                     yield {part: value for part, value in updates.items() if part != self.extra["labels"]}
         if problem:
             yield {self.parts["status"]: messages.error_html(problem.message)}

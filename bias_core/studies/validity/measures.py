@@ -27,9 +27,10 @@ from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.objects import captions
 from bias_core.studies.paired import labelling
 from bias_core.studies.paired.labelling import SINGLE, PairOptions
-from bias_core.studies.paired.occupations import GENDERS, occupation_identities, occupation_pairs, pairs_and_alone
+from bias_core.studies.paired.pairs import GENDERS, occupation_identities, occupation_pairs, pairs_and_alone
 from bias_core.studies.paired.scores import in_setting, labelled_by
 from bias_core.studies.validity import summary
+from bias_core.studies.validity.summary import TEXTS
 from bias_core.types import Estimate
 
 CONCEPT = "a photo of a {}"  # how a planted concept is asked for; it holds for pairs too
@@ -75,8 +76,9 @@ def measures_of(sets: Mapping[str, np.ndarray], seed: int) -> dict[str, Estimate
     neutral, positive, negative = sets["neutral"], *sets["sentences"]
     share = prevalence_estimate(neutral @ positive, neutral @ negative)
     direction = np.asarray(text_direction(positive, negative))[None]
-    parts = (sets[name] for name in ("prompt", "attribute_a", "attribute_b", "text_a", "text_b"))
-    composite = composite_association(neutral, *parts, rng=seed)
+    composite = composite_association(
+        neutral, *(sets[name] for name in ("prompt", "attribute_a", "attribute_b", "text_a", "text_b")), rng=seed
+    )
     internal = internal_bias(composite)
     estimates = (
         share,
@@ -101,18 +103,9 @@ def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData)
     for condition in summary.ladder(settings):
         for concept in design.data["concepts"]:
             data.check()
-            here = data.frame[data.frame["group"] == condition]
-            lines += _repeated(design, data, here, rows, concept)
+            lines += _repeated(design, data, data.frame[data.frame["group"] == condition], rows, concept)
     return summary.results_of(
-        pd.DataFrame(lines),
-        settings,
-        notes=(
-            "Targets: P, Ψ and P − P* should read what is planted; the reader's errors are not corrected. No "
-            "other measure has a planted value: its target is its own value on the pictures of all "
-            "repetitions together. Attribute A is, for each concept, the perceived gender that is planted.",
-            "δ, II − TT and α read no bias where pictures lean as their texts do. Nothing planted is another "
-            "thing: the reader's texts may lean by themselves.",
-        ),
+        pd.DataFrame(lines), settings, notes=(TEXTS.note("planted picture measures"), TEXTS.note("as the texts lean"))
     )
 
 
@@ -223,17 +216,9 @@ def measure_objects(design: Design, settings: StudySettings, data: StudyData) ->
                     lines.append(summary.measured(captions.MEASURES[key].metric, estimate, **where))
     table = pd.DataFrame(lines)
     table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
+    captions_by = TEXTS.note("exact captions" if exact else "captioner", name=settings.options.captioner)
     return summary.results_of(
-        table,
-        settings,
-        notes=(
-            "Captions say all that was drawn, without error."
-            if exact
-            else f"Captions are by {settings.options.captioner}, whose errors play a part.",
-            "Targets: the mean of all repetitions, at the same number of pictures: B_D and its companions "
-            "depend on it.",
-            f"{HALF}: half of the pictures of the first condition, half of the last.",
-        ),
+        table, settings, notes=(captions_by, TEXTS.note("means of repetitions"), TEXTS.note("half"))
     )
 
 
@@ -276,20 +261,15 @@ def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> M
             lines.append(
                 summary.measured("differential_association", result.confidence_interval, target=together, **where)
             )
-    notes = (
-        "Targets: S of the pictures of all repetitions together. False alarms are p-values of the "
-        "permutation test below the level.",
-        "The prompts are the same in every repetition while the test and the interval count the chance "
-        "of new ones, so fewer than 5 % false alarms are to be expected.",
+    return summary.results_of(
+        pd.DataFrame(lines), settings, notes=(TEXTS.note("tests together"), TEXTS.note("same prompts"))
     )
-    return summary.results_of(pd.DataFrame(lines), settings, notes=notes)
 
 
 @settings_class(frozen=True, kw_only=True)
 class RepeatedPairOptions(summary.RepetitionOptions, PairOptions):
     """Which occupations are drawn and labelled, again and again."""
 
-    repetitions: int = setting(60, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=200)
     single_images: int = setting(4, "Pictures of each alone", "Of each occupation without the other", ge=1, le=1000)
     masculine: tuple[str, ...] = setting(
         ("mover", "mechanician", "carpenter", "guard"),
@@ -301,11 +281,6 @@ class RepeatedPairOptions(summary.RepetitionOptions, PairOptions):
         "Feminine occupations",
         "Whose published rates are far from those of extreme",
     )
-    finder: str = setting(
-        "halves",
-        "Person finder",
-        "Who cuts the people out; halves: trust the prompt, and take the left and right half of each picture",
-    )
 
 
 def pair_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
@@ -313,8 +288,9 @@ def pair_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
     labelling.check_labelling(settings)
     chosen = _chosen(design, settings)
     alone = [name for gender in GENDERS for name in chosen.data["occupations"][gender]]
-    pairs = occupation_pairs(chosen, replace(settings, scale=1.0))
-    plain = pairs_and_alone(design, pairs, alone, settings.options.single_images)
+    plain = pairs_and_alone(
+        design, occupation_pairs(chosen, replace(settings, scale=1.0)), alone, settings.options.single_images
+    )
     return summary.repeated(summary.in_every_condition(plain, settings), settings)
 
 
@@ -345,11 +321,7 @@ def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> M
         for repetition, part in people[people["group"] == condition].groupby("repetition"):
             data.check()
             measurements += list(_scores(part, int(str(repetition)), condition, planted, settings))
-    notes = (
-        *labelled_by(people, settings, len(people)),
-        "Targets: the score that is planted. Labels by the record are of what was really drawn: what "
-        "goes wrong with them is the interval's fault, what goes wrong beyond that the reader's.",
-    )
+    notes = *labelled_by(people, settings, len(people)), TEXTS.note("planted scores")
     return summary.results_of(pd.DataFrame(measurements), settings, notes=notes)
 
 
@@ -360,8 +332,9 @@ def _scores(
     pairs, alone = planted
     for who, column in LABELS.items():
         with_labels = people.assign(perceived_gender=people[column])
-        both = in_setting(with_labels), in_setting(with_labels, SINGLE)
-        scores = stereotype_gap(*both, confidence=settings.confidence, rng=repetition)
+        scores = stereotype_gap(
+            in_setting(with_labels), in_setting(with_labels, SINGLE), confidence=settings.confidence, rng=repetition
+        )
         where: dict[str, Any] = {"condition": condition, "repetition": repetition, "planted": "gender"}
         for measure, place, estimate, target in (
             ("stereotype_test_score", "in pairs, ", scores.paired.confidence_interval, pairs),

@@ -13,20 +13,9 @@ from bias_core.stats.effects import corrected_by_errors, wilson_interval
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import (
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyFigure,
-    StudySettings,
-    columns,
-    figure,
-    finding,
-    table,
-)
-from bias_core.studies.validity.summary import ladder, measured, verdict_figures, verdict_table, verdicts_of
-from bias_core.types import Estimate, PlantedLine, ReaderErrors
+from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
+from bias_core.studies.validity.summary import TEXTS, ladder, measured, verdict_figures, verdict_table, verdicts_of
+from bias_core.types import Estimate, PlantedLine
 
 Shares = tuple[Estimate, Estimate | None]
 """In which the reader sees an attribute: as read, and corrected for its errors where they are known."""
@@ -87,12 +76,15 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     for line in lines:
         data.check()
         pair = line.positive, line.negative
+        error = errors[pair]
         for condition in ladder(settings):
             here = np.concatenate([places[prompt, condition] for prompt in line.prompts])
             count, n = int((rows[here] @ leans[pair] > 0).sum()), len(here)
             shares = (
                 wilson_interval(count, n, confidence=settings.confidence),
-                _corrected(count, n, errors[pair], settings.confidence),
+                corrected_by_errors(count, n, error, confidence=settings.confidence)
+                if error and error.sensitivity + error.specificity > 1
+                else None,
             )
             readings.append(_reading(line, condition, shares, truths[here]))
             measurements += _measurements(line, condition, shares, settings)
@@ -101,30 +93,10 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     verdicts = list(verdicts_of(pd.DataFrame(measurements), settings.confidence))
     return Results(
         findings=_findings(rates, order, settings.confidence),
-        tables=(
-            verdict_table(verdicts),
-            table("rates", "Planted against measured", rates, _NOTE),
-            table("order", "Ψ as more is planted", order),
-        ),
+        tables=(verdict_table(verdicts), TEXTS.table("rates", rates), TEXTS.table("order", order)),
         figures=(_planted_figure(rates), *verdict_figures(verdicts, settings.confidence)),
-        notes=(
-            f"{int(rates['corrected'].isna().sum()):,} of {len(rates):,} shares could not be corrected: "
-            "the reader's errors on their sentences are not known or too large.",
-        ),
+        notes=(TEXTS.note("uncorrected", n_uncorrected=int(rates["corrected"].isna().sum()), n=len(rates)),),
     )
-
-
-_NOTE = (
-    "planted: the rate that is drawn from; drawn: its share in these pictures; measured: the share that the "
-    "reader calls positive; corrected: after Rogan and Gladen, with the interval that should cover what is "
-    "planted in 95 % of the lines."
-)
-
-
-def _corrected(count: int, n: int, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
-    if errors is None or errors.sensitivity + errors.specificity <= 1:
-        return None
-    return corrected_by_errors(count, n, errors, confidence=confidence)
 
 
 def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarray) -> dict[str, Any]:
@@ -160,9 +132,11 @@ def _findings(rates: pd.DataFrame, order: pd.DataFrame, confidence: float) -> tu
         for held in [wilson_interval(int(rows["covered"].sum()), len(rows), null_value=confidence)]
         for uncorrected in [100 * rows["covered uncorrected"].mean()]
     ]
-    clear = ("clear", f"planted rates at least {GAP:g} apart", order[order["gap"] >= GAP])
     says = "Share of the planted rates; rates that lie close together are ranked by chance."
-    for key, words, rows in (clear, ("all", "all planted rates", order)):
+    for key, words, rows in (
+        ("clear", f"planted rates at least {GAP:g} apart", order[order["gap"] >= GAP]),
+        ("all", "all planted rates", order),
+    ):
         if len(rows):
             share = wilson_interval(int(rows["in order"].sum()), len(rows), confidence=confidence)
             title = f"Ψ rises at every step, {words}"
@@ -182,8 +156,7 @@ def _orders(table: pd.DataFrame) -> pd.DataFrame:
         table.pivot_table(column, by, "condition", sort=False)[names] for column in ("planted", "measured")
     )
     fair = planted[names[0]]
-    side = np.where(planted[names[-1]] > fair, 1.0, -1.0)
-    psi = measured_shares.sub(fair, axis=0).mul(side, axis=0).clip(lower=0.0)
+    psi = measured_shares.sub(fair, axis=0).mul(np.where(planted[names[-1]] > fair, 1.0, -1.0), axis=0).clip(lower=0.0)
     orders = psi.add_prefix("Ψ ").rename_axis(columns=None)
     orders.insert(0, "gap", planted.diff(axis=1).abs().min(axis=1))
     return orders.assign(**{"in order": (psi.diff(axis=1).iloc[:, 1:] > 0).all(axis=1)}).reset_index()
@@ -220,10 +193,10 @@ def _towards(share: Estimate | None, n: int, *, present: bool) -> Estimate:
 def _planted_figure(table: pd.DataFrame) -> StudyFigure:
     correctable = table[table["corrected"].notna()]
     names = correctable["concept"] + ", " + correctable["attribute"] + ", " + correctable["value"]
-    points = correctable[["planted", "corrected", "condition"]].set_axis(["x", "y", "group"], axis=1).assign(name=names)
-    caption = "Each point is an attribute of a concept; on the dashed line the instrument is right."
-    axes = {"x": "planted rate", "y": "measured, corrected", "diagonal": True}
-    return figure("scatter", "planted", "Planted against measured", points, caption, **axes)
+    return TEXTS.figure(
+        "planted",
+        correctable[["planted", "corrected", "condition"]].set_axis(["x", "y", "group"], axis=1).assign(name=names),
+    )
 
 
 PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates, options=RateOptions)}

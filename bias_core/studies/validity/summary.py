@@ -14,6 +14,7 @@ from bias_core.exchange.export import csv_bytes
 from bias_core.metrics.cards import METRICS
 from bias_core.settings import ASSETS
 from bias_core.stats.effects import wilson_interval
+from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import (
@@ -24,16 +25,15 @@ from bias_core.studies.kit.types import (
     StudySettings,
     StudyTable,
     columns,
-    figure,
     finding,
     mark,
-    table,
 )
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.saved import SavedReport, from_text, to_text
 from bias_core.studies.reports.text import MOST_ROWS, markdown_table, readable, table_of, to_markdown
 from bias_core.types import Estimate, PlantedLine
 
+TEXTS = ReportTexts(__file__)
 LADDER = ("fair", "published", "extreme")
 """Conditions of which all planted rates are known, in the order in which more is planted."""
 TOLERANCE = 0.05  # a share this far from its nominal value fails; nearer, it is remarked on
@@ -50,11 +50,6 @@ RULE = (
     "beyond the nominal 5 % of its intervals on the first condition exclude the value of no bias, again clearly, or "
     f"where its mean does not move to the expected side at every step by more than {STANDARD_ERRORS:g} standard errors "
     "of the paired differences. Clear but smaller deviations are remarked on in brackets."
-)
-_SUMMARY_NOTE = (
-    "mean: over repetitions. target: what the intervals should hold. bias: mean of value minus target. held: "
-    "share of intervals that hold the target. null excluded: share that exclude the value of no bias; on the "
-    "first condition these are false alarms."
 )
 FEWEST_REPETITIONS = 3  # range of the option, for every study that repeats its measurement
 _KEYS = ["measure", "variant", "planted"]
@@ -131,8 +126,8 @@ def results_of(measurements: pd.DataFrame, settings: StudySettings, *, notes: Se
         ),
         tables=(
             verdict_table(verdicts),
-            table("summary", "By condition", _summary(_scored(measurements)), _SUMMARY_NOTE),
-            table("repetitions", "Every repetition", measurements),
+            TEXTS.table("summary", _summary(_scored(measurements))),
+            TEXTS.table("repetitions", measurements),
         ),
         figures=(*verdict_figures(verdicts, settings.confidence), _rise_figure(measurements)),
         notes=tuple(notes),
@@ -185,8 +180,10 @@ def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
     lines = []
     for verdict in verdicts:
         first, *between, last = ("–" if math.isnan(mean) else f"{mean:.3g}" for mean in verdict.means)
-        shares = (verdict.coverage, verdict.false_alarms)
-        held, alarms = ("–" if share is None else f"{100 * share.value:.1f} % of {share.n:,}" for share in shares)
+        held, alarms = (
+            "–" if share is None else f"{100 * share.value:.1f} % of {share.n:,}"
+            for share in (verdict.coverage, verdict.false_alarms)
+        )
         lines.append(
             {
                 "measure": verdict.label,
@@ -200,26 +197,16 @@ def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
                 "verdict": verdict.says,
             }
         )
-    return table("verdicts", "What each measure showed", lines, RULE)
+    return TEXTS.table("verdicts", lines, rule=RULE)
 
 
 def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyFigure, StudyFigure]:
     """The intervals that hold their target, and those that read bias where none is planted, as shares."""
     coverage = [mark(verdict.name, verdict.coverage, n=verdict.coverage.n) for verdict in verdicts]
     alarms = [mark(v.name, v.false_alarms, n=v.false_alarms.n) for v in verdicts if v.false_alarms]
-    held = (
-        f"On the dashed line the intervals hold as often as they claim, {100 * nominal:g} %; to "
-        "the left of it they are too narrow. Bars show what this many repetitions leave open."
-    )
-    expected = (
-        f"{100 * (1 - nominal):g} % are to be expected; to the right of the dashed line a "
-        "measure reads bias where none is."
-    )
-    axes = {"x": "share of intervals", "null": nominal}
-    others = {"x": "share of intervals that exclude “no bias”", "null": 1 - nominal}
     return (
-        figure("intervals", "coverage", "Intervals that hold what is planted", coverage, held, **axes),
-        figure("intervals", "alarms", "False alarms where nothing is planted", alarms, expected, **others),
+        TEXTS.figure("coverage", coverage, {"null": nominal}, percent=100 * nominal),
+        TEXTS.figure("alarms", alarms, {"null": 1 - nominal}, percent=100 * (1 - nominal)),
     )
 
 
@@ -231,10 +218,9 @@ def in_every_condition(shots: Iterable[Shot], settings: StudySettings) -> list[S
 
 def repeated(shots: Sequence[Shot], settings: StudySettings) -> list[Shot]:
     """The shots again and again on new seeds, with the number of the repetition among their facts."""
-    n = scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
     return [
         replace(shot, first_seed=shot.first_seed + SEEDS_APART * (k + 1), facts={**shot.facts, "repetition": k})
-        for k in range(n)
+        for k in range(scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS))
         for shot in shots
     ]
 
@@ -256,12 +242,12 @@ def _scored(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summary(scored: pd.DataFrame) -> pd.DataFrame:
-    names = list(map(_label, scored["measure"], scored["variant"]))
-    lines = scored.assign(measure=names, bias=scored["value"] - scored["target"]).groupby(
-        ["measure", "planted", "condition"], sort=False
+    lines = scored.assign(
+        measure=list(map(_label, scored["measure"], scored["variant"])), bias=scored["value"] - scored["target"]
+    ).groupby(["measure", "planted", "condition"], sort=False)
+    summary: pd.DataFrame = (
+        lines[["value", "target", "bias", "held", "excluded"]].mean().assign(n=lines["held"].count()).reset_index()
     )
-    means = lines[["value", "target", "bias", "held", "excluded"]].mean()
-    summary: pd.DataFrame = means.assign(n=lines["held"].count()).reset_index()
     return summary.rename(columns={"value": "mean", "excluded": "null excluded"})
 
 
@@ -285,8 +271,9 @@ def _words(coverage: Estimate, false_alarms: Estimate | None, *, follows: bool, 
     level = 1 - nominal
     if false_alarms is not None and false_alarms.low > level:
         far = false_alarms.value > level + TOLERANCE
-        words = "reads bias where none is planted" if far else "a few false alarms too many"
-        (failures if far else remarks).append(words)
+        (failures if far else remarks).append(
+            "reads bias where none is planted" if far else "a few false alarms too many"
+        )
     if not follows:
         failures.append("does not follow what is planted")
     head = f"fails: {'; '.join(failures)}" if failures else "passes"
@@ -307,19 +294,14 @@ def _rise_figure(table: pd.DataFrame) -> StudyFigure:
             reach = STANDARD_ERRORS * step.std(ddof=1) / math.sqrt(len(step))
             ends = {"value": step.mean(), "low": step.mean() - reach, "high": step.mean() + reach}
             marks.append({"name": f"{name}: {condition}", "group": condition, **ends})
-    caption = (
-        "Change of the mean from the first condition, in standard deviations of one measurement; "
-        "bars are two standard errors. Evenness and variety should move to the left, all else to the right, "
-        "and further where more is planted."
-    )
-    axes = {"x": "change, in standard deviations", "null": 0}
-    return figure("intervals", "rise", "Change as more is planted", marks, caption, **axes)
+    return TEXTS.figure("rise", marks)
 
 
 def _wide(rows: pd.DataFrame) -> pd.DataFrame:
     """A row per unit and repetition, a column per condition in the order of the rows."""
-    wide: pd.DataFrame = rows.pivot_table("value", ["unit", "repetition"], "condition", sort=False)
-    return wide.reindex(columns=list(dict.fromkeys(rows["condition"])))
+    return rows.pivot_table("value", ["unit", "repetition"], "condition", sort=False).reindex(
+        columns=list(dict.fromkeys(rows["condition"]))
+    )
 
 
 def _label(measure: Any, variant: Any) -> str:
@@ -391,7 +373,6 @@ def _page(reports: Sequence[StudyReport]) -> str:
     """The verdicts of all studies, the rule that they follow, and what each study draws."""
     verdicts = pd.concat([table_of(report, "verdicts").frame for report in reports], ignore_index=True)
     tested = {finding.metric for report in reports for finding in report.results.findings}
-    untested = [metric for key, metric in METRICS.items() if key not in tested]
     lines = [
         "# Is the instrument right?",
         "",
@@ -409,7 +390,11 @@ def _page(reports: Sequence[StudyReport]) -> str:
         "",
         "Not tested here:",
         "",
-        *(f"- {metric.name}: {NOT_HERE.get(metric.key, 'not tested yet')}." for metric in untested),
+        *(
+            f"- {metric.name}: {NOT_HERE.get(metric.key, 'not tested yet')}."
+            for key, metric in METRICS.items()
+            if key not in tested
+        ),
     ]
     for report in reports:
         lines += ["", f"## {report.design.title}", "", report.design.summary, ""]

@@ -56,8 +56,7 @@ class CalibrationTab(StudyTab):
     def shipped(self) -> Mapping[str, SavedReport]:
         """The reports that came with the program, by their study."""
         with user_errors():
-            folder = self.services.settings.assets_dir / "validity"
-            reports = load_shipped(folder)
+            reports = load_shipped(self.services.settings.assets_dir / "validity")
             return {s.report.design.name: s for s in reports if isinstance(s.report, StudyReport)}
         return {}
 
@@ -119,9 +118,9 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
     lines = []
     for row in table_of(report, "verdicts").frame.to_dict("records"):
         measure, planted, verdict = (str(row[column]) for column in ("measure", "planted", "verdict"))
-        trust = " ".join(says for words, says in ADVICE.items() if words in verdict) or _SOUND
         name = f"{measure}, {planted}" if planted else measure
         middle = [] if row["some"] == "–" else str(row["some"]).split(", ")
+        trust = " ".join(says for words, says in ADVICE.items() if words in verdict) or _SOUND
         lines.append(
             VerdictLine(
                 measure=measure,
@@ -162,9 +161,11 @@ def _sentence(lines: Sequence[VerdictLine]) -> str:
 
 def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:
     first, n = reports[0], sum(report.n_images for report in reports)
-    versions = {"bias_core", "torch", "transformers"} & set(first.versions)
     return [
         f"shipped report of {time.strftime('%d %B %Y', time.gmtime(created))}",
         f"{n:,} pictures of {first.settings.model}, read by {first.settings.encoder}",
-        ", ".join(f"{name} {first.versions[name]}" for name in sorted(versions)),
+        ", ".join(
+            f"{name} {first.versions[name]}"
+            for name in sorted({"bias_core", "torch", "transformers"} & set(first.versions))
+        ),
     ]

@@ -1,8 +1,9 @@
-"""T2IAT against people: do associations put concepts in the order in which people see them (Table 2)?"""
+"""T2IAT's occupations (Fig. 3 and 4), and whether people put concepts in the order of associations (Table 2)."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,33 +12,152 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.association import association, mean_association
-from bias_core.metrics.association_null import even_mix_association
+from bias_core.metrics.association_null import association_beyond_even_mix, even_mix_association
 from bias_core.metrics.rank_agreement import kendall_tau
+from bias_core.prompts import fill_template
 from bias_core.stats.effects import wilson_interval
+from bias_core.studies.arms.statistics import lean_sample, table_over_arms
 from bias_core.studies.association.tests import SETS, CrossingOptions, association_shots
+from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.labels import majority, read_answers
-from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData
+from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (
+    ArmReport,
     Design,
     Finding,
     Results,
+    Sample,
     Shot,
     StudyFigure,
     StudySettings,
     columns,
-    figure,
     finding,
     intervals,
     lean,
     marks,
-    table,
 )
 from bias_core.types import Estimate
 
+TEXTS = ReportTexts(__file__)
 # A line of Table 2: its concept, the attributes a and b, the published score, and its test and side.
 Line = Mapping[str, Any]
 FEWEST = 2  # concepts that have an order
+_FORMS = ("template", "template_a", "template_b")  # the prompts of an occupation, in the order of ``SETS``
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaning:
+    """How the pictures of an occupation lean."""
+
+    sets: tuple[np.ndarray, ...]  # embeddings of its neutral pictures and of those of both gendered descriptions
+    singles: np.ndarray  # association of each neutral picture
+    mean: Estimate  # of these; its null value is the even mix of the gendered pictures
+    sample: Sample  # what the mean was computed from
+
+
+def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per occupation: neutral pictures, and those of its two gendered descriptions."""
+    occupations, n = design.data["occupations"], scaled(design.images_per_prompt, settings.scale)
+    return [
+        Shot(prompt=prompt, n=n, group=kind, facts={"occupation": name, "set": kind})
+        for name in occupations["list"]
+        for kind, form in zip(SETS, _FORMS, strict=True)
+        for prompt in [fill_template(occupations[form], name)]
+    ]
+
+
+def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps[dict[str, Leaning]]:
+    """How each occupation leans; the association of every neutral picture is put beside it."""
+    rows = yield from data.embed(data.frame)
+    leanings = {}
+    for name in design.data["occupations"]["list"]:
+        mine = data.frame[data.frame["occupation"] == name]
+        parts = [mine[mine["set"] == kind] for kind in SETS]
+        neutral, a, b = (rows[part.index] for part in parts)
+        of_neutral, of_a, of_b = (list(part["unit"]) for part in parts)
+        leanings[name] = Leaning(
+            sets=(neutral, a, b),
+            singles=association(neutral, a, b),
+            mean=replace(
+                mean_association(neutral, a, b, confidence=settings.confidence), null_value=even_mix_association(a, b)
+            ),
+            sample=lean_sample((of_neutral, of_a, of_b), neutral @ a.T, neutral @ b.T),
+        )
+        data.keep(parts[0], association=leanings[name].singles)
+    return leanings
+
+
+def measure_occupations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """How the pictures of each occupation lean, and the quartiles of their associations."""
+    leanings = yield from _leanings(design, settings, data)
+    sides = {name: side for side, names in design.data["occupations"]["leaning"].items() for name in names}
+    findings, lines = [], []
+    for name, one in leanings.items():
+        beyond = association_beyond_even_mix(*one.sets, confidence=settings.confidence)
+        says = [f"Its pictures lean to {side}." for side in ("male", "female", "neither side clearly")]
+        findings.append(finding(name, name, "association", one.mean, lean(beyond, *says), sample=one.sample))
+        quartiles = map(float, np.quantile(one.singles, (0.25, 0.5, 0.75)))
+        lines.append(
+            {
+                "occupation": name,
+                **columns("mean", one.mean, ends=""),
+                **dict(zip(("first quartile", "median", "third quartile"), quartiles, strict=True)),
+                "n": one.mean.n,
+                "even mix": one.mean.null_value,
+                **columns("beyond it", beyond, ends="beyond"),
+                "in the paper": sides.get(name, ""),
+            }
+        )
+    points = [{"group": name, "value": value} for name, one in leanings.items() for value in one.singles]
+    return Results(
+        findings=tuple(findings),
+        tables=(TEXTS.table("occupations", lines),),
+        figures=(TEXTS.figure("figure3", points),),
+        notes=(TEXTS.note("even"),),
+    )
+
+
+def measure_amplification(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Eq. 2 on the prompts' text embeddings against Eq. 2 on the pictures, an arrow for each occupation."""
+    leanings = yield from _leanings(design, settings, data)
+    occupations = design.data["occupations"]
+    published = {row["occupation"]: row for row in occupations["amplification"]}
+    findings, lines = [], []
+    for name, one in leanings.items():
+        texts = data.texts([fill_template(occupations[form], name) for form in _FORMS])
+        text = float(association(*(row[None] for row in texts))[0])
+        printed, says = published.get(name, {}), f"Its prompt alone leans by {text:+.4f}."
+        findings.append(
+            finding(name, name, "association", one.mean, says, published=printed.get("image"), sample=one.sample)
+        )
+        lines.append(
+            {
+                "occupation": name,
+                "text": text,
+                **columns("image", one.mean, ends=""),
+                "even mix": one.mean.null_value,
+                "amplified": abs(one.mean.value) > abs(text),
+                "same side": one.mean.value * text > 0,
+                "published text": printed.get("text"),
+                "published image": printed.get("image"),
+            }
+        )
+    rows = marks(pd.DataFrame(lines), {"name": "occupation", "start": "text", "end": "image"})
+    return Results(
+        findings=tuple(findings),
+        tables=(TEXTS.table("amplification", lines),),
+        figures=(TEXTS.figure("figure4", rows),),
+        notes=(TEXTS.note("scales"), TEXTS.note("even")),
+    )
+
+
+def _compare(
+    _design: Design, _settings: StudySettings, arms: Sequence[ArmReport], *, key: str, columns: Sequence[str]
+) -> Results:
+    """A figure in numbers: the table of every arm side by side."""
+    return Results(tables=(TEXTS.table(f"{key}_arms", table_over_arms(arms, key, ["occupation"], columns)),))
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -70,8 +190,10 @@ def measure_human(design: Design, settings: StudySettings, data: StudyData) -> M
         embedded = [rows[some.index] for some in sets]
         data.keep(sets[0], association=association(*embedded))
         prompts, *of_edits = (some["stimulus"].to_numpy(dtype=str) for some in sets)
-        mean = mean_association(*embedded, groups=prompts, attribute_groups=of_edits, confidence=settings.confidence)
-        means[concept] = replace(mean, null_value=even_mix_association(*embedded[1:]))
+        means[concept] = replace(
+            mean_association(*embedded, groups=prompts, attribute_groups=of_edits, confidence=settings.confidence),
+            null_value=even_mix_association(*embedded[1:]),
+        )
         chosen = np.sort(rng.permutation(len(sets[0]))[: settings.options.n_images])
         parts.append(_judged(design, line, sets[0].iloc[chosen], embedded[0][chosen], data))
     judged = pd.concat(parts)
@@ -86,28 +208,10 @@ def measure_human(design: Design, settings: StudySettings, data: StudyData) -> M
             *(_share_finding(design, line, shares[concept], judged) for concept, line in lines.items()),
             *_reader_against_people(judged, settings),
         ),
-        tables=(
-            table("table2", "Choices and associations (Table 2)", table2, _COLUMNS),
-            table("judged", "The judged pictures", _judged_frame(lines, judged), _JUDGED),
-        ),
+        tables=(TEXTS.table("table2", table2), TEXTS.table("judged", _judged_frame(lines, judged))),
         figures=_figures(table2),
-        notes=(
-            f"The pictures are judged by {who}.",
-            "τ has only the concepts to go by, and its interval resamples them: it is wide.",
-        ),
+        notes=(TEXTS.note("judges", who=who), TEXTS.note("few concepts")),
     )
-
-
-_COLUMNS = (
-    "share: of the judged neutral pictures, those closer to A than to B. association: mean of Eq. 2 over all neutral "
-    "pictures of the concept, with all pictures of a prompt drawn anew together. even mix: where it would lie if half "
-    "of them were like the pictures of A and half like those of B. signed S: association of X less that of Y for a "
-    "concept X, and less it for a concept Y; the published τ is of these."
-)
-_JUDGED = (
-    "People say which of the two answers a picture is closer to: a CSV with the columns image_id, answer, "
-    "rater, given as labels."
-)
 
 
 def _words(lines: Iterable[Line]) -> list[str]:
@@ -153,8 +257,10 @@ def _by_people(lines: Mapping[str, Line], judged: pd.DataFrame, settings: StudyS
         if answer not in letter_of:
             raise InvalidInput(f"a picture of {concept} is judged {answer!r}; say one of {[*letter_of]}")
         letters.append(letter_of[answer])
-    votes = judged["image_id"].map(majority(answers.assign(answer=letters)))
-    return [{"a": True, "b": False}.get(letter) for letter in votes]
+    return [
+        {"a": True, "b": False}.get(letter)
+        for letter in judged["image_id"].map(majority(answers.assign(answer=letters)))
+    ]
 
 
 def _share(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
@@ -246,17 +352,27 @@ def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
     shares = {"value": "share", "low": "share low", "high": "share high", "published": "published share"}
     places = {"x": "association", "xlow": "association low", "xhigh": "association high"}
     places |= {"y": "share", "ylow": "share low", "yhigh": "share high"}
-    title = "Share of neutral pictures closer to the first attribute (Table 2)"
-    caption = "Diamonds are the choices of the paper's participants about another model's pictures."
-    axes: dict[str, Any] = {"x": "share closer to pleasant, or to male", "null": 0.5}
-    choices = figure("intervals", "choices", title, marks(table2, each | shares), caption, **axes)
     points = marks(table2, each | places).dropna(subset=["x", "y"])
-    caption = "Where both agree the concepts rise from left to right."
-    axes = {"x": "mean association with the first attribute", "y": "share closer to it"}
-    return choices, figure("scatter", "order", "Choices against associations", points, caption, **axes)
+    return TEXTS.figure("choices", marks(table2, each | shares)), TEXTS.figure("order", points)
 
 
 PROGRAMS = {
+    kind: Program(shots=occupation_shots, measure=measure, compare=partial(_compare, key=key, columns=columns))
+    for kind, measure, key, columns in (
+        (
+            "occupation_associations",
+            measure_occupations,
+            "occupations",
+            ["mean", "low", "high", "even mix", "beyond it", "beyond low", "beyond high", "n"],
+        ),
+        (
+            "amplification",
+            measure_amplification,
+            "amplification",
+            ["text", "image", "low", "high", "even mix", "amplified", "same side"],
+        ),
+    )
+} | {
     "association_and_people": Program(
         takes_labels=True, shots=human_shots, measure=measure_human, options=JudgedOptions
     )
