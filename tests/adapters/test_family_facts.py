@@ -19,7 +19,8 @@ from bias_core.settings import ASSETS, Settings
 from bias_core.store.images import ImageStore
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.running.run import plan_study, while_drawing
+from bias_core.studies.running.drawn import while_drawing
+from bias_core.studies.running.run import plan_study
 from bias_core.types import ModelInfo
 from tests.adapters import tiny_families
 from tests.adapters.families import build, rows_of

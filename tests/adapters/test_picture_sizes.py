@@ -16,7 +16,7 @@ from bias_core.store.images import ImageStore
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.types import Shot, StudySettings
-from bias_core.studies.running.run import before_drawing
+from bias_core.studies.running.drawn import before_drawing
 from bias_core.types import ModelInfo
 from bias_core.waiting import FairLock
 from tests.adapters.families import build, rows_of

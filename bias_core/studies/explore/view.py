@@ -14,6 +14,7 @@ from bias_core.studies.explore.results import CONCEPT, AssociationScore, group_n
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import Progress, figure, lean
 from bias_core.studies.reports.text import LIMITS
+from bias_core.studies.running.drawn import prompt_facts, reason_of
 from bias_core.types import Estimate
 from bias_core.ui.embedded import N_COLOURS, average_uri, data_uri, figure_svg
 from bias_core.ui.templates import render
@@ -137,7 +138,7 @@ def picture_html(exploration: Exploration, number: int) -> str:
         url=f"gradio_api/file={image.path.as_posix()}",
         picture=data_uri(image.path, 768),
         small=max(row.width, row.height) < _SMALL,
-        blocked=image.blocked,
+        blocked=reason_of(image),
         facts=_facts(exploration, image),
         rows=rows,
         plot=figure_svg(bars) if rows else "",
@@ -149,6 +150,7 @@ def _facts(exploration: Exploration, image: ExploredImage) -> dict[str, str]:
     sampler = f"{row.num_inference_steps}, {row.guidance_scale:g}" if row.num_inference_steps else "none"
     facts = {
         "Prompt": row.prompt,
+        **prompt_facts(image),
         "Negative prompt": row.negative_prompt,
         "Seed": str(row.seed),
         "Model": f"{row.model}@{row.revision}" if row.revision else row.model,

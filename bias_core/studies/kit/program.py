@@ -49,6 +49,16 @@ _PER_UPDATE = 256  # pictures embedded between two signs of life
 _PER_READING = 32  # captioned or questioned, which takes longer
 
 
+@dataclass(frozen=True, kw_only=True)
+class DrawnPicture:
+    """A finished picture of a study, also where it was refused and is blank."""
+
+    unit: str  # as in :class:`StudyData`
+    group: str
+    prompt: str  # as it was to be drawn, before anything rewrote it
+    image: StoredImage
+
+
 class StudyData:
     """Pictures as a data frame, and readers that answer for rows of it.
 
@@ -57,8 +67,9 @@ class StudyData:
     frame : one row per picture that can be scored: ``image_id, group, prompt, seed, unit`` and the shots'
         facts. A picture that two shots share has a row for each. The prompt is the study's own, also where an
         arm draws it in other words; the unit is the same in every arm that draws on the same seeds.
-    n_planned, n_blocked : pictures asked for, and those that a safety checker blanked.
+    n_planned, n_blocked : pictures asked for, and those that were refused, or that a safety checker blanked.
     images_by_id : every picture that was drawn or found.
+    drawn_pictures : all that were finished, with what the study knows of them, the blanked ones included.
     notes : what is to be said of where the pictures come from.
     stopped : what is to be said of a run that was stopped and measures what was finished; "" for others.
     """
@@ -80,6 +91,7 @@ class StudyData:
         self.stopped = ""
         self.notes: list[str] = []
         self.images_by_id: dict[str, StoredImage] = {}
+        self.drawn_pictures: list[DrawnPicture] = []
 
     def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
         """Draw (or find) the pictures of ``shots``, reading them meanwhile; returns their rows, now in ``frame``."""
@@ -106,10 +118,14 @@ class StudyData:
         entries, n_finished = [], 0
         for place, shot in enumerate(shots, start=self._n_shots):
             for k, row in enumerate(self.rows.of(shot)):
-                n_finished += row.id in self.images_by_id
-                if row.id in self.images_by_id and not self.images_by_id[row.id].blocked:
-                    # Of a picture that has no seed in common with other arms, its id tells it apart, too.
-                    unit = f"{place}:{k}" if self.rows.has_seeds else f"{place}:{k}:{row.id}"
+                if (image := self.images_by_id.get(row.id)) is None:
+                    continue
+                n_finished += 1
+                # Of a picture that has no seed in common with other arms, its id tells it apart, too.
+                unit = f"{place}:{k}" if self.rows.has_seeds else f"{place}:{k}:{row.id}"
+                prompt = self.rows.prompt_of(shot)
+                self.drawn_pictures.append(DrawnPicture(unit=unit, group=row.group, prompt=prompt, image=image))
+                if not image.blocked:
                     entries.append(dict(zip(_COLUMNS, (row.id, row.group, shot.prompt, row.seed, unit), strict=True)))
                     entries[-1] |= shot.facts
         self._n_shots += len(shots)

@@ -66,10 +66,14 @@ class RowMaker:
             has_seeds=generator.has_seeds if isinstance(generator, Hosted) else hosted is None,
         )
 
+    def prompt_of(self, shot: Shot) -> str:
+        """The prompt of a shot in the treatment of this arm."""
+        return treated(shot.prompt, self.template)
+
     def of(self, shot: Shot) -> list[ImageRow]:
         """One row per picture of the shot."""
         first = ImageRow(
-            prompt=treated(shot.prompt, self.template),
+            prompt=self.prompt_of(shot),
             group=shot.group,
             seed=self.seed,
             model=self.info.id,

@@ -4,8 +4,7 @@ import hashlib
 import json
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache, partial
@@ -18,7 +17,7 @@ import pandas as pd
 from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.given_values import check_texts
 from bias_core.models.catalogue import check_condition
-from bias_core.protocols import ChecksSettings, ReadsPrompts
+from bias_core.models.hosted import hosted_name
 from bias_core.store.manifests import STALE_SECONDS, Manifest, Status
 from bias_core.studies.arms.results import compare_arms
 from bias_core.studies.kit.designs import program_of, typed_options
@@ -41,15 +40,15 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.reports.saved import encode, keep_report
 from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm
+from bias_core.studies.running.drawn import before_drawing, refusals, rewritten_prompts, while_drawing
 from bias_core.studies.running.size import MOST_ESTIMATED, check_size, check_work_of_arms, n_asked
-from bias_core.types import ImageRow, PromptLimit, StoredImage
+from bias_core.types import ImageRow
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 # A run at work protects its pictures from eviction as long as its manifest is fresh.
 _SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
-_MOST_WARNINGS = 3
 _SECONDS_BETWEEN_UPDATES = 0.5  # while files of weights are read
 _FIRST = {
     "model", "condition", "encoder", "scale", "seed", "num_inference_steps", "guidance_scale", "confidence",
@@ -314,7 +313,8 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
         steps = arm.program.measure(arm.design, arm.settings, data[i])
         results = yield from mapped(steps, partial(_of_arm, name)) if name else steps
         drawn = [*plan_notes(arm, services), *while_drawing(data[i].images_by_id.values())]
-        results = replace(results, notes=(*data[i].notes, *drawn, *results.notes))
+        tables = (*results.tables, *rewritten_prompts(data[i].drawn_pictures))
+        results = replace(results, tables=tables, notes=(*data[i].notes, *drawn, *results.notes))
         n_planned, n_images, n_blocked = data[i].n_planned, len(data[i].frame), data[i].n_blocked
         arms.append(
             ArmReport(
@@ -322,6 +322,7 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
                 n_planned=n_planned, n_images=n_images, n_blocked=n_blocked,
             )
         )  # fmt: skip
+    arms = _with_refusals(arms, data)
     results = arms[0].results
     if plan.arms:
         yield Progress(message="comparing the arms")
@@ -338,6 +339,25 @@ def _fetch_readers(plan: StudyPlan, services: StudyServices) -> Iterator[Progres
         if facts.download_gb:
             yield Progress(message=f"fetching {facts.name} ({facts.download_gb:g} GB), which will read the pictures")
         fetch_reader(reader, services, source)
+
+
+def _with_refusals(arms: Sequence[ArmReport], data: Sequence[StudyData]) -> list[ArmReport]:
+    """How often each arm was refused, where one of them is of a hosted model or has a picture that was blanked."""
+    if not any(one.n_blocked or _is_hosted(one.settings) for one in data):
+        return list(arms)
+    parts = [
+        Results() if one.settings.images else refusals(one.drawn_pictures, one.settings.confidence) for one in data
+    ]
+    return [replace(arm, results=_joined(arm.results, part)) for arm, part in zip(arms, parts, strict=True)]
+
+
+def _joined(first: Results, more: Results) -> Results:
+    findings, tables = (*first.findings, *more.findings), (*first.tables, *more.tables)
+    return replace(first, findings=findings, tables=tables)
+
+
+def _is_hosted(settings: StudySettings) -> bool:
+    return not settings.images and hosted_name(settings.model) is not None
 
 
 def _of_arm(name: str, step: Progress) -> Progress:
@@ -420,63 +440,3 @@ def complete(steps: Generator[Any, None, T]) -> T:
 def followed(steps: Generator[S, None, T], results: list[T]) -> Generator[S, None, None]:
     """The steps of a run; its report (or whatever it returns) is put into ``results`` at the end."""
     results.append((yield from steps))
-
-
-def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
-    """What is to be said of the settings and the prompts of a run, once each."""
-    distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}
-    generators = [(services.text_to_image(row.model), row) for row in distinct.values()]
-    checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]
-    notes = list(dict.fromkeys(note for notes in checks for note in notes))
-    if rows and isinstance(reader := generators[0][0], ReadsPrompts):
-        notes += sentences(reader.prompt_limits(list(dict.fromkeys(row.prompt for row in rows))))
-    return notes
-
-
-def while_drawing(images: Iterable[StoredImage]) -> list[str]:
-    """What models said while they drew these pictures: their warnings, and prompts that they rewrote."""
-    drawn = [image.drawn for image in images if image.drawn]
-    warnings = Counter(text for record in drawn for text in record.get("warnings", ()))
-    rewritten = [record["revised_prompt"] for record in drawn if record.get("revised_prompt")]
-    notes = [
-        f"Of {n} of {len(drawn)} pictures the model's pipeline said: {_short(text)}"
-        for text, n in warnings.most_common(_MOST_WARNINGS)
-    ]
-    if rewritten:
-        notes.append(
-            f"{len(rewritten)} of {len(drawn)} pictures were drawn from a prompt that the model rewrote, as "
-            f"“{_short(rewritten[0])}”."
-        )
-    return notes
-
-
-def sentences(limits: Sequence[PromptLimit]) -> list[str]:
-    """A sentence per text encoder that does not see the whole of some prompts.
-
-    >>> from bias_core.types import PromptLimit
-    >>> known = {"prompt": "a very long story", "n_tokens": 90}
-    >>> print(*sentences([PromptLimit(reader="CLIP", limit=77, cut="long story", **known),
-    ...                   PromptLimit(reader="T5", limit=256, cut="", **known)]))
-    The prompt is longer than CLIP reads (90 tokens where 77 fit): “long story” was not seen by it; T5 sees
-    all.
-    """
-    readers = list(dict.fromkeys(limit.reader for limit in limits))
-    cut = {name: [x for x in limits if x.reader == name and x.cut] for name in readers}
-    whole = [name for name in readers if not cut[name]]
-    sees_all = f"; {' and '.join(whole)} {'sees' if len(whole) == 1 else 'see'} all" if whole else ""
-    n_prompts = len({limit.prompt for limit in limits})
-    lines = []
-    for reader, lost in cut.items():
-        if lost:
-            longest = max(lost, key=lambda limit: limit.n_tokens)
-            prompts = len({limit.prompt for limit in lost})
-            which = "The prompt is" if n_prompts == 1 else f"{prompts} of {n_prompts} prompts are"
-            lines.append(
-                f"{which} longer than {reader} reads ({longest.n_tokens} tokens where {longest.limit} fit): "
-                f"“{_short(longest.cut)}” was not seen by it{sees_all}."
-            )
-    return lines
-
-
-def _short(text: str, n: int = 120) -> str:
-    return text if len(text) <= n else f"{text[:n].rstrip()} …"

@@ -323,6 +323,7 @@ NOT_HERE: Mapping[str, str] = {
     "mean_similarity": "in the encoder's own units, so it has no planted value",
     "stereotype_propagation_index": "of denoising steps, which the renderer has none of",
     "kendall_tau": "of two orders, not of pictures",
+    "refused_share": "of requests; the renderer refuses nothing",
 }
 """Why no validity study tests a measure."""
 

@@ -18,6 +18,7 @@ from bias_core.studies.kit.types import StudyFigure, StudyReport, StudySettings,
 from bias_core.studies.reports import text
 from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.reports.text import format_estimate, format_given, format_number
+from bias_core.studies.running.drawn import prompt_facts
 from bias_core.ui.messages import QUIET, heading_html
 from bias_core.ui.study.downloads import FINDINGS
 from bias_core.ui.templates import render, script
@@ -34,7 +35,7 @@ def header_html(report: StudyReport, headline: str) -> str:
     lines = [
         text.title_of(report),
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}",
-        *([f"{report.n_blocked:,} blocked by the model's safety checker"] if report.n_blocked else []),
+        *([f"{report.n_blocked:,} refused or blanked"] if report.n_blocked else []),
         text.drawn_by(report),
         f"read by {settings.encoder}",
         *([text.size_in_words(design, settings)] if report.design.reference else []),
@@ -303,7 +304,12 @@ def _some_of_each_arm(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
 def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
     """One picture large, with everything that is known of it."""
     stored = report.stored[row["image_id"]]
-    facts = {"Prompt": stored.row.prompt, "Seed": str(stored.row.seed), "Model": stored.row.model}
+    facts = {
+        "Prompt": stored.row.prompt,
+        **prompt_facts(stored),
+        "Seed": str(stored.row.seed),
+        "Model": stored.row.model,
+    }
     for name, value in row.items():
         if name not in ("prompt", "seed") and pd.notna(value) and value != "":
             facts[str(name)] = format_number(value) if isinstance(value, float) else str(value)

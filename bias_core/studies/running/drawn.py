@@ -1,0 +1,187 @@
+"""What generators say of a run: before it of settings and prompts, afterwards what they refused and rewrote."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from bias_core.protocols import ChecksSettings, ReadsPrompts
+from bias_core.stats.intervals import wilson_interval
+from bias_core.studies.arms.statistics import mean_sample
+from bias_core.studies.kit.program import DrawnPicture
+from bias_core.studies.kit.types import Finding, Results, StudyServices, StudyTable, columns, table
+from bias_core.types import ImageRow, PromptLimit, StoredImage
+
+_MOST_WARNINGS = 3
+_MOST_WORDS = 15  # that a rewriter adds or takes away most often, of each
+_WORD = re.compile(r"[^\W\d_][\w'’-]*")
+REFUSED = "refused"
+
+
+def refusals(pictures: Sequence[DrawnPicture], confidence: float) -> Results:
+    """The share of requests that ended without a picture, as a finding, and by group and by reason as tables."""
+    distinct = list({one.image.row.id: one for one in pictures}.values())
+    if not distinct:
+        return Results()
+    blocked = [one.image.blocked for one in distinct]
+    finding = Finding(
+        key=REFUSED,
+        title="Refused or blanked pictures",
+        metric="refused_share",
+        estimate=wilson_interval(sum(blocked), len(blocked), confidence=confidence),
+        says=f"{sum(blocked):,} of {len(blocked):,} requests ended without a picture; they are counted, never scored.",
+        sample=mean_sample([one.unit for one in distinct], blocked),
+    )
+    return Results(findings=(finding,), tables=tuple(_refusal_tables(distinct, confidence)))
+
+
+def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float) -> Iterator[StudyTable]:
+    """By group; by reason, where anything was refused."""
+    groups = {name: [one.image.blocked for one in pictures if one.group == name] for name in _groups(pictures)}
+    shares = {name: wilson_interval(sum(of), len(of), confidence=confidence) for name, of in groups.items()}
+    yield table(
+        "refused_by_group",
+        "Refused or blanked, by group",
+        [
+            {"group": name, "requests": len(of), "refused": sum(of), **columns("share", shares[name], ends="")}
+            for name, of in groups.items()
+        ],
+        "Requests that ended without a picture, with Wilson intervals.",
+    )
+    reasons = Counter(reason_of(one.image) for one in pictures if one.image.blocked)
+    if reasons:
+        rows = [{"reason": reason, "pictures": n} for reason, n in reasons.most_common()]
+        yield table("refusal_reasons", "Why pictures were refused", rows, "In the words of whoever refused.")
+
+
+def _groups(pictures: Sequence[DrawnPicture]) -> list[str]:
+    return list(dict.fromkeys(one.group for one in pictures))
+
+
+def reason_of(image: StoredImage) -> str:
+    """Why there is no picture; "" where there is one."""
+    if not image.blocked:
+        return ""
+    return str((image.drawn or {}).get(REFUSED) or "blanked by the model's safety checker")
+
+
+def drawn_prompt(image: StoredImage) -> str:
+    """What was drawn in the end: the row's prompt, or that by which the model replaced it."""
+    return str((image.drawn or {}).get("revised_prompt") or image.row.prompt)
+
+
+def prompt_facts(image: StoredImage) -> dict[str, str]:
+    """What is to be shown beside a picture whose prompt the model replaced."""
+    return {"Drawn from": drawn_prompt(image)} if drawn_prompt(image) != image.row.prompt else {}
+
+
+def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...]:
+    """Which words were added to prompts, and which taken away, most often; nothing where no prompt was rewritten."""
+    distinct = list({one.image.row.id: one for one in pictures if not one.image.blocked}.values())
+    changed = [one for one in distinct if drawn_prompt(one.image) != one.prompt]
+    if not changed:
+        return ()
+    added, removed = Counter[str](), Counter[str]()
+    for one in changed:
+        before, after = _words(one.prompt), _words(drawn_prompt(one.image))
+        added.update(after - before)
+        removed.update(before - after)
+    words = dict.fromkeys([*_most(added), *_most(removed)])
+    rows = [
+        {"word": word, "added": added[word], "taken away": removed[word], "share of rewritten": max(
+            added[word], removed[word]) / len(changed)}
+        for word in words
+    ]  # fmt: skip
+    first = changed[0]
+    note = (
+        f"{len(changed):,} of {len(distinct):,} pictures were drawn from another prompt than the study's, such as "
+        f"“{shortened(drawn_prompt(first.image))}” for “{shortened(first.prompt)}”. Number of pictures whose prompt "
+        "gained or lost the word."
+    )
+    return (table("rewritten_prompts", "What rewriting did to the prompts", rows, note),)
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower()))
+
+
+def _most(counts: Counter[str]) -> list[str]:
+    """The most frequent words; of equals the first in the alphabet."""
+    return sorted(counts, key=lambda word: (-counts[word], word))[:_MOST_WORDS]
+
+
+def other_sizes(images: Iterable[StoredImage]) -> list[str]:
+    """A sentence where hosted models answered pictures of another size than they were asked for."""
+    records = [(one.row, one.drawn) for one in images if one.drawn and not one.blocked and "provider" in one.drawn]
+    sizes = Counter(
+        f"{drawn['width']}x{drawn['height']} for {row.width}x{row.height}"
+        for row, drawn in records
+        if (drawn["width"], drawn["height"]) != (row.width, row.height)
+    )
+    if not sizes:
+        return []
+    most, _ = sizes.most_common(1)[0]
+    return [
+        f"{sizes.total():,} of {len(records):,} pictures came in another size than was asked for, as {most} pixels; "
+        "they are measured as they came."
+    ]
+
+
+def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
+    """What is to be said of the settings and the prompts of a run, once each."""
+    distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}
+    generators = [(services.text_to_image(row.model), row) for row in distinct.values()]
+    checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]
+    notes = list(dict.fromkeys(note for notes in checks for note in notes))
+    if rows and isinstance(reader := generators[0][0], ReadsPrompts):
+        notes += sentences(reader.prompt_limits(list(dict.fromkeys(row.prompt for row in rows))))
+    return notes
+
+
+def while_drawing(images: Collection[StoredImage]) -> list[str]:
+    """What models said while they drew these pictures: their warnings, and prompts that they rewrote."""
+    drawn = [image.drawn for image in images if image.drawn]
+    warnings = Counter(text for record in drawn for text in record.get("warnings", ()))
+    rewritten = [record["revised_prompt"] for record in drawn if record.get("revised_prompt")]
+    notes = [
+        f"Of {n} of {len(drawn)} pictures the model's pipeline said: {shortened(text)}"
+        for text, n in warnings.most_common(_MOST_WARNINGS)
+    ]
+    if rewritten:
+        notes.append(
+            f"{len(rewritten)} of {len(drawn)} pictures were drawn from a prompt that the model rewrote, as "
+            f"“{shortened(rewritten[0])}”."
+        )
+    return notes + other_sizes(images)
+
+
+def sentences(limits: Sequence[PromptLimit]) -> list[str]:
+    """A sentence per text encoder that does not see the whole of some prompts.
+
+    >>> from bias_core.types import PromptLimit
+    >>> known = {"prompt": "a very long story", "n_tokens": 90}
+    >>> print(*sentences([PromptLimit(reader="CLIP", limit=77, cut="long story", **known),
+    ...                   PromptLimit(reader="T5", limit=256, cut="", **known)]))
+    The prompt is longer than CLIP reads (90 tokens where 77 fit): “long story” was not seen by it; T5 sees
+    all.
+    """
+    readers = list(dict.fromkeys(limit.reader for limit in limits))
+    cut = {name: [x for x in limits if x.reader == name and x.cut] for name in readers}
+    whole = [name for name in readers if not cut[name]]
+    sees_all = f"; {' and '.join(whole)} {'sees' if len(whole) == 1 else 'see'} all" if whole else ""
+    n_prompts = len({limit.prompt for limit in limits})
+    lines = []
+    for reader, lost in cut.items():
+        if lost:
+            longest = max(lost, key=lambda limit: limit.n_tokens)
+            prompts = len({limit.prompt for limit in lost})
+            which = "The prompt is" if n_prompts == 1 else f"{prompts} of {n_prompts} prompts are"
+            lines.append(
+                f"{which} longer than {reader} reads ({longest.n_tokens} tokens where {longest.limit} fit): "
+                f"“{shortened(longest.cut)}” was not seen by it{sees_all}."
+            )
+    return lines
+
+
+def shortened(text: str, n: int = 120) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= n else f"{text[:n].rstrip()} …"
