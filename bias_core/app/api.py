@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import gradio as gr
+from gradio.context import LocalContext
 from gradio.utils import get_upload_folder
 
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
@@ -35,7 +36,7 @@ from bias_core.studies.running.arms import check_several, parse_arms
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.studies.running.size import check_number
 from bias_core.ui.messages import sentence_of
-from bias_core.ui.visitor import RUN, of_program
+from bias_core.ui.visitor import RUN, of_program, token_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -125,7 +126,9 @@ class Tools:
         """The report of a run that is asked for; its id, which is made of the session, cannot be guessed."""
         check_number(design, with_options(design, settings), self.services.settings)
         session = _API + secrets.token_hex(16)
-        return to_dict(of_program(self.services, partial(run_study, design, settings, self.services, session=session)))
+        token = token_of(LocalContext.request.get(None))
+        services = self.services.for_visitor(token) if token else self.services
+        return to_dict(of_program(services, partial(run_study, design, settings, services, session=session)))
 
     @tool
     @with_settings(offered_settings(EXPLORE_SETTINGS, explore_settings()))

@@ -20,6 +20,7 @@ from bias_core.app import api
 from bias_core.app.doors import HostCheck, ReadableJson, UploadQuota, allowed_hosts
 from bias_core.app.page_state import AnsweringBlocks
 from bias_core.labels.api import label_routes
+from bias_core.labels.tab_parts import offers_login
 from bias_core.library.tab import RunsTab
 from bias_core.models.machine import share_freed_memory
 from bias_core.services import Services
@@ -154,6 +155,7 @@ def build_app(services: Services) -> gr.Blocks:
                 with gr.Tab(tab.title, id=key) as places[key]:
                     tab.build(demo, visitor)
                 places[key].select(None, js=f"() => window.nameTab?.('{key}')", **QUIET)
+        _build_token(visitor)
         runs = next(tab for tab in built.values() if isinstance(tab, RunsTab))
         runs.connect(tabs, places[runs.key], built)
         ComingBack(services, runs, [tab for tab in runs.others if isinstance(tab, StudyTab)]).wire(arrived, visitor)
@@ -165,6 +167,26 @@ def build_app(services: Services) -> gr.Blocks:
             event.show_progress_on = [notice]
     demo.queue(max_size=None, default_concurrency_limit=8)  # of all events together; runs have their own line
     return demo
+
+
+def _build_token(visitor: Any) -> None:
+    """Where visitors give the token that pays for hosted models; it stays in the memory of their page."""
+    with gr.Accordion("Hosted models: your own token", open=False, elem_classes="more", elem_id="hosted"):
+        gr.HTML(render("hosted_token"))
+        with gr.Row():
+            box = gr.Textbox(
+                type="password", label="Token or key", max_lines=1, elem_id="hosted-token", min_width=260,
+                info="Of Hugging Face (hf_…), or of the OpenAI-compatible server of this app",
+            )  # fmt: skip
+            if offers_login():
+                names = ("Sign in with Hugging Face", "Sign out ({})")
+                gr.LoginButton(*names, variant="secondary", size="md", scale=0, min_width=260, elem_id="hosted-login")
+        box.change(on_token, [visitor, box], None, **QUIET)
+
+
+def on_token(visitor: Visitor, typed: str | None) -> None:
+    """Pay for this visitor's runs with what was typed; an empty field takes it back."""
+    visitor.typed_token = (typed or "").strip()
 
 
 def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:

@@ -1,5 +1,6 @@
 """What all commands share: errors in one line, services, a progress bar, tables at any width, options from settings."""
 
+import os
 import re
 import signal
 import threading
@@ -45,6 +46,15 @@ WorkersOption = Annotated[
     int, typer.Option(help="With --engine ray: models at work at once; 0: one per GPU, or per machine.")
 ]
 
+TokenOption = Annotated[
+    str,
+    typer.Option(
+        "--token-env",
+        metavar="NAME",
+        help="Variable that holds the token which pays for a hosted model; left out: HF_TOKEN, or BIAS_IMAGES_KEY.",
+    ),
+]
+
 
 def show_warning(warning: str) -> None:
     """What must be read before a report, where there is anything."""
@@ -75,15 +85,22 @@ def user_errors() -> Iterator[None]:
 
 
 @contextmanager
-def open_services() -> "Iterator[Services]":
-    """The services of this process, closed in the end."""
+def open_services(token_env: str = "") -> "Iterator[Services]":
+    """The services of this process, closed in the end; hosted models are paid for with the token of that variable."""
     from bias_core.services import Services
 
-    services = Services()
+    services = Services().for_visitor(_token_in(token_env) if token_env else "")
     try:
         yield services
     finally:
         services.close()
+
+
+def _token_in(variable: str) -> str:
+    token = os.environ.get(variable, "").strip()
+    if not token:
+        raise InvalidInput(f"the environment has no variable {quoted(variable)} with a token in it (--token-env)")
+    return token
 
 
 class Stop:

@@ -13,6 +13,7 @@ from bias_core.cli.common import (
     EngineOption,
     Given,
     Stop,
+    TokenOption,
     WorkersOption,
     choose_engine,
     console,
@@ -61,6 +62,7 @@ def explore(
     no_attributes: NoAttributes = False,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
+    token_env: TokenOption = "",
     out: Annotated[Path | None, typer.Option(help="Folder, or name.zip, for pictures, scores and report.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Never evict the pictures of this run.")] = False,
 ) -> None:
@@ -71,7 +73,14 @@ def explore(
     with user_errors():
         attributes = [] if no_attributes else find_attributes(concept, attribute)
         chosen = {**given, "attributes": attributes, "arms": parse_arms(given.get("arms", []))}
-        _run(explore_settings(concept=concept, **chosen), (engine, workers), out, pictures=True, keep=keep)
+        _run(
+            explore_settings(concept=concept, **chosen),
+            (engine, workers),
+            out,
+            pictures=True,
+            keep=keep,
+            token_env=token_env,
+        )
 
 
 @with_options(_OF_COMPARE, flags=_FLAGS)
@@ -90,6 +99,7 @@ def compare(
     no_attributes: NoAttributes = False,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
+    token_env: TokenOption = "",
     out: Annotated[Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")] = None,
 ) -> None:
     """Draw a concept in two to eight ways on the same seeds, and test what differs.
@@ -99,7 +109,8 @@ def compare(
     with user_errors():
         arms = check_several(parse_arms(arm))
         attributes = [] if no_attributes else find_attributes(concept, attribute)
-        _run(compare_settings(concept, arms, attributes=attributes, **given), (engine, workers), out, summary=True)
+        settings = compare_settings(concept, arms, attributes=attributes, **given)
+        _run(settings, (engine, workers), out, summary=True, token_env=token_env)
 
 
 def _run(
@@ -110,12 +121,13 @@ def _run(
     pictures: bool = False,
     keep: bool = False,
     summary: bool = False,
+    token_env: str = "",
 ) -> None:
     """Run behind a progress bar, show and save. A signal stops within one step, and what is finished is scored."""
     from bias_core.studies.explore.arms import arms_summary
     from bias_core.studies.running.run import run_study
 
-    with open_services() as services:
+    with open_services(token_env) as services:
         choose_engine(services, *engine)
 
         def steps(cancelled: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:

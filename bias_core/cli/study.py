@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +18,7 @@ from bias_core.cli.common import (
     EngineOption,
     Given,
     SettingsFile,
+    TokenOption,
     WorkersOption,
     choose_engine,
     console,
@@ -28,7 +30,8 @@ from bias_core.cli.common import (
     user_errors,
     with_settings,
 )
-from bias_core.errors import InvalidInput
+from bias_core.errors import HubNotReached, InvalidInput
+from bias_core.models.hosted import hosted_name, request_words
 from bias_core.models.machine import free_bytes
 from bias_core.store.files import write_atomically
 from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
@@ -163,7 +166,10 @@ T = TypeVar("T")
 _LONG_SECONDS = 600
 Study = Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]
 Images = Annotated[int | None, typer.Option("-n", "--images-per-prompt", help="The study's own number if left out.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "--estimate", help="Only say what it would cost.")]
+Price = Annotated[
+    float | None, typer.Option(min=0, help="USD that a picture of a hosted model costs, for the estimate.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Never evict these pictures.")]
 Out = Annotated[Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")]
@@ -181,6 +187,8 @@ class How:
     keep: bool  # never evict the pictures
     out: Path | None  # folder (or zip) for the report; with `apart` a folder for each model and condition
     apart: bool = False
+    token_env: str = ""  # variable with the token that pays for hosted models
+    price: float | None = None  # USD of one of their pictures, for the estimate
 
 
 @app.command(name="run")
@@ -201,6 +209,8 @@ def run_studies(
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
     out: Out = None,
+    token_env: TokenOption = "",
+    price: Price = None,
 ) -> None:
     """Run a study: draw and measure. Ctrl-C stops; the same command goes on from there.
 
@@ -211,7 +221,10 @@ def run_studies(
     --engine ray joins the cluster of RAY_ADDRESS, whose machines all need this program, the weights and
     the same BIAS_DATA_DIR on a shared disk; without RAY_ADDRESS it uses all of this machine.
     """
-    how = How(n=n, plan=plan or draw_only, only_plan=dry_run, measure=not draw_only, yes=yes, keep=keep, out=out)
+    how = How(
+        n=n, plan=plan or draw_only, only_plan=dry_run, measure=not draw_only, yes=yes, keep=keep, out=out,
+        token_env=token_env, price=price,
+    )  # fmt: skip
     _run(study, given, settings, how, (engine, workers))
 
 
@@ -241,7 +254,7 @@ def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[En
         raise typer.BadParameter("reports need measuring (`run`: --measure)", param_hint="--out")
     from bias_core.studies.running.run import plan_study
 
-    with user_errors(), open_services() as services:
+    with user_errors(), open_services(how.token_env) as services:
         choose_engine(services, *engine)
         name, like, models, conditions = read_given(study, given, file)
         design = find_design(name)
@@ -268,6 +281,7 @@ def _agree(plans: Sequence[StudyPlan], services: "Services", how: How) -> None:
         if math.isnan(study_cost(plan, services).seconds):  # a first batch tells how long a picture takes
             run_with_bar(warm_up, plan, services)
     long = _show_costs(plans, services)
+    long |= _show_requests(plans, services, how.price)
     _show_refusals(plans, services, measure=how.measure)
     if long and not (how.only_plan or how.yes):
         if not sys.stdin.isatty():
@@ -323,7 +337,24 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
     return seconds > _LONG_SECONDS or n_bytes > free
 
 
+def _show_requests(plans: Sequence[StudyPlan], services: "Services", price: float | None) -> bool:
+    """Say how many requests to hosted models are to be paid for; whether there are any."""
+    from bias_core.studies.running.size import study_cost
+
+    n_requests: Counter[str] = Counter()
+    for arm in (arm for plan in plans for arm in plan.each):
+        if not arm.settings.images and hosted_name(arm.settings.model):
+            n_requests[arm.settings.model] += study_cost(arm, services).n_missing
+    for name, n in n_requests.items():
+        console.print(f"{request_words(n, services.model_info(name), price)}.", markup=False)
+    if n_requests:
+        console.print(f"A run has at most {services.settings.max_images:,} pictures here (BIAS_MAX_IMAGES).")
+    return n_requests.total() > 0
+
+
 def _not_known(name: str, services: "Services") -> str:
+    if hosted_name(name):
+        return f"Which pictures of {name} exist already is not known: {_why_not(services, name)}"
     listed = name in {info.id for info in services.models()}
     guessed = "" if listed else "; nor its own number of steps and size, for which usual ones are taken"
     return (
@@ -331,6 +362,14 @@ def _not_known(name: str, services: "Services") -> str:
         f"be drawn, which of its pictures exist already and whether it suits the study{guessed}. "
         f"{services.model_fit(name).says}"
     )
+
+
+def _why_not(services: "Services", name: str) -> str:
+    """Why a hosted model cannot be asked now."""
+    try:
+        return f"it is drawn by {services.revision(name)}."
+    except HubNotReached as error:
+        return f"{error}."
 
 
 def _show_refusals(plans: Sequence[StudyPlan], services: "Services", *, measure: bool) -> None:

@@ -406,4 +406,8 @@ class LabelScores(StudyTab):
             return psi_with_labels(report, task, labelled_items(store, owner), **words)
         path = visitor.folder / f"labels-{owner.task_id}.csv"
         who: dict[str, Any] = {"cancelled": visitor.stop.is_set, "session": visitor.key}
-        return (yield from score_with_labels(report, people_labels(store, owner), self.services, path=path, **who))
+        return (
+            yield from score_with_labels(
+                report, people_labels(store, owner), visitor.services(self.services), path=path, **who
+            )
+        )

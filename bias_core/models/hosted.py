@@ -76,6 +76,17 @@ def hosted_info(name: str) -> ModelInfo | None:
     )
 
 
+def request_words(n: int, info: ModelInfo, price_usd: float | None = None) -> str:
+    """What ``n`` pictures of a hosted model cost, at the catalogue's price or the one that is given.
+
+    >>> request_words(200, ModelInfo(id="openai:m", name="", family=FAMILY), 0.04)
+    '200 requests to openai:m, about 8.00 USD at 0.04 USD a picture'
+    """
+    each = info.price_usd if price_usd is None else price_usd
+    cost = "price unknown" if each is None else f"about {n * each:,.2f} USD at {each:g} USD a picture"
+    return f"{n:,} request{'s' * (n != 1)} to {info.id}, {cost}"
+
+
 def hosted_fit(info: ModelInfo, hosted: HostedName, *, has_server: bool) -> ModelFit:
     """What choosing a hosted model means, before anything is asked of it."""
     price = "price unknown" if info.price_usd is None else f"{info.price_usd:g} USD a picture"

@@ -28,6 +28,7 @@ from bias_core.ui.messages import QUIET, user_errors
 
 T = TypeVar("T")
 _KEY_BYTES = 16
+TOKEN_HEADER = "x-hosted-model-token"  # of requests of programs
 _SECRET = "t2i-bias-explorer-visitor-1"  # hides the key from a passing look; it is no password
 _OF_ONE_VISITOR = 200_000_000  # bytes of kept imports; the oldest make room
 
@@ -51,6 +52,7 @@ class Visitor:
 
     def __init__(self) -> None:
         self._key = self.address = ""
+        self.typed_token = self.signed_in_token = ""  # in memory only, and of this page only
         self._stop = threading.Event()
 
     def __deepcopy__(self, memo: object) -> "Visitor":
@@ -70,6 +72,11 @@ class Visitor:
         self._key = key
         if page := open_page():
             _KEYS.put(page, key)
+
+    def services(self, services: Services) -> Services:
+        """The services for this visitor, whose own token, where there is one, pays for hosted models."""
+        token = self.typed_token or self.signed_in_token
+        return services.for_visitor(token) if token else services
 
     @property
     def stop(self) -> threading.Event:
@@ -104,9 +111,12 @@ def build_visitor(demo: gr.Blocks) -> tuple[Any, Any]:
     return visitor, demo.load(on_arrive, [visitor, stored], stored, **QUIET)
 
 
-def on_arrive(visitor: Visitor, key: str | None, request: gr.Request | None = None) -> str:
-    """Know the visitor again by the key that the browser kept, or give it one to keep."""
+def on_arrive(
+    visitor: Visitor, key: str | None, request: gr.Request | None = None, sign_in: gr.OAuthToken | None = None
+) -> str:
+    """Know the visitor again by the key that the browser kept, or give it one to keep; on a Space by the sign-in."""
     visitor.address = address_of(request)
+    visitor.signed_in_token = sign_in.token if sign_in else ""
     with user_errors():  # what is no key is not taken for one
         if key:
             visitor.key = key
@@ -122,6 +132,11 @@ def keep_upload(path: Path, folder: Path) -> Path:
         uploads = [file for file in (folder / "imports").rglob("*") if file.is_file()]
         evict_oldest(uploads, _OF_ONE_VISITOR, protected=lambda file: file == target)
     return target
+
+
+def token_of(request: gr.Request | None) -> str:
+    """The token that a program sends along to pay for hosted models; "" where it sends none."""
+    return "" if request is None else str(request.headers.get(TOKEN_HEADER, "")).strip()
 
 
 def address_of(request: gr.Request | None) -> str:

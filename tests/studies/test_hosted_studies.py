@@ -117,7 +117,7 @@ def test_what_a_service_does_not_take_is_no_part_of_a_row(services):
 
 
 def test_a_study_of_the_papers_runs_and_says_its_refusals_by_group(services):
-    settings = StudySettings(model=MODEL, scale=0.01, force=True, options={"nationalities": ["American", "Indian", "Mexican"]})
+    settings = StudySettings(model=MODEL, scale=0.01, force=True, options={"nationalities": ["Indian", "Mexican"]})
     report = run(services, settings, "oasis-nationalities")
     by_group = table(report, "refused_by_group")
     assert by_group["requests"].sum() == report.n_planned
@@ -161,7 +161,7 @@ def command(server, tmp_path, assets):
 
 
 def test_the_command_line_estimates_and_runs_with_the_token_of_a_variable(command, server, tmp_path):
-    hosted = ("--model", MODEL, "--force", "--option", "nationalities=American,Indian", "--token-env", "MY_OWN_KEY")
+    hosted = ("--model", MODEL, "--force", "--option", "nationalities=Indian,Mexican", "--token-env", "MY_OWN_KEY")
     estimate = command("study", "run", *NATIONALITIES, *hosted, "--estimate", "--price", "0.04")
     assert estimate.exit_code == 0, estimate.output
     said = " ".join(estimate.output.split())
@@ -174,7 +174,7 @@ def test_the_command_line_estimates_and_runs_with_the_token_of_a_variable(comman
     assert result.exit_code == 0, result.output
     assert server.keys == {"Bearer sk-of-the-shell-4444"}
     report = json.loads((out / "report.json").read_text())
-    assert any(finding["key"] == "refused" for finding in report["findings"])
+    assert any(finding["measure"] == "Share refused" for finding in report["findings"])
     explored = command("explore", "doctor", "-n", "6", "--attribute", "man", "--model", MODEL, "--force",
                        "--token-env", "MY_OWN_KEY", "--out", str(tmp_path / "explored"))  # fmt: skip
     assert explored.exit_code == 0, explored.output

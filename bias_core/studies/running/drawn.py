@@ -8,7 +8,8 @@ from bias_core.protocols import ChecksSettings, ReadsPrompts
 from bias_core.stats.intervals import wilson_interval
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.kit.program import DrawnPicture
-from bias_core.studies.kit.types import Finding, Results, StudyServices, StudyTable, columns, table
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.types import Finding, Results, StudyTable, columns, table
 from bias_core.types import ImageRow, PromptLimit, StoredImage
 
 _MOST_WARNINGS = 3

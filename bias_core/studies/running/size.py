@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import fields, replace
 
 from bias_core.engine.local import Cost, estimate_cost
+from bias_core.models.hosted import hosted_name
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.limits import check_budget, check_work
@@ -105,7 +106,7 @@ def warm_up(
     for arm in plan.arms:
         if math.isnan(study_cost(arm, services).seconds):
             yield from warm_up(arm, services, cancelled=cancelled)
-    if plan.arms:
+    if plan.arms or hosted_name(plan.settings.model):  # which is paid for by the picture
         return
     rows = list({row.id: row for row in plan.manifest.rows}.values())
     missing = [row for row in rows if not services.images.n_present([row.id])]

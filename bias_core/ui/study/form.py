@@ -1,11 +1,13 @@
 """The form of a study tab: which study, on which model, how much of it; and what stands in it as settings."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import gradio as gr
 
+from bias_core.models.hosted import hosted_name, request_words
 from bias_core.services import Services
 from bias_core.studies.kit.designs import find_design, option_settings, program_of, settings_with
 from bias_core.studies.kit.setting_fields import Setting, is_nothing, option_values, settings_of
@@ -260,8 +262,17 @@ class StudyForm:
                 beside = f", {brought} of them of pictures brought along" if brought else ""
                 most = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
                 count += f" in {len(arms)} arms{beside}; a run has at most {most}"
+            count += "".join(f"; {words}" for words in self._requests(design, drawn))
             return render("status", kind="warning", text=too_many.message) if too_many else count
         return ""
+
+    def _requests(self, design: Design, arms: Sequence[StudySettings]) -> list[str]:
+        """What is to be asked of hosted models, at most: pictures that exist already are not asked for again."""
+        n_requests: Counter[str] = Counter()
+        for arm in arms:
+            if not arm.images and hosted_name(arm.model):
+                n_requests[arm.model] += sum(shot.n for shot in program_of(design).shots(design, arm))
+        return [f"up to {request_words(n, self.services.model_info(name))}" for name, n in n_requests.items()]
 
     def on_remember(self, *values: Any) -> dict[str, Any]:
         """What this browser should know next time."""

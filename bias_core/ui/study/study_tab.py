@@ -226,7 +226,9 @@ class StudyTab(StudyForm):
         """Run the study and show where it is, then what it found."""
         with messages.user_errors() as problem:
             start = partial(run_study, cancelled=visitor.stop.is_set, session=visitor.key)
-            steps = in_line(self.services, visitor, partial(start, *self.checked(values), self.services), self.key)
+            steps = in_line(
+                self.services, visitor, partial(start, *self.checked(values), visitor.services(self.services)), self.key
+            )
             yield from self.following(visitor, steps, last=self.report_before(values))
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
