@@ -20,8 +20,7 @@ from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from tests.hosted_server import HostedServer, picture, refused
 
-MODEL, KEY = "openai:draw-1", "sk-servers-own-9876543210"
-NATIONALITIES = ("oasis-nationalities", "--scale", "0.01")
+MODEL, KEY, READER = "openai:draw-1", "sk-servers-own-9876543210", "calibration-clip"
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +54,8 @@ def services(server, tmp_path, assets):
 
 
 def doctors(**more):
-    return explore_settings(concept="doctor", model=MODEL, n_images=24, attributes=["man"], force=True, **more)
+    like = {"model": MODEL, "n_images": 24, "attributes": ["man"], "encoder": READER, "force": True}
+    return explore_settings(concept="doctor", **like, **more)
 
 
 def run(services, settings, name="explore"):
@@ -117,7 +117,8 @@ def test_what_a_service_does_not_take_is_no_part_of_a_row(services):
 
 
 def test_a_study_of_the_papers_runs_and_says_its_refusals_by_group(services):
-    settings = StudySettings(model=MODEL, scale=0.01, force=True, options={"nationalities": ["Indian", "Mexican"]})
+    options = {"nationalities": ["Indian", "Mexican"]}
+    settings = StudySettings(model=MODEL, scale=0.01, encoder=READER, force=True, options=options)
     report = run(services, settings, "oasis-nationalities")
     by_group = table(report, "refused_by_group")
     assert by_group["requests"].sum() == report.n_planned
@@ -161,25 +162,36 @@ def command(server, tmp_path, assets):
 
 
 def test_the_command_line_estimates_and_runs_with_the_token_of_a_variable(command, server, tmp_path):
-    hosted = ("--model", MODEL, "--force", "--option", "nationalities=Indian,Mexican", "--token-env", "MY_OWN_KEY")
-    estimate = command("study", "run", *NATIONALITIES, *hosted, "--estimate", "--price", "0.04")
+    hosted = ("--model", MODEL, "--force", "--encoder", READER, "--token-env", "MY_OWN_KEY")
+    study = (
+        "study",
+        "run",
+        "oasis-nationalities",
+        "--scale",
+        "0.01",
+        "--option",
+        "nationalities=Indian,Mexican",
+        *hosted,
+    )
+    estimate = command(*study, "--estimate", "--price", "0.04")
     assert estimate.exit_code == 0, estimate.output
     said = " ".join(estimate.output.split())
     assert "requests to openai:draw-1, about" in said
     assert "at 0.04 USD a picture" in said
     assert not server.requests
-    assert "price unknown" in " ".join(command("study", "run", *NATIONALITIES, *hosted, "--estimate").output.split())
+    assert "price unknown" in " ".join(command(*study, "--estimate").output.split())
     out = tmp_path / "out"
-    result = command("study", "run", *NATIONALITIES, *hosted, "--out", str(out))
+    result = command(*study, "--out", str(out))
     assert result.exit_code == 0, result.output
     assert server.keys == {"Bearer sk-of-the-shell-4444"}
     report = json.loads((out / "report.json").read_text())
     assert any(finding["measure"] == "Share refused" for finding in report["findings"])
-    explored = command("explore", "doctor", "-n", "6", "--attribute", "man", "--model", MODEL, "--force",
-                       "--token-env", "MY_OWN_KEY", "--out", str(tmp_path / "explored"))  # fmt: skip
+    explored = command(
+        "explore", "doctor", "-n", "6", "--attribute", "man", *hosted, "--out", str(tmp_path / "explored")
+    )
     assert explored.exit_code == 0, explored.output
     written = [path for folder in ("out", "cli", "explored") for path in (tmp_path / folder).rglob("*")]
     assert not any(b"sk-of-the-shell" in path.read_bytes() for path in written if path.is_file())
-    missing = command("study", "run", *NATIONALITIES, *hosted[:-1], "NOT_THERE")
+    missing = command(*study[:-1], "NOT_THERE")
     assert missing.exit_code == 2
     assert "NOT_THERE" in missing.output
