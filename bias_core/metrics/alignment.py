@@ -16,13 +16,14 @@ from bias_core.metrics.direction import (
     text_direction as text_direction,
 )
 from bias_core.metrics.moments import LARGE, group_moments, jackknife_errors, n_for_energy
-from bias_core.stats.arrays import Array, all_equal, same_dimension, unit_rows, unit_sets, unit_vector
+from bias_core.stats.arrays import Array, all_equal, finite_vector, same_dimension, unit_rows, unit_sets, unit_vector
 from bias_core.stats.effects import Seed, bootstrap_interval, normal_estimate, percentile_estimate
 from bias_core.types import Estimate
 
 ENERGY = 0.9  # Share of the squared singular values that the default number of components must reach
 _ROUNDING = 1e-6  # unit rows closer than this differ by float32 rounding only
 _KEPT_ENERGY = 0.99  # what the bootstrap of WALS keeps of the image set
+_BLOCK, _LARGEST_BLOCK = 64, 4_000_000  # resamples that are decomposed together, and numbers held at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +197,10 @@ def alignment_estimates(
             for value, error in zip(values, errors, strict=True)
         )
     with threadpool_limits(limits=1, user_api="blas"):  # many small matrices: threads only get in the way
-        scores = _resampled_scores(whole.rows, whole, deltas, k, n_resamples, np.random.default_rng(rng))
+        n = len(images)
+        weights = np.random.default_rng(rng).multinomial(n, np.full(n, 1 / n), size=n_resamples)
+        scores = resampled_alignments(images, deltas, weights, n_components=k)
+    scores = scores[np.isfinite(scores).all(axis=1)]  # of the resamples that vary
     return tuple(
         percentile_estimate(
             alignment_score(whole, delta, n_components=k), resampled, n=len(images), confidence=confidence
@@ -292,32 +296,98 @@ def _no_variety(images: NDArray[np.floating]) -> str:
     return "all images have the same embedding" if all_equal(images) else ""
 
 
-def _resampled_scores(
-    rows: Array,
-    whole: Decomposition,
-    deltas: Array,
-    n_components: int | None,
-    n_resamples: int,
-    rng: np.random.Generator,
+def resampled_alignments(
+    image_embeddings: ArrayLike,
+    directions: ArrayLike,
+    weights: NDArray[np.int_],
+    *,
+    n_components: int | None = None,
+    energy: float = _KEPT_ENERGY,
 ) -> Array:
-    """WALS of every resample that varies and every direction, ``(<= n_resamples, n_attributes)``."""
-    n = len(rows)
-    u = whole.components[: max(n_components or 0, whole.n_components(_KEPT_ENERGY))]
-    coordinates, targets = rows @ u.T, deltas @ u.T  # (n, kept), (n_attributes, kept)
-    scores = []
-    for counts in rng.multinomial(n, np.full(n, 1 / n), size=n_resamples):
-        if (drawn := np.flatnonzero(counts)).size < 2:
-            continue
-        weights, part = counts[drawn], coordinates[drawn]
-        part = part - weights @ part / n
-        squares, axes = np.linalg.eigh((part.T * weights) @ part)  # ascending
-        squares, axes = np.maximum(squares[::-1], 0), axes[:, ::-1]
-        if squares[0] <= n * _ROUNDING**2:
-            continue
-        k = n_components or n_for_energy(squares, ENERGY)
-        sigma = np.sqrt(squares[:k])
-        scores.append(np.abs(targets @ axes[:, :k]) @ sigma / sigma.sum())
-    return np.reshape(scores, (-1, len(deltas)))
+    """WALS of weighted image sets, decomposed together: resamples, swaps or parts of one set.
+
+    Parameters
+    ----------
+    image_embeddings : array (n, d)
+    directions : array (n_attributes, d)
+    weights : array (n_sets, n). How often each image is in each set.
+    n_components : int or None. None: chosen in every set, by energy.
+    energy : float in (0, 1]. Share of the energy of all images whose components are kept. 1 leaves nothing out.
+
+    Returns
+    -------
+    array (n_sets, n_attributes) : in [0, 1], no null value; nan where a set does not vary.
+
+    Raises
+    ------
+    InvalidInput : for malformed embeddings or directions, or different dimensions.
+
+    Examples
+    --------
+    >>> images = np.array([[1.0, 0.0], [0.8, 0.6], [0.6, 0.8]])
+    >>> resampled_alignments(images, [[0.0, 1.0]], np.array([[1, 0, 1], [0, 3, 0]]), energy=1.0).round(6)
+    array([[0.894427],
+           [     nan]])
+    """
+    images, deltas = _checked_sets(image_embeddings, directions)
+    if _no_variety(images):
+        return np.full((len(weights), len(deltas)), math.nan)
+    whole = decompose(images)
+    u = whole.components[: max(n_components or 0, whole.n_components(energy))]
+    points, targets = (images - images.mean(axis=0)) @ u.T, deltas @ u.T  # (n, kept), (n_attributes, kept)
+    block = max(1, min(_BLOCK, _LARGEST_BLOCK // len(u) ** 2))
+    parts = [
+        _alignments(points, targets, weights[start : start + block], n_components)
+        for start in range(0, len(weights), block)
+    ]
+    return np.concatenate(parts)
+
+
+def _alignments(points: Array, targets: Array, weights: NDArray[np.int_], n_components: int | None) -> Array:
+    n = weights.sum(axis=1, keepdims=True)  # (n_sets, 1)
+    sums = weights @ points  # (n_sets, kept)
+    grams = np.stack([(points.T * row) @ points for row in weights])
+    grams -= sums[:, :, None] * sums[:, None, :] / n[:, :, None]
+    squares, axes = np.linalg.eigh(grams)  # ascending
+    squares, axes = np.maximum(squares[:, ::-1], 0.0), axes[:, :, ::-1]
+    squares[squares[:, 0] <= n[:, 0] * _ROUNDING**2] = np.nan  # it does not vary
+    sigma = np.sqrt(squares)  # (n_sets, kept)
+    if n_components is None:
+        shares = np.cumsum(squares, axis=1) / squares.sum(axis=1, keepdims=True)
+        sigma[:, 1:][shares[:, :-1] >= ENERGY - 1e-12] = 0.0  # enough without these
+    else:
+        sigma[:, n_components:] = 0.0
+    cosines = np.abs(targets @ axes)  # (n_sets, n_attributes, kept)
+    return np.asarray((cosines * sigma[:, None, :]).sum(axis=2) / sigma.sum(axis=1, keepdims=True))
+
+
+def resampled_spreads(projections: ArrayLike, weights: NDArray[np.int_]) -> Array:
+    """:func:`spread_along` of weighted image sets, from the projections of the images.
+
+    Parameters
+    ----------
+    projections : array (n, n_attributes). Unit embeddings times unit directions.
+    weights : array (n_sets, n). How often each image is in each set; at least two in all.
+
+    Returns
+    -------
+    array (n_sets, n_attributes) : in [0, 1.42]; 0: the images of a set do not differ along the attribute.
+
+    Raises
+    ------
+    InvalidInput : for projections that are not finite.
+
+    Examples
+    --------
+    >>> resampled_spreads([[0.6], [0.8]], np.array([[1, 1]])).round(6)
+    array([[0.141421]])
+    """
+    values = np.asarray(projections, dtype=np.float64)
+    finite_vector(values.ravel(), "projections")
+    n = weights.sum(axis=1, keepdims=True)  # (n_sets, 1)
+    centred = values - values.mean(axis=0)
+    squares = weights @ centred**2 - (weights @ centred) ** 2 / n
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0) / (n - 1)))
 
 
 _INPUTS = takes(image_embeddings="embeddings: images of the concept", direction="direction: direction of the attribute")

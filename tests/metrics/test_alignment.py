@@ -12,6 +12,7 @@ from bias_core.metrics.alignment import (
     alignment_estimates,
     alignment_score,
     decompose,
+    resampled_alignments,
     spread_along,
     spread_estimates,
     weighted_alignment_score,
@@ -181,3 +182,17 @@ def test_half_precision_is_close(images, direction):
 def test_directions_are_at_this_door_too():
     assert alignment.text_direction([1, 0], [0, 1]).shape == (2,)
     assert alignment.image_direction([[1, 0], [0, 1]], [1, 0]).shape == (2,)
+
+
+@pytest.mark.parametrize("n_components", [None, 3])
+def test_sets_that_are_decomposed_together_are_those_decomposed_alone(n_components):
+    rng = np.random.default_rng(12)
+    images, directions = rng.normal(size=(11, D)) + 2, rng.normal(size=(3, D))
+    weights = np.vstack([rng.multinomial(11, np.full(11, 1 / 11), size=70), [0] * 10 + [4]])
+    found = resampled_alignments(images, directions, weights, n_components=n_components, energy=1.0)
+    for row, scores in zip(weights[:-1], found, strict=False):
+        alone = decompose(np.repeat(images, row, axis=0))
+        expected = [alignment_score(alone, direction, n_components=n_components) for direction in directions]
+        np.testing.assert_allclose(scores, expected)
+    assert np.isnan(found[-1]).all()  # one image, four times
+    assert np.isnan(resampled_alignments(np.ones((3, D)), directions, np.ones((2, 3), dtype=int))).all()

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.alignment import alignment_score, decompose, spread_along
+from bias_core.metrics.alignment import (
+    alignment_score,
+    decompose,
+    resampled_alignments,
+    resampled_spreads,
+    spread_along,
+)
 from bias_core.metrics.paired_variety import (
-    _alignments,
-    _spreads,
     aligned_alike,
     alignment_difference,
     picture_change,
@@ -55,7 +59,10 @@ def test_weighted_sets_are_those_with_repeated_rows():
     rng = np.random.default_rng(0)
     pooled, weights = images(rng, 11), rng.multinomial(11, np.full(11, 1 / 11), size=5)
     for row, score, spread in zip(
-        weights, _alignments(pooled, AXIS[None], weights, 4), _spreads(pooled @ AXIS[:, None], weights), strict=True
+        weights,
+        resampled_alignments(pooled, AXIS[None], weights, n_components=4),
+        resampled_spreads(pooled @ AXIS[:, None], weights),
+        strict=True,
     ):
         repeated = np.repeat(pooled, row, axis=0)
         assert score[0] == pytest.approx(alignment_score(decompose(repeated), AXIS, n_components=4), abs=0.02)

@@ -1,19 +1,21 @@
 """Explorations in several arms: what is tested seed by seed, and the paired pictures of two arms."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from hashlib import blake2b
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.alignment import alignment_score, decompose, spread_along
+from bias_core.metrics.alignment import resampled_alignments, resampled_spreads
 from bias_core.metrics.paired_association import Neutral, association_difference_test
 from bias_core.metrics.paired_prevalence import PairedTest, corrected_difference, prevalence_difference_test
 from bias_core.metrics.paired_variety import VarietyTests, picture_change_estimate, variety_difference_tests
+from bias_core.stats.arrays import unit_rows
 from bias_core.studies.arms.results import MOST_IN_PAIRS, summary
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.results import KINDS, AssociationScore, share_mark, yes_or_no
@@ -51,6 +53,7 @@ class Scored:
     rows: np.ndarray
     scores: tuple[AttributeScore, ...]
     tests: dict[Any, VarietyTests] = field(default_factory=dict)
+    varieties: dict[bytes, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)  # by places, see `_variety`
 
     @property
     def directions(self) -> dict[str, np.ndarray]:
@@ -64,8 +67,9 @@ class Scored:
         if of.direction is None or math.isnan(of.prevalence.value):
             return None
         if end in _OF_ROWS:
-            statistic = partial(_variety_of_rows, self.rows, of.direction, _OF_ROWS[end])
-            return Sample(units=self.units, statistic=statistic, data=(self, of.attribute.name), test=_TESTS[end])
+            statistic = partial(_OF_ROWS[end], self, list(self.directions).index(of.attribute.name))
+            data = (self, of.attribute.name)
+            return Sample(units=self.units, statistic=statistic, vectorised=True, data=data, test=_TESTS[end])
         present, reference = of.margins > 0, of.attribute.reference
         if end == "psi":
             return mean_sample(self.units, present, reference=reference)
@@ -76,12 +80,6 @@ class Scored:
         return replace(
             mean_sample(self.units, values, errors=of.errors if corrected else None), test=_test_as_for_share
         )
-
-
-def _variety_of_rows(
-    rows: np.ndarray, direction: np.ndarray, measure: Callable[..., float], places: np.ndarray
-) -> float:
-    return math.nan if len(np.unique(places)) < 2 else measure(rows[places], direction)
 
 
 def _test_as_for_share(
@@ -111,7 +109,20 @@ def _variety_test(
     return test
 
 
-_OF_ROWS = {"wals": lambda rows, direction: alignment_score(decompose(rows), direction), "spread": spread_along}
+def _variety(which: int, scored: Scored, attribute: int, places: np.ndarray) -> np.ndarray:
+    """WALS (0) or spread (1) of pictures ``(m,)`` or ``(k, m)``; nan where they do not vary."""
+    drawn = np.atleast_2d(places)
+    key = blake2b(drawn.tobytes()).digest()
+    if key not in scored.varieties:  # those of all attributes are made once
+        n, deltas = len(scored.rows), unit_rows(list(scored.directions.values()))
+        weights = np.stack([np.bincount(row, minlength=n) for row in drawn])
+        alignments = resampled_alignments(scored.rows, deltas, weights, energy=1.0)
+        spreads = np.where(np.isnan(alignments), math.nan, resampled_spreads(scored.rows @ deltas.T, weights))
+        scored.varieties[key] = alignments, spreads
+    return scored.varieties[key][which][:, attribute].reshape(places.shape[:-1])
+
+
+_OF_ROWS = {"wals": partial(_variety, 0), "spread": partial(_variety, 1)}
 _TESTS = {"wals": partial(_variety_test, "alignment"), "spread": partial(_variety_test, "spread")}
 
 
