@@ -415,3 +415,52 @@ def test_nothing_is_drawn_where_nobody_could_read_it(services, tmp_path):
         assert "\n" not in str(caught.value)
     assert not list(tmp_path.rglob("*.png"))
     fresh.close()
+
+
+def test_several_readers_read_the_same_pictures_and_their_spread_stands_beside_the_interval(services, monkeypatch):
+    from tests.ui.fakes import PixelEncoder
+
+    class Contrary(PixelEncoder):
+        """Takes every man for a woman."""
+
+        name = "contrary"
+
+        def encode_texts(self, texts):
+            return -super().encode_texts(texts)
+
+    real = type(services).encoder
+    monkeypatch.setattr(
+        services, "encoder", lambda name: Contrary() if name == "org/contrary" else real(services, name)
+    )
+    asked = explore_settings(SETTINGS, n_images=6, further_encoders=("org/contrary", "org/clip"))
+    *_, report = explore(asked, services)
+    finding = next(one for one in report.results.findings if one.metric == "attribute_prevalence")
+    share = finding.estimate.value
+    assert finding.by_reader == pytest.approx({OURS: share, "org/contrary": 1 - share, "org/clip": share})
+    table = next(one for one in report.results.tables if one.key == "readers").frame.set_index("")
+    assert table.loc[finding.title, "spread between readers"] == pytest.approx(abs(1 - 2 * share))
+    assert [facts.id for facts in report.read_by] == [OURS, "org/contrary", "org/clip"]
+    alone = explored(services, n_images=6)
+    assert next(one for one in alone.results.findings if one.key == finding.key).estimate == finding.estimate
+    assert alone.run_id != report.run_id
+    assert "between readers" in to_markdown(report.report)
+    assert "between readers" not in to_markdown(alone.report)
+    assert "--further-encoders org/contrary,org/clip" in to_command(report.design, report.settings)
+
+
+def test_a_further_reader_must_be_able_to_read_and_its_reading_must_matter(services):
+    design = find_design("oasis-doctors")
+    with pytest.raises(InvalidInput, match=REFUSED):
+        plan_study(design, StudySettings(model=OTHER, scale=0.01, further_encoders=(OURS,)), services)
+    asked = StudySettings(scale=0.01, further_encoders=("org/clip",), options={"labeller": "vqa"})
+    with pytest.raises(InvalidInput, match="further encoders would change nothing"):
+        plan_study(find_design("pst-occupations"), asked, services)
+
+
+def test_every_arm_and_their_difference_are_read_by_all_readers(services):
+    arms = (Arm(), Arm(condition="fair"))
+    asked = compare_settings("doctor", arms, attributes=(MAN,), n_images=6, further_encoders=("org/clip",))
+    *_, report = explore(asked, services)
+    for results in (report.results, *(arm.results for arm in report.arms)):
+        assert results.findings
+        assert all(set(one.by_reader) == {OURS, "org/clip"} for one in results.findings)

@@ -136,12 +136,13 @@ def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySe
 
 
 EXPLORE_SETTINGS = (
-    "model", "condition", "n_images", "seed", "template", "encoder", "attribute_a", "attribute_b",
+    "model", "condition", "n_images", "seed", "template", "encoder", "further_encoders", "attribute_a", "attribute_b",
     "n_attribute_images", "num_inference_steps", "guidance_scale", "negative_prompt", "n_clusters", "confidence",
     "force",
 )  # fmt: skip
 COMPARE_SETTINGS = (
-    "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "confidence", "force",
+    "encoder", "further_encoders", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed",
+    "confidence", "force",
 )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ import hashlib
 import io
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -67,6 +68,7 @@ class StudyData:
     frame : one row per picture that can be scored: ``image_id, group, prompt, seed, unit`` and the shots'
         facts. A picture that two shots share has a row for each. The prompt is the study's own, also where an
         arm draws it in other words; the unit is the same in every arm that draws on the same seeds.
+    drawn : the same before anything was found of the pictures.
     n_planned, n_blocked : pictures asked for, and those that were refused, or that a safety checker blanked.
     images_by_id : every picture that was drawn or found.
     drawn_pictures : all that were finished, with what the study knows of them, the blanked ones included.
@@ -86,7 +88,7 @@ class StudyData:
         self.settings, self.services, self.rows = settings, services, rows
         self.cancelled = cancelled
         self._ahead = ahead or embed_ahead
-        self.frame = pd.DataFrame(columns=_COLUMNS)
+        self.frame = self.drawn = pd.DataFrame(columns=_COLUMNS)
         self.n_planned = self.n_blocked = self._n_shots = 0
         self.stopped = ""
         self.notes: list[str] = []
@@ -134,6 +136,7 @@ class StudyData:
         self.n_blocked += n_finished - len(entries)
         drawn = pd.DataFrame(entries, columns=None if entries else _COLUMNS)
         self.frame = pd.concat([self.frame, drawn], ignore_index=True) if len(self.frame) else drawn
+        self.drawn = self.frame.copy()
         return drawn
 
     def measure_what_is_there(self, shots: Sequence[Shot], why: Cancelled) -> None:
@@ -145,6 +148,13 @@ class StudyData:
         of = f"{len(self.images_by_id):,} of {len(planned):,} pictures that were finished"
         self.stopped = f"{begin} scores are of the {of}."
         self.notes.append(self.stopped)
+
+    def read_by(self, encoder: str) -> "StudyData":
+        """The same pictures, for another encoder to read."""
+        other = copy(self)
+        other.settings = replace(self.settings, encoder=encoder, further_encoders=())
+        other.frame, other.notes = self.drawn.copy(), list(self.notes)
+        return other
 
     def embed(self, frame: pd.DataFrame, encoder: str = "") -> Steps[np.ndarray]:
         """Unit rows ``(len(frame), d)`` of the pictures, in the order of ``frame``."""
@@ -279,8 +289,8 @@ Measuring = Generator[Progress, None, Results]
 
 
 def encoder_of(settings: StudySettings) -> tuple[Reader, ...]:
-    """The encoder of the settings, which reads the pictures of most studies."""
-    return (Reader(role="encoder", name=settings.encoder),)
+    """The encoder of the settings, which reads the pictures of most studies, and those that read them beside it."""
+    return tuple(Reader(role="encoder", name=name) for name in (settings.encoder, *settings.further_encoders))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,6 +86,9 @@ class StudySettings:
     model: str = setting("calibration-renderer", **_MODEL)
     condition: str = setting("published", **_CONDITION)
     encoder: str = setting(AUTO, "Reader (encoder)", "Who reads the pictures; auto: what suits them and this machine")
+    further_encoders: tuple[str, ...] = setting(
+        (), "Further readers (encoders)", "Read the same pictures, to show how far the numbers hang on the reader"
+    )
     scale: float = setting(
         1.0, "Share of the full size", "Of the number of pictures that the study asks for", gt=0, le=1,
         link="percent", percent=True,
@@ -183,6 +186,8 @@ class Finding:
     published: float | None = None  # what the paper printed, None where it did not
     expected: float | None = None  # the same of what was really drawn, where that is on record; None elsewhere
     says: str = ""  # one plain sentence
+    # what each of several readers says, by its name, the first one's as in ``estimate``; empty where one reads alone
+    by_reader: Mapping[str, float] = field(default_factory=dict)
     # whether it moves with the number of pictures alone, so that arms are compared at equal n
     depends_on_n: bool = False
     # what it was computed from, for comparing arms; None where arms cannot be compared by it. It is not saved with

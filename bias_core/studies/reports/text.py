@@ -24,6 +24,7 @@ from bias_core.studies.kit.types import ArmReport, Design, Finding, Measured, St
 
 NOT_KNOWN = "not known"
 NOT_PUBLISHED = "not published"
+BETWEEN_READERS = "between readers"
 NO_NULL = "no such value"
 UNDEFINED = "undefined"
 NO_INTERVAL = "no interval"
@@ -248,6 +249,8 @@ def _finding_row(finding: Finding) -> Row:
         "null_value": metric.null_value if estimate.null_value is None else estimate.null_value,
         "published": finding.published,
         "drawn": finding.expected,
+        "readers_low": min(finding.by_reader.values(), default=None),
+        "readers_high": max(finding.by_reader.values(), default=None),
         "says": finding.says,
         "method": estimate.method,
         "note": estimate.note,
@@ -386,9 +389,15 @@ def further_tables(report: StudyReport) -> list[StudyTable]:
 def finding_frame(report: StudyReport) -> pd.DataFrame:
     """The findings as text, for reading; what none of them has is left out."""
     rows = finding_rows(report)
-    optional = {"p": "p_value", "published": "published", "drawn": "drawn"}
+    optional = {"p": "p_value", "published": "published", "drawn": "drawn", BETWEEN_READERS: "readers_low"}
     absent = [name for name, key in optional.items() if not any(map(is_known, (row[key] for row in rows)))]
     return pd.DataFrame([finding_text(row) for row in rows]).drop(columns=absent if rows else [])
+
+
+def between_readers(row: Row) -> str:
+    """The lowest and the highest of several readers' numbers; "" where one read alone."""
+    low, high = row["readers_low"], row["readers_high"]
+    return format_interval(low, high, value=row["value"], n=row["n"]) if is_known(low) and is_known(high) else ""
 
 
 def is_known(value: float | None) -> bool:
@@ -409,6 +418,7 @@ def finding_text(row: Row) -> dict[str, str]:
         "null": format_given(row["null_value"], absent=NO_NULL),
         "published": format_given(row["published"], *ends, n=n, absent=NOT_PUBLISHED),
         "drawn": format_given(row["drawn"], *ends, n=n),
+        BETWEEN_READERS: between_readers(row),
         "reads": row["note"] or row["says"],
     }
 

@@ -41,6 +41,7 @@ from bias_core.studies.kit.types import (
 from bias_core.studies.reports.saved import encode, keep_report
 from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm
 from bias_core.studies.running.drawn import before_drawing, refusals, rewritten_prompts, while_drawing
+from bias_core.studies.running.readers import beside
 from bias_core.studies.running.size import MOST_ESTIMATED, check_size, check_work_of_arms, n_asked
 from bias_core.types import ImageRow
 
@@ -136,6 +137,10 @@ def plan_study(
     world = rows.world(shots, services)
     settings = resolve_readers(settings, services, "" if any_world else world)
     read = measure and not estimate
+    if settings.further_encoders and settings.encoder not in {reader.name for reader in program.readers(settings)}:
+        raise InvalidInput(
+            f"{design.name} is not read by the encoder under these settings, so further encoders would change nothing"
+        )
     warning = check_study_readers(program, settings, world, services) if read else ""
     is_here = bool(rows.revision or settings.images)
     if is_here:
@@ -307,7 +312,34 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
         if plan.arms or not plan.program.measures_when_stopped:
             raise
         data[0].measure_what_is_there(plan.shots, why)
-    arms = []
+    arms, results = yield from _read_arms(plan, data)
+    others: dict[str, tuple[list[ArmReport], Results]] = {}
+    for name in plan.settings.further_encoders:
+        yield Progress(message=f"reading with {name}")
+        others[name] = yield from _read_arms(_read_with(plan, name), [one.read_by(name) for one in data])
+    if others:
+        first = plan.settings.encoder
+        for i, arm in enumerate(arms):
+            arms[i] = replace(
+                arm, results=beside(first, arm.results, {n: o[i].results for n, (o, _) in others.items()})
+            )
+        together = {name: other for name, (_, other) in others.items()}
+        results = beside(first, results, together) if plan.arms else arms[0].results
+    results = replace(results, notes=(*services.repairs.since(n_repairs), *results.notes))
+    return _report(plan, data, results, tuple(arms) if plan.arms else ())
+
+
+def _read_with(plan: StudyPlan, encoder: str) -> StudyPlan:
+    """The same plan, read by another encoder."""
+    settings = replace(plan.settings, encoder=encoder, further_encoders=())
+    return replace(plan, settings=settings, arms=tuple(_read_with(arm, encoder) for arm in plan.arms))
+
+
+def _read_arms(
+    plan: StudyPlan, data: Sequence[StudyData]
+) -> Generator[Progress, None, tuple[list[ArmReport], Results]]:
+    """What is found in each arm, and in their comparison; of one arm, the same twice."""
+    services, arms = data[0].services, list[ArmReport]()
     for i, arm in enumerate(plan.each):
         name = plan.settings.arms[i].name if plan.arms else ""
         steps = arm.program.measure(arm.design, arm.settings, data[i])
@@ -327,8 +359,7 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
     if plan.arms:
         yield Progress(message="comparing the arms")
         results = compare_arms(plan.design, plan.settings, plan.program, arms)
-    results = replace(results, notes=(*services.repairs.since(n_repairs), *results.notes))
-    return _report(plan, data, results, tuple(arms) if plan.arms else ())
+    return arms, results
 
 
 def _fetch_readers(plan: StudyPlan, services: StudyServices) -> Iterator[Progress]:

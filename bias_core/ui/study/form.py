@@ -31,7 +31,7 @@ FIELDS = ("study", *FORM)
 after them, called :data:`OPTION` and their name, and then the tab's own inputs."""
 LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)  # those that an address may fill
 _ABOVE = ("model", "condition", "percent")
-_READING = ("encoder", "force")
+_READING = ("encoder", "further_encoders", "force")
 _FILES = {"images": ".zip", "labels": ".csv"}
 REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret

@@ -55,7 +55,7 @@ def findings_html(report: StudyReport, null: str = NULL) -> str:
     rows = text.finding_rows(report)
     if not rows:
         return ""
-    optional = {"tested": "p_value", "published": "published", "drawn": "drawn"}
+    optional = {"tested": "p_value", "published": "published", "drawn": "drawn", "several_readers": "readers_low"}
     return render(
         "findings",
         rows=rows,
