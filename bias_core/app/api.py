@@ -77,25 +77,31 @@ def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[
 
     def decorate(run: Callable[..., T]) -> Callable[..., T]:
         own = [one for one in signature(run).parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+        texts = [name for name, one in declared.items() if one.annotation == tuple[str, ...]]
         made = [
             Parameter(
                 one.name,
                 Parameter.POSITIONAL_OR_KEYWORD,
                 default=None if one.kind in (object, tuple) else one.default,
-                annotation=_LISTS.get(one.name, one.annotation),
+                annotation=list[str] | None if one.name in texts else _LISTS.get(one.name, one.annotation),
             )
             for one in declared.values()
         ]
         files = list[dict[str, Any]] | None
         made += [Parameter(x, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=files) for x in uploads]
+
+        @wraps(run)
+        def with_lists(*args: Any, **given: Any) -> T:
+            return run(*args, **given | {name: tuple(given[name] or ()) for name in texts if name in given})
+
         returns = run.__annotations__["return"]
-        run.__signature__ = Signature([*own, *made], return_annotation=returns)  # type: ignore[attr-defined]
-        del run.__annotations__["given"]
-        run.__annotations__ |= {one.name: one.annotation for one in made}
+        with_lists.__signature__ = Signature([*own, *made], return_annotation=returns)  # type: ignore[attr-defined]
+        del with_lists.__annotations__["given"]
+        with_lists.__annotations__ |= {one.name: one.annotation for one in made}
         sentences = {one.name: one.sentence for one in declared.values()} | uploads
         parameters = "".join(f"    {name}: {sentence}.\n" for name, sentence in sentences.items())
-        run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{parameters}"
-        return run
+        with_lists.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{parameters}"
+        return with_lists
 
     return decorate
 

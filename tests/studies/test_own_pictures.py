@@ -57,7 +57,7 @@ def test_what_is_planted_is_found_per_prompt(report):
     assert frame.loc[(LIGHT, "dark skin"), "P"] < 0.3
     assert list(frame["n"]) == [20, 20, 12, 12, 7, 7]
     assert frame.loc[(ALL, "dark skin"), "low"] < 12 / 20 < frame.loc[(ALL, "dark skin"), "high"]
-    assert "1 prompts have too few pictures" in report.results.notes[-1]
+    assert any("1 prompts have too few pictures" in note for note in report.results.notes)
 
 
 def test_every_picture_has_its_reading_and_its_group(report):

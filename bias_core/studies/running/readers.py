@@ -19,8 +19,8 @@ def beside(first: str, results: Results, others: Mapping[str, Results]) -> Resul
     }
 
     def read_by_all(finding: Finding) -> Finding:
-        said = {name: value for name, by_key in values.items() if (value := by_key.get(finding.key)) is not None}
-        return replace(finding, by_reader={first: finding.estimate.value, **said})
+        others_say = {name: value for name, by_key in values.items() if (value := by_key.get(finding.key)) is not None}
+        return replace(finding, by_reader={first: finding.estimate.value, **others_say})
 
     findings = tuple(map(read_by_all, results.findings))
     readers = table("readers", "How far the numbers hang on the reader", map(_row, findings), NOTE)

@@ -137,10 +137,6 @@ def plan_study(
     world = rows.world(shots, services)
     settings = resolve_readers(settings, services, "" if any_world else world)
     read = measure and not estimate
-    if settings.further_encoders and settings.encoder not in {reader.name for reader in program.readers(settings)}:
-        raise InvalidInput(
-            f"{design.name} is not read by the encoder under these settings, so further encoders would change nothing"
-        )
     warning = check_study_readers(program, settings, world, services) if read else ""
     is_here = bool(rows.revision or settings.images)
     if is_here:
@@ -164,6 +160,8 @@ def plan_study(
 
 def check_study_readers(program: Program, settings: StudySettings, world: str, services: StudyServices) -> str:
     """What the report must say first of who reads pictures of this world; InvalidInput where they cannot."""
+    if settings.further_encoders and settings.encoder not in {reader.name for reader in program.readers(settings)}:
+        raise InvalidInput("the encoder reads nothing under these settings, so further encoders would change nothing")
     return check_readers(program.readers(settings), services, source=settings.model, world=world, force=settings.force)
 
 
