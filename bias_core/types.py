@@ -216,7 +216,6 @@ class ModelInfo:
     default_guidance: float = 1.0
     width: int = 64
     height: int = 64
-    traceable: bool = False  # its denoising steps have a velocity that can be followed
     # download_gb, memory_gb: gigabytes to fetch, and on a GPU at its own size, one picture at a time; 0 where not
     # known
     download_gb: float = 0.0
@@ -224,3 +223,8 @@ class ModelInfo:
     memory_gb: float = 0.0  # of a GPU, in half precision, one picture of this size at a time; 0 if unknown
     note: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)  # read by the adapter; ``path`` is a hub id or a folder
+
+    @property
+    def traceable(self) -> bool:
+        """Whether its denoising steps have a velocity that can be followed; of others the adapter says why not."""
+        return self.family not in {"renderer", "remote", "kandinsky", "deepfloyd", "glm-image"}

@@ -24,6 +24,7 @@ Rule = Callable[[Any, int, int], Size]
 INDEX = "model_index.json"
 KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
 DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
+HIDREAM_LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 _DENOISERS = ("transformer", "unet", "prior", "decoder")
 _SCALES = ("guidance_scale", "true_cfg_scale", "distilled_guidance_scale", "prior_guidance_scale")
 # z + g (z - z0) where others compute z0 + g (z - z0): the weight of the text is 1 + g.
@@ -123,6 +124,15 @@ def read_index(source: str, file: str = INDEX, *, revision: str | None, local_fi
         return read_json(Path(source, file))
     how = {"revision": revision, "local_files_only": local_files_only}
     return read_json(Path(huggingface_hub.hf_hub_download(source, file, **how)))
+
+
+def llama_folder(source: str, *, offline: bool) -> Path:
+    """HiDream's fourth text encoder and its tokenizer: a folder, or fetched by a hub id with "@revision"."""
+    if (folder := Path(source).expanduser()).is_dir():
+        return folder
+    repo, revision = split_revision(source)
+    how = {"revision": revision or None, "local_files_only": offline}
+    return Path(huggingface_hub.snapshot_download(repo, allow_patterns=["*.json", "*.safetensors"], **how))
 
 
 def read_config(info: ModelInfo, source: str, file: str) -> Mapping[str, Any]:

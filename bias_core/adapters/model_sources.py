@@ -9,7 +9,7 @@ from pathlib import Path
 import huggingface_hub
 
 from bias_core.adapters import diffusers
-from bias_core.adapters.family_facts import DEEPFLOYD_UPSCALER, KANDINSKY_PRIOR
+from bias_core.adapters.family_facts import DEEPFLOYD_UPSCALER, HIDREAM_LLAMA, KANDINSKY_PRIOR, llama_folder
 from bias_core.adapters.loras import hub_folder
 from bias_core.adapters.weights import loading, pick_device
 from bias_core.errors import ModelUnavailable
@@ -21,8 +21,12 @@ from bias_core.types import ModelInfo
 from bias_core.waiting import HUB_SECONDS, WEIGHTS_SECONDS, BuiltOnce
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_COMPANIONS = {"kandinsky": ("prior", KANDINSKY_PRIOR), "deepfloyd": ("upscaler", DEEPFLOYD_UPSCALER)}
-_PARTS = ("prior", "upscaler", "lora")
+_COMPANIONS = {
+    "kandinsky": ("prior", KANDINSKY_PRIOR),
+    "deepfloyd": ("upscaler", DEEPFLOYD_UPSCALER),
+    "hidream": ("llama", HIDREAM_LLAMA),
+}
+_PARTS = ("prior", "upscaler", "llama", "lora")
 _SMALL = ["model_index.json", "*/config.json", "*/scheduler_config.json"]
 
 
@@ -184,6 +188,8 @@ def fetch_pipeline(info: ModelInfo) -> None:
         with loading(info.id, repo):
             if key == "lora":
                 hub_folder(repo, revision)
+            elif key == "llama":
+                llama_folder(str(info.options[key]), offline=False)
             else:
                 how = {"revision": revision or None, "variant": info.options.get("variant")}
                 diffusers.DiffusionPipeline.download(repo, **how, use_safetensors=True)

@@ -14,14 +14,16 @@ from diffusers.pipelines.deepfloyd_if import IFPipelineOutput, IFSafetyChecker
 
 from bias_core.adapters.family_facts import (
     DEEPFLOYD_UPSCALER,
+    HIDREAM_LLAMA,
     INDEX,
     KANDINSKY_PRIOR,
     PipelineFacts,
     accepted,
     check_parts,
+    llama_folder,
     read_index,
 )
-from bias_core.adapters.weights import check_json, drop_longest_unused, load_whole, pick_device
+from bias_core.adapters.weights import check_json, drop_longest_unused, load_whole, loading, pick_device
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models.catalogue import read_json, split_revision
 from bias_core.models.fit import WORKING_BYTES_PER_PIXEL
@@ -175,12 +177,15 @@ def speed_up(pipeline: Any, *, compiled: bool) -> None:
 def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
     """The pipeline of a hub id or folder, by ``from_pretrained``, with what belongs to it from elsewhere.
 
-    The model's ``options`` may hold ``prior`` (Kandinsky) and ``upscaler`` (DeepFloyd IF), as hub ids, with "@revision"
-    where that is pinned, or folders. Raises ModelUnavailable: it does not draw from text, or needs code of its own.
+    The model's ``options`` may hold ``prior`` (Kandinsky), ``upscaler`` (DeepFloyd IF) and ``llama`` (HiDream), as hub
+    ids, with "@revision" where that is pinned, or folders. Raises ModelUnavailable: it does not draw from text, or
+    needs code of its own.
     """
     index = read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
     name, kind = _pipeline_class(info, index)
-    absent = {part: None for part, value in index.items() if value == [None, None]}
+    if name == "HiDreamImagePipeline" and (index.get("text_encoder_4") or [None])[0] is None:
+        how |= _llama(info, how)  # its makers may not hand it on
+    absent = {part: None for part, value in index.items() if value == [None, None] and part not in how}
     check_parts(PipelineFacts(kind=kind), absent, info.id)
     if name == "KandinskyV22Pipeline":
         return _with_prior(info, source, how)
@@ -228,6 +233,23 @@ def _load_other(info: ModelInfo, option: str, default: str, how: dict[str, Any])
         return load_components(str(folder), info.id, **how | {"revision": None, "local_files_only": True})
     repo, revision = split_revision(source)
     return load_components(repo, info.id, **how | {"revision": revision or None})
+
+
+def _llama(info: ModelInfo, how: Mapping[str, Any]) -> dict[str, Any]:
+    """HiDream's fourth text encoder and its tokenizer."""
+    source, name = str(info.options.get("llama", HIDREAM_LLAMA)), f"{info.id}: text_encoder_4"
+    with loading(name, source):
+        folder = llama_folder(source, offline=how["local_files_only"])
+        model = load_whole(
+            transformers.LlamaForCausalLM,
+            str(folder),
+            name=name,
+            local_files_only=True,
+            attn_implementation="eager",  # the pipeline asks for attentions
+            **({"dtype": how["dtype"]} if how.get("dtype") is not None else {}),
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    return {"text_encoder_4": model, "tokenizer_4": tokenizer}
 
 
 def _with_prior(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:

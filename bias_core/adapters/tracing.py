@@ -175,7 +175,7 @@ def _with_sample(answer: Any, sample: Any) -> Any:
 
 @contextmanager
 def _repeated_answers(pipeline: Any, answers: dict[str, list[Any]]) -> Iterator[None]:
-    """Have all networks but the decoder repeat these answers; where there are none yet, they are earlier."""
+    """Have all networks but the decoder repeat these answers; what they answer in the first such call is remembered."""
 
     def wrapped(earlier: list[Any], forward: Callable[..., Any]) -> Callable[..., Any]:
         first, turns = not earlier, count()

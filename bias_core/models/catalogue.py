@@ -163,7 +163,6 @@ class Catalogue:
             default_guidance=settings.get("guidance", 1.0 if own else 7.5),
             width=side,
             height=side,
-            traceable=settings.get("traceable", False),
             options={"path": path},
         )
 

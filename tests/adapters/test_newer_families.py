@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.pipeline_call import to_image
-from bias_core.errors import Cancelled
+from bias_core.errors import Cancelled, ModelUnavailable
 from bias_core.types import ModelInfo
 from tests.adapters.newer_families import AGAINST, NEWER, OTHER_PROMPT, draw_bare, model_of, row_of
 
@@ -91,3 +93,29 @@ def test_its_folder_draws_as_the_bare_pipeline_and_says_what_is_read(family, pip
     (picture,) = drawn(model, row_of(family))
     expected = np.asarray(to_image(draw_bare(family, loaded, row_of(family)), "bare"))
     np.testing.assert_array_equal(picture, expected)
+
+
+def test_hidream_takes_the_language_model_that_its_makers_leave_out_from_elsewhere(newer_pipeline, tmp_path):
+    pipeline = newer_pipeline("HiDream")
+    folder, llama = tmp_path / "hidream", tmp_path / "llama"
+    pipeline.save_pretrained(folder)
+    pipeline.text_encoder_4.save_pretrained(llama)
+    pipeline.tokenizer_4.save_pretrained(llama)
+    index = json.loads((folder / "model_index.json").read_text())
+    for part in ("text_encoder_4", "tokenizer_4"):
+        shutil.rmtree(folder / part)
+        index[part] = [None, None]
+    (folder / "model_index.json").write_text(json.dumps(index))
+    options = {"batch_size": 1, "call": NEWER["HiDream"].call, "llama": str(llama)}
+    info = ModelInfo(id="tiny", name="tiny", family="hidream", options=options)
+    model = DiffusersTextToImage(info, str(folder), device="cpu", offline=True)
+    loaded = model.pipeline()
+    loaded.default_sample_size = pipeline.default_sample_size
+    assert any(limit.reader == "Llama" for limit in model.prompt_limits(["a nurse"]))
+    (picture,) = drawn(model, row_of("HiDream"))
+    expected = np.asarray(to_image(draw_bare("HiDream", pipeline, row_of("HiDream")), "bare"))
+    np.testing.assert_array_equal(picture, expected)
+    with pytest.raises(ModelUnavailable, match=r"tiny.*no/llama"):
+        DiffusersTextToImage(
+            replace(info, options=options | {"llama": "no/llama"}), str(folder), device="cpu", offline=True
+        ).pipeline()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from bias_core.adapters.family_facts import denoiser_of, facts_of, guidance_of, without_guidance
+from bias_core.adapters import diffusers
+from bias_core.adapters.family_facts import PipelineFacts, denoiser_of, facts_of, guidance_of, without_guidance
 from bias_core.adapters.tracing import velocity_space
 from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import stereotype_propagation_index
+from bias_core.models.catalogue import load_catalogue
+from bias_core.settings import ASSETS
 from bias_core.types import Attribute
+from tests.adapters.families import build, rows_of
 from tests.adapters.newer_families import NEWER, OTHER_PROMPT, PROMPT, model_of, row_of
 
 TRACED = [family for family in NEWER if family != "GLM-Image"]
@@ -97,10 +102,6 @@ def test_what_guidance_off_means_is_said_of_each_way_of_guiding(newer_pipeline):
 
 
 def test_perturbed_attention_is_left_out_of_conditional_velocities(tiny_sd1):
-    import diffusers
-
-    from tests.adapters.families import build, rows_of
-
     model = build("sd1", tiny_sd1, options={"batch_size": 1})
     parts = model.pipeline().components
     (row,) = rows_of("sd1", 1)
@@ -118,6 +119,20 @@ def test_families_that_have_no_velocity_say_why(newer_pipeline):
         InvalidInput, match=r"tiny.*GlmImagePipeline.*no velocity to trace: its denoiser follows tokens"
     ):
         velocity_space(facts_of(newer_pipeline("GLM-Image")), "tiny")
+
+
+def test_the_catalogue_says_of_each_class_what_the_tracer_does(tmp_path):
+    catalogue = load_catalogue(ASSETS / "models.yaml")
+    for name in {*catalogue.pipelines, "AuraFlowPipeline", "PRXPipeline"}:
+        (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": name}))
+        info, facts = catalogue.model(str(tmp_path)), PipelineFacts(kind=getattr(diffusers, name))
+        euler = {"_class_name": "EulerDiscreteScheduler"}
+        try:
+            velocity_space(replace(facts, scheduler=euler), name)
+            traceable = True
+        except InvalidInput:
+            traceable = False
+        assert info.traceable == traceable, name
 
 
 def test_guidance_of_a_family_that_is_not_known_is_said_where_it_stays_on(newer_pipeline):
