@@ -314,7 +314,7 @@ class Reader(Adapter[T]):
 
 def not_here(name: str) -> ModelUnavailable:
     """The error for weights that may not be downloaded."""
-    return ModelUnavailable(f"{name} is not on this machine and BIAS_OFFLINE forbids to download it")
+    return ModelUnavailable(f"{name} is not on this machine, and BIAS_OFFLINE forbids to download it; name another one")
 
 
 def load_whole(
