@@ -370,7 +370,7 @@ def test_offline_only_the_cache_is_asked(hub):
     OpenClipEncoder("x", "tiny-test", "openai", device="cpu", offline=True).load()
     assert [local for _, _, local in hub.asked] == [True]
     hub.error = LocalEntryNotFoundError("nothing here")
-    with pytest.raises(ModelUnavailable, match="x is not on this machine and BIAS_OFFLINE is set"):
+    with pytest.raises(ModelUnavailable, match="x is not on this machine, and BIAS_OFFLINE forbids"):
         OpenClipEncoder("x", "tiny-test", "openai", device="cpu", offline=True).load()
 
 
