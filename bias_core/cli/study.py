@@ -304,6 +304,7 @@ def _settings(
 
 def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
     """The table of costs; whether the user should think about it."""
+    from bias_core.studies.kit.readers import reading_words
     from bias_core.studies.running.run import plan_notes
     from bias_core.studies.running.size import study_cost
 
@@ -319,6 +320,11 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
     drawn = [plan for plan in plans if plan.rows.revision]
     for note in dict.fromkeys(note for plan in drawn for note in plan_notes(plan, services)):
         console.print(note, markup=False)
+    readers = dict.fromkeys(
+        reader for plan in plans for arm in plan.each for reader in arm.program.readers(arm.settings)
+    )
+    if facts := [services.reader_facts(reader.role, reader.name) for reader in readers]:
+        console.print(f"To be read by {' and '.join(map(reading_words, facts))}.", markup=False)
     for name in dict.fromkeys(plan.settings.model for plan in plans if not plan.rows.revision):
         console.print(_not_known(name, services), markup=False)
     seconds, n_bytes = sum(cost.seconds for cost in costs), sum(cost.n_bytes for cost in costs)

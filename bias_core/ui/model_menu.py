@@ -9,7 +9,7 @@ import gradio as gr
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.services import Services
 from bias_core.studies.kit.attributes import AttributeSet
-from bias_core.studies.kit.readers import FORCE_LABEL
+from bias_core.studies.kit.readers import FORCE_LABEL, reading_words
 from bias_core.studies.kit.types import AUTO
 from bias_core.types import Attribute
 
@@ -83,12 +83,15 @@ def encoder_choices(services: Services) -> list[tuple[str, str]]:
 
 
 def model_hint(services: Services, name: str) -> str:
-    """What stands under the menu once a model is chosen; for a name that is no model, what to type."""
+    """What stands under the menu once a model is chosen, and who will read; for what is no model, what to type."""
     try:
         info = services.model_info(name)
     except UnknownModel:
         return HINT
-    return HINT if info.embedded else services.model_fit(name).says
+    if info.embedded:
+        return HINT
+    facts = services.reader_facts("encoder", services.default_reader("encoder", info.world))
+    return f"{services.model_fit(name).says} Where no reader is chosen, its pictures go to {reading_words(facts)}."
 
 
 def force_box(key: str) -> gr.Checkbox:

@@ -385,6 +385,14 @@ def test_a_report_says_who_read_and_whether_its_errors_are_known(services):
     assert f"read by {PHOTOGRAPHS}" in header_html(other.report, "")
 
 
+def test_a_plan_says_who_will_read_and_what_that_downloads(command):
+    result = command("study", "run", "oasis-doctors", "--scale", "0.01", "--model", OTHER, "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert f"To be read by SigLIP 2 base 224 (transformers) ({PHOTOGRAPHS}, encoder, downloads 1.5 GB first)." in (
+        " ".join(result.output.split())
+    )
+
+
 def test_a_machine_with_a_gpu_has_a_larger_reader_and_offline_one_that_is_here(services, monkeypatch):
     from bias_core.models.machine import Machine
 

@@ -37,7 +37,11 @@ def test_every_named_model_is_in_the_menu_and_the_embedded_ones_first(on_a_lapto
 def test_a_chosen_model_says_what_it_means_here(on_a_laptop: FakeServices) -> None:
     assert model_hint(on_a_laptop, "calibration-renderer") == HINT
     assert model_hint(on_a_laptop, "no model!") == HINT
-    assert "BIAS_OFFLINE" in model_hint(on_a_laptop, "org/name")
+    hint = model_hint(on_a_laptop, "org/name")
+    assert "BIAS_OFFLINE" in hint
+    assert hint.endswith(
+        "SigLIP 2 base 224 (transformers) (google/siglip2-base-patch16-224, encoder, downloads 1.5 GB first)."
+    )
 
 
 def test_readers_say_what_they_download(fakes: FakeServices) -> None:

@@ -66,6 +66,16 @@ def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
         ) from error
 
 
+def reading_words(facts: ReaderFacts) -> str:
+    """Who will read, and what that downloads, for before a run.
+
+    >>> reading_words(ReaderFacts(role="encoder", id="org/clip", name="A CLIP", download_gb=1.5))
+    'A CLIP (org/clip, encoder, downloads 1.5 GB first)'
+    """
+    download = f", downloads {facts.download_gb:g} GB first" if facts.download_gb else ""
+    return f"{facts.name} ({facts.id}, {_WORDS[facts.role]}{download})"
+
+
 def reader_note(facts: ReaderFacts, *, errors_known: bool) -> str:
     """Who read the pictures, and whether its errors on them are known, in a sentence."""
     revision = f", revision {facts.revision[:12]}" if facts.revision else ""
