@@ -73,6 +73,14 @@ class ChecksSettings(Protocol):
 
 
 @runtime_checkable
+class RewritesPrompts(Protocol):
+    """Has a language model of its own that may rewrite a prompt before it is drawn; not every generator has."""
+
+    def check_rewriting(self) -> None:
+        """Raise InvalidInput where this model is here, and rewrites nothing. Loads no weights."""
+
+
+@runtime_checkable
 class Hosted(Protocol):
     """Draws on a server of somebody else's: each picture is a request, which may cost money."""
 

@@ -285,7 +285,7 @@ class Services:
     def reader_facts(self, role: Role, name: str) -> ReaderFacts:
         """Which weights a reader's name stands for, and what it downloads; nothing is loaded."""
         info = self.catalogue.tool(role, name)
-        revision = self._sources.reader_version(info) or cached_commit(info.path)
+        revision = self._sources.reader_version(info) or (cached_commit(info.path) if info.path else "")
         download_gb = 0.0 if revision else info.download_gb
         world = self.reader_world(role, name)
         return ReaderFacts(

@@ -40,11 +40,14 @@ class ImageRow:
     # width, height: pixels
     width: int = 64
     height: int = 64
+    rewrite: str = ""  # "own": the model rewrites the prompt itself before it draws; "": it draws what is asked
 
     @cached_property
     def id(self) -> str:
-        """First 20 hex digits of the SHA-256 of the row without its group."""
+        """First 20 hex digits of the SHA-256 of the row without its group; later settings count where they are set."""
         row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "group"}
+        if not self.rewrite:
+            del row["rewrite"]
         return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:20]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from bias_core.adapters import pipeline_call as calls, torch
 from bias_core.adapters.family_facts import (
     PipelineFacts,
+    accepted,
     drawn_size,
     drawn_size_at,
     facts_at,
@@ -202,6 +203,11 @@ class DiffusersTextToImage(Adapter[Any]):
         """Refuse, by InvalidInput, a model that is here and whose steps cannot be traced; loads no weights."""
         if (facts := self._facts()) is not None:
             velocity_space(facts, self.info.id)
+
+    def check_rewriting(self) -> None:
+        """Refuse, by InvalidInput, a model that is here and rewrites no prompts itself; loads no weights."""
+        if (facts := self._facts()) is not None and not calls.REWRITING & set(accepted(facts.kind)):
+            raise calls.no_rewriting(self.info.id, facts.name)
 
     def _facts(self) -> PipelineFacts | None:
         pipeline = self._value

@@ -24,14 +24,9 @@ from bias_core.types import ImageRow, ModelInfo
 
 # Some pipelines would draw at another size and cut, have a language model rewrite the prompt, or clean it
 # where certain packages are installed: what is asked for is drawn, unless a model's options say otherwise.
-_AS_ASKED = {
-    "use_resolution_binning": False,
-    "clean_caption": False,
-    "use_pe": False,
-    "enable_prompt_rewrite": False,
-    "prompt_upsampling": False,
-    "guidance_schedule": None,
-}
+REWRITING = frozenset({"use_pe", "enable_prompt_rewrite", "prompt_upsampling"})
+"""What switches a pipeline's own rewriting of prompts."""
+_AS_ASKED = {"use_resolution_binning": False, "clean_caption": False, "guidance_schedule": None}
 _SCM_STEPS = 2  # the only number of steps that has a step in the middle
 _STAGES = ("prior_num_inference_steps", "upscaler_num_inference_steps")
 _LONGEST = 300  # letters of an error that are passed on
@@ -46,6 +41,8 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     is its makers' empty one.
     """
     first, parameters, call = rows[0], accepted(pipeline), info.options.get("call", {})
+    if first.rewrite and not REWRITING & set(parameters):
+        raise no_rewriting(info.id, type(pipeline).__name__)
     guidance = guidance_of(facts_of(pipeline), call)
     true_guidance = guidance.argument == "true_cfg_scale"
     required = parameters.get("negative_prompt") is inspect.Parameter.empty
@@ -62,6 +59,7 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
         "height": first.height,
         "output_type": "np",
         **_AS_ASKED,
+        **dict.fromkeys(REWRITING, bool(first.rewrite)),
     }
     if negative:
         empty = " " if true_guidance else ""
@@ -70,6 +68,14 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     if arguments["num_inference_steps"] != _SCM_STEPS:
         arguments.setdefault("intermediate_timesteps", None)
     return {key: value for key, value in arguments.items() if key in parameters}
+
+
+def no_rewriting(model: str, family: str) -> InvalidInput:
+    """The refusal of a model that is to rewrite prompts and cannot."""
+    return InvalidInput(
+        f"{model} ({family}) has no rewriting of prompts of its own (rewrite=own); rewrite=fair, or an instruction of "
+        "yours, is carried out by a language model"
+    )
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from bias_core.models.catalogue import check_condition
 from bias_core.models.hosted import hosted_name
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Hosted, TextToImage
+from bias_core.studies.kit.rewriting import Rewriting, check_own_rewriting, rewriting_of
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Shot, StudySettings, listed
 from bias_core.types import ImageRow, ModelInfo
@@ -35,6 +36,8 @@ class RowMaker:
     guidance_scale: float
     negative_prompt: str = ""
     template: str = ""
+    rewrite: str = ""  # of the rows
+    rewriting: Rewriting | None = None  # by a language model
     has_seeds: bool = True  # the k-th picture of a shot has the seed that it has in every other arm
 
     @classmethod
@@ -63,17 +66,21 @@ class RowMaker:
             guidance_scale=float(guidance),
             negative_prompt="" if "negative_prompt" in none else settings.negative_prompt,
             template=treatment(settings),
+            rewrite=check_own_rewriting(settings, generator),
+            rewriting=rewriting_of(settings, services, estimate=estimate),
             has_seeds=generator.has_seeds if isinstance(generator, Hosted) else hosted is None,
         )
 
     def prompt_of(self, shot: Shot) -> str:
-        """The prompt of a shot in the treatment of this arm."""
+        """The prompt of a shot in the treatment of this arm, before anything rewrites it."""
         return treated(shot.prompt, self.template)
 
     def of(self, shot: Shot) -> list[ImageRow]:
         """One row per picture of the shot."""
+        prompt = self.prompt_of(shot)
         first = ImageRow(
-            prompt=self.prompt_of(shot),
+            prompt=self.rewriting.of(prompt) if self.rewriting else prompt,
+            rewrite=self.rewrite,
             group=shot.group,
             seed=self.seed,
             model=self.info.id,

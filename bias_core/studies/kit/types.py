@@ -51,6 +51,10 @@ _GUIDANCE: dict[str, Any] = {
 _NEGATIVE = {
     "label": "Negative prompt", "sentence": "What pictures are guided away from", "link": "negative",
 }  # fmt: skip
+_REWRITE = {
+    "label": "Rewriting of prompts",
+    "sentence": "own: by the model itself; fair: by the rewriter, fairness-aware; or an instruction; off: none",
+}
 _IMAGES: dict[str, Any] = {
     "label": "Your own pictures instead",
     "sentence": "Folder or zip of pictures with their prompts, instead of drawing",
@@ -71,6 +75,7 @@ class Arm:
     negative_prompt: str | None = setting(None, **_NEGATIVE)
     guidance_scale: float | None = setting(None, **_GUIDANCE)
     num_inference_steps: int | None = setting(None, **_STEPS)
+    rewrite: str | None = setting(None, **_REWRITE)
     images: str | None = setting(None, **_IMAGES)
 
 
@@ -104,6 +109,8 @@ class StudySettings:
         False, "Score anyway", "Let readers of the calibration world read other pictures; the report says so first"
     )
     negative_prompt: str = setting("", **_NEGATIVE)
+    rewrite: str = setting("", **_REWRITE)
+    rewriter: str = setting("", "Rewriter", "Language model that rewrites; left out: the endpoint of this machine")
     arms: tuple[Arm, ...] = setting(
         (),
         "Arms",

@@ -9,6 +9,7 @@ from typing import Any
 from bias_core.errors import InvalidInput, quoted
 from bias_core.prompts import SLOT
 from bias_core.studies.kit.program import StudyPlan
+from bias_core.studies.kit.rewriting import FAIR, OFF, OWN
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
 
@@ -18,6 +19,9 @@ ESCAPED = r"\|"  # one that belongs to a prompt
 ARM_WORDS = {name: one.key for name, one in settings_of(Arm).items()}
 """Fields of an arm and what they are called in ``--arm``."""
 _LONGEST_NAME = 40
+_REWRITING = {
+    "": "prompts as they are", OFF: "prompts as they are", OWN: "rewritten by the model", FAIR: "rewritten to be fair",
+}  # fmt: skip
 
 
 def each_arm(settings: StudySettings) -> tuple[StudySettings, ...]:
@@ -107,6 +111,7 @@ def _in_words(settings: StudySettings, arm: Arm) -> dict[str, str]:
         "negative_prompt": f"without “{negative}”" if negative else "no negative prompt",
         "guidance_scale": f"guidance {'default' if guidance is None else format(guidance, 'g')}",
         "num_inference_steps": f"steps {'default' if steps is None else steps}",
+        "rewrite": _REWRITING.get(one.rewrite) or f"rewritten: {_short(one.rewrite)}",
     }
 
 

@@ -24,6 +24,7 @@ from bias_core.studies.kit.designs import program_of, typed_options
 from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.program import Program, StudyData, StudyPlan, nothing_ahead
 from bias_core.studies.kit.readers import check_readers, chosen_readers, fetch_reader, reader_note, resolve_readers
+from bias_core.studies.kit.rewriting import rewriting_note
 from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import changed_settings, option_values
@@ -428,7 +429,9 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
 
 def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:
     """What is known before one arm is drawn: settings without effect, prompts not read to their end."""
-    return [] if plan.settings.images else before_drawing(services, plan.manifest.rows)
+    if plan.settings.images:
+        return []
+    return [*rewriting_note(plan.settings), *before_drawing(services, plan.manifest.rows)]
 
 
 def _on_record(

@@ -22,6 +22,7 @@ _AS_ABOVE = "Empty: as above"
 _HINTS: Mapping[str, str] = {
     "name": "If you like; else what makes it differ",
     "template": "{} is the whole prompt; empty: plain",
+    "rewrite": "off, own, fair, or an instruction; empty: as above",
     "images": "Instead of drawing: a zip with prompts",
 }
 CONDITIONS = ("fair", "published", "extreme")

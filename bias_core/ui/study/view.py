@@ -306,6 +306,7 @@ def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
     stored = report.stored[row["image_id"]]
     facts = {
         "Prompt": stored.row.prompt,
+        **({"Prompt of the study": row["prompt"]} if row["prompt"] != stored.row.prompt else {}),
         **prompt_facts(stored),
         "Seed": str(stored.row.seed),
         "Model": stored.row.model,
