@@ -10,7 +10,7 @@ import pytest
 
 from bias_core.errors import ModelUnavailable, UnknownModel
 from bias_core.models.catalogue import load_catalogue, native_size, split_revision
-from bias_core.models.hosted import FAMILY
+from bias_core.models.hosted import hosted_name
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 
@@ -49,7 +49,9 @@ def test_every_listed_model_says_what_a_choice_needs_to_know():
     families = {"sd1", "sd2", "sdxl", "sd3", "flux", "kandinsky", "deepfloyd", "sana", "pixart"}
     families |= {"sana-sprint", "flux2", "qwen-image", "z-image", "hidream", "chroma", "lumina2", "cogview4"}
     families |= {"kandinsky5"}
-    listed = [info for info in CATALOGUE.models if not info.embedded and info.family != FAMILY]
+    hosted = [info for info in CATALOGUE.models if info.family == "remote"]
+    assert all(info.licence and info.note and hosted_name(info.id) and info.price_usd is None for info in hosted)
+    listed = [info for info in CATALOGUE.models if not info.embedded and info not in hosted]
     assert {info.family for info in listed} == families
     for info in listed:
         assert info.licence, info.id
@@ -253,3 +255,16 @@ def test_a_picture_keeps_its_id_from_the_first_run_to_the_second(tmp_path, offli
     first, second = (plan_explore(replace(settings), Services(offline.settings)).rows[0] for _ in range(2))
     assert first.id == second.id
     assert (first.revision, first.width, first.num_inference_steps) == (COMMIT, 1024, 28)
+
+
+@pytest.mark.parametrize("name", ["inference:org/name", "inference:fal-ai:org/name", "openai:org/x:tag"])
+def test_a_hosted_model_has_a_name_anywhere_also_on_a_public_server(name):
+    for catalogue in (CATALOGUE, replace(CATALOGUE, allowed=())):
+        info = catalogue.model(name)
+        assert (info.id, info.family, info.default_steps) == (name, "remote", 0)
+
+
+@pytest.mark.parametrize("name", ["inference:name", "inference:a:b:org/x", "openai:", "openai:../x", "openai:a b"])
+def test_what_only_looks_like_a_hosted_model_is_refused_in_a_sentence(name):
+    with pytest.raises(UnknownModel, match="write inference:org/name or inference:provider:org/name"):
+        CATALOGUE.model(name)

@@ -217,7 +217,8 @@ class OpenAIImages:
         """Refuse strangers without a key of their own."""
         if self.needs_key and not self.endpoint.key:
             raise HubNotReached(
-                f"openai:{self.model} is paid for by whoever asks: give a key of your own for {self.provider}"
+                f"openai:{self.model} is paid for by whoever asks: give a key of your own for {self.provider} below, "
+                "under “Hosted models: your own token”, or in the header x-hosted-model-token of a program's calls"
             )
 
     def draw(self, row: ImageRow) -> Answer:
@@ -302,8 +303,9 @@ class HubInference:
         title = f"inference:{self._name.path}"
         if not self._token:
             raise HubNotReached(
-                f"{title} is drawn at the expense of whoever asks, so it needs a Hugging Face token of your own: sign "
-                "in or paste one on the page, set HF_TOKEN on your own machine, or name its variable with --token-env"
+                f"{title} is paid for by whoever asks, so it needs a Hugging Face token of your own: paste one "
+                "on the page under “Hosted models: your own token”, or sign in there; on your own machine set HF_TOKEN, or "
+                "name another variable with --token-env"
             )
         if not self._token.startswith("hf_"):
             raise HubNotReached(f"{title} needs a token of Hugging Face, which begins with hf_; the one given does not")

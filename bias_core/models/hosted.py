@@ -66,13 +66,7 @@ def hosted_info(name: str) -> ModelInfo | None:
     if hosted is None:
         return None
     return ModelInfo(
-        id=name,
-        name=f"{hosted.path}, hosted",
-        family=FAMILY,
-        default_steps=0,
-        default_guidance=0.0,
-        width=SIDE,
-        height=SIDE,
+        id=name, name=hosted.path, family=FAMILY, default_steps=0, default_guidance=0.0, width=SIDE, height=SIDE
     )
 
 

@@ -35,7 +35,7 @@ from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
     "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
-    "n_clusters", "confidence", "force",
+    "n_clusters", "confidence", "force", "rewrite", "rewriter",
 )  # fmt: skip
 """The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
 FIRST_SET = "doctor"
@@ -115,6 +115,9 @@ class ExploreForm(StudyTab):
         with gr.Row():
             add("template", gr.Textbox, max_lines=2)
             add("negative_prompt", gr.Textbox, info="What to avoid; usually empty", max_lines=2)
+        with gr.Row():
+            add("rewrite", gr.Textbox, info="Empty: as asked; own, fair, or an instruction", max_lines=3)
+            add("rewriter", gr.Textbox, info="Language model that rewrites; empty: the endpoint", max_lines=1)
         with gr.Row():
             add("seed", gr.Number, info="Of picture 1; each further one has the next", precision=0, min_width=130)
             self.parts["dice"] = gr.Button("New seed", size="sm", elem_id="dice", scale=0, min_width=110)
