@@ -304,8 +304,8 @@ class HubInference:
         if not self._token:
             raise HubNotReached(
                 f"{title} is paid for by whoever asks, so it needs a Hugging Face token of your own: paste one "
-                "on the page under “Hosted models: your own token”, or sign in there; on your own machine set HF_TOKEN, or "
-                "name another variable with --token-env"
+                "on the page under “Hosted models: your own token”, or sign in there; on your own machine set "
+                "HF_TOKEN, or name another variable with --token-env"
             )
         if not self._token.startswith("hf_"):
             raise HubNotReached(f"{title} needs a token of Hugging Face, which begins with hf_; the one given does not")
