@@ -34,6 +34,8 @@ def form(**changes: Any) -> list[Any]:
         "n_clusters": 0,
         "confidence": 95,
         "force": False,
+        "rewrite": "",
+        "rewriter": "",
     }
     return [*[(values | changes)[name] for name in FIELDS], ()]
 
