@@ -19,6 +19,8 @@ ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 PATIENCE_MS = int(os.environ.get("BROWSER_PATIENCE_MS", "60000"))  # more on a machine that is busy
+DEVICES: dict[str, dict[str, Any]] = {"desk": {}, "phone": {"width": 390, "scheme": "dark"}}
+FAILED = pytest.StashKey[bool]()
 
 
 def _chromium() -> str | None:
@@ -44,32 +46,81 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """A test that failed tells what stood on its pages."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
-    if call.when == "call" and report.failed and "visit" in getattr(item, "funcargs", {}):
-        for context in item.funcargs["visit"].contexts:
-            for page in context.pages:
-                fields = page.evaluate("[...document.querySelectorAll('input')].map(i => `${i.id} ${i.value}`)")
-                report.sections.append((page.url, f"{page.inner_text('body')[:6000]}\n{fields}"))
+    if call.when != "call" or not report.failed:
+        return
+    item.stash[FAILED] = True
+    given = getattr(item, "funcargs", {})
+    pages = [given[name] for name in DEVICES if name in given]
+    pages += [page for context in getattr(given.get("visit"), "contexts", []) for page in context.pages]
+    for page in pages:
+        fields = page.evaluate("[...document.querySelectorAll('input')].map(i => `${i.id} ${i.value}`)")
+        report.sections.append((page.url, f"{page.inner_text('body')[:6000]}\n{fields}"))
+
+
+def open_page(browser: Any, url: str, *, width: int = 1280, scheme: str = "light", query: str = "") -> Any:
+    """The app, opened by a new visitor: a browser profile of its own."""
+    context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(url + query)
+    page.wait_for_selector("[role=tab]" if query else "#generate")
+    page.wait_for_function("localStorage.getItem('t2i-bias-visitor')")  # the page's first events are over
+    return page
 
 
 @pytest.fixture
 def visit(browser: Any, served: Served) -> Iterator[Callable[..., Any]]:
-    """Open the app as a new visitor; every visitor has a browser profile of its own."""
-    contexts = []
+    """Open the app as a new visitor, which takes four seconds: ``desk`` and ``phone`` are open already."""
+    contexts: list[Any] = []
 
-    def open_page(*, width: int = 1280, scheme: str = "light", query: str = "") -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        page.goto(served.url + query)
-        page.wait_for_selector("[role=tab]" if query else "#generate")
-        page.wait_for_function("localStorage.getItem('t2i-bias-visitor')")  # the page's first events are over
+    def as_new_visitor(**how: Any) -> Any:
+        page = open_page(browser, served.url, **how)
+        contexts.append(page.context)
         return page
 
-    open_page.contexts = contexts  # type: ignore[attr-defined]
-    yield open_page
+    as_new_visitor.contexts = contexts  # type: ignore[attr-defined]
+    yield as_new_visitor
     for context in contexts:
         context.close()
+
+
+@pytest.fixture(scope="session")
+def lasting_pages(browser: Any) -> Iterator[dict[str, Any]]:
+    """Pages that stay open, by device."""
+    pages: dict[str, Any] = {}
+    yield pages
+    for page in pages.values():
+        page.context.close()
+
+
+def _lend(device: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+    pages = request.getfixturevalue("lasting_pages")
+    if device not in pages:
+        browser, served = request.getfixturevalue("browser"), request.getfixturevalue("served")
+        pages[device] = open_page(browser, served.url, **DEVICES[device])
+    page, errors = pages[device], []
+
+    def note(error: Any) -> None:
+        errors.append(str(error))
+
+    page.on("pageerror", note)
+    yield page
+    page.remove_listener("pageerror", note)
+    if errors or request.node.stash.get(FAILED, False):  # the next test gets a new one
+        pages.pop(device).context.close()
+    assert not errors
+
+
+@pytest.fixture
+def desk(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A page of a wide and light screen that earlier tests may have used; no script of it may fail."""
+    yield from _lend("desk", request)
+
+
+@pytest.fixture
+def phone(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The same, narrow and dark, of another visitor."""
+    yield from _lend("phone", request)
 
 
 @pytest.fixture(scope="session")

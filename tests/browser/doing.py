@@ -1,8 +1,39 @@
-"""What the browser tests do to the page."""
+"""What the browser tests do to the page. It may be in use already: each of these says what it starts from."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+# From the click until the tab's panel is there and painted.
+SWITCH_JS = """async (key) => {
+  const started = performance.now();
+  window.openTab(key);
+  const chosen = () => document.querySelector('#tabs [role=tab][aria-selected=true]')?.dataset.tabId === key;
+  for (let i = 0; i < 300 && !chosen(); i++) await new Promise(requestAnimationFrame);
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  return performance.now() - started;
+}"""
+# A run is over once its status said that it waits for a turn ("…") and then no longer does, and its button is back.
+FOLLOW_JS = """([status, run, stop]) => {
+  const words = () => document.querySelector(status).textContent;
+  const seen = (button) => Boolean(document.querySelector(button)?.offsetParent);
+  window.runBegan = false;
+  const observer = new MutationObserver(() => {
+    if (!words().includes('…')) return;
+    window.runBegan = true;
+    observer.disconnect();
+  });
+  observer.observe(document.body, {childList: true, subtree: true, characterData: true});
+  window.runIsOver = () => window.runBegan && !words().includes('…') && seen(run) && !seen(stop);
+}"""
+
+
+def switch(page: Any, key: str) -> float:
+    """Open a tab, on a narrow page too, where it may stand in a menu; how many milliseconds it took."""
+    return float(page.evaluate(SWITCH_JS, key))
 
 
 def open_accordion(page: Any, name: str) -> None:
@@ -10,5 +41,64 @@ def open_accordion(page: Any, name: str) -> None:
 
     It does so in a frame after the fields can be seen; what a script types in between is lost.
     """
+    if page.locator(f"#{name} > button.open").count():
+        return
     page.locator(f"#{name} > button").first.click()
     page.wait_for_timeout(600)
+
+
+@contextmanager
+def a_run(page: Any, key: str) -> Iterator[None]:
+    """Inside, a run of this tab is begun; it has ended after. What an earlier run left on the page does not count."""
+    parts = (
+        ("status", "generate", "stop") if key == "explore" else (f"{key}-{part}" for part in ("status", "run", "stop"))
+    )
+    page.evaluate(FOLLOW_JS, [f"#{part}" for part in parts])
+    yield
+    page.wait_for_function("window.runIsOver()")
+
+
+def explore(page: Any, concept: str = "doctor") -> None:
+    """Sixteen pictures of a concept, unless it is what the form has."""
+    switch(page, "explore")
+    for field, value in (("#concept textarea, #concept input", concept), ("#n-images input", "16")):
+        if page.input_value(field) != value:
+            page.fill(field, value)
+    with a_run(page, "explore"):
+        page.click("#generate")
+    page.wait_for_selector("#results table")
+
+
+def run_preset(page: Any, key: str, name: str) -> None:
+    """Press an example of a tab."""
+    switch(page, key)
+    page.wait_for_selector(f"#{key}-run")
+    with a_run(page, key):
+        page.get_by_role("button", name=name, exact=True).click()
+    page.wait_for_selector(f"#{key}-results table")
+
+
+def empty_upload(page: Any) -> None:
+    """Runs, ready for pictures of one's own; those of an earlier test are taken out."""
+    switch(page, "runs")
+    page.wait_for_selector("#runs-folder", state="attached")
+    page.wait_for_selector("#runs-upload button")
+    if page.locator("#runs-upload button[aria-label=Clear]").count():
+        page.click("#runs-upload button[aria-label=Clear]")
+    page.wait_for_selector("#runs-upload input[type=file]", state="attached")
+
+
+def violations(page: Any, axe: Path, part: str = "html") -> list[dict[str, Any]]:
+    """What axe finds in a part of the page; as a script tag it would be stopped by the policy of the raters' page."""
+    if not page.evaluate("Boolean(window.axe)"):
+        page.evaluate(axe.read_text(encoding="utf-8"))
+    return list(page.evaluate("(part) => axe.run(part).then((result) => result.violations)", part))
+
+
+def serious(page: Any, axe: Path, part: str = "html") -> dict[str, list[str]]:
+    """Of these what keeps somebody from using the page."""
+    return {
+        item["id"]: [node["html"][:160] for node in item["nodes"][:3]]
+        for item in violations(page, axe, part)
+        if item["impact"] in {"serious", "critical"}
+    }

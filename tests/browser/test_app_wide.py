@@ -11,24 +11,15 @@ from typing import Any
 import pytest
 
 from bias_core.app.build import TABS
+from tests.browser.doing import a_run, explore, open_accordion, run_preset, serious, switch
 from tests.browser.timing import slowdown
 
 pytestmark = pytest.mark.browser
-Visit = Callable[..., Any]
 
 KEYS = ["explore", *(tab.key for tab in TABS)]
 PRESET = "Science and arts, male and female"
 SLOW = "slow doctor"  # its denoising steps take long (tests/ui/fakes.py)
 
-# From the click until the tab's panel is there and painted.
-SWITCH_JS = """async (key) => {
-  const started = performance.now();
-  window.openTab(key);
-  const chosen = () => document.querySelector('#tabs [role=tab][aria-selected=true]')?.dataset.tabId === key;
-  for (let i = 0; i < 300 && !chosen(); i++) await new Promise(requestAnimationFrame);
-  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-  return performance.now() - started;
-}"""
 # Which moments the line with the progress changed in; Gradio's own clock beside it does not count.
 WATCH_JS = """(selector) => {
   const line = document.querySelector(selector);
@@ -47,99 +38,132 @@ FOCUSED_JS = """() => {
 }"""
 
 
-def switch(page: Any, key: str) -> float:
-    return float(page.evaluate(SWITCH_JS, key))
-
-
-def run_preset(page: Any) -> None:
+def show_association(page: Any) -> None:
+    """One tab that has results."""
     switch(page, "association")
-    page.get_by_role("button", name=PRESET, exact=True).click()
-    page.wait_for_selector("#association-results table")
+    if not page.is_visible("#association-results table"):
+        run_preset(page, "association", PRESET)
 
 
-def serious(page: Any) -> dict[str, list[str]]:
-    found = page.evaluate("axe.run().then(result => result.violations)")
-    return {
-        item["id"]: [node["html"][:160] for node in item["nodes"][:3]]
-        for item in found
-        if item["impact"] in {"serious", "critical"}
-    }
-
-
-def test_the_page_paints_soon_and_tabs_open_at_once(visit: Visit) -> None:
-    limit = slowdown()
-    page = visit()
-    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    assert paint < 3000 * max(limit, slowdown())
+def test_the_page_paints_soon_and_tabs_open_at_once(desk: Any) -> None:
+    paint = desk.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    assert paint < 3000 * slowdown()
     for key in KEYS:  # the first time builds them
-        switch(page, key)
-    page.wait_for_timeout(1500)
-    times = [switch(page, key) for key in KEYS]
+        switch(desk, key)
+    desk.wait_for_timeout(1500)
+    times = [switch(desk, key) for key in KEYS]
     assert statistics.median(times) < 200 * slowdown()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_axe_finds_nothing_serious_in_any_tab(visit: Visit, axe: Path, width: int, scheme: str) -> None:
-    page = visit(width=width, scheme=scheme)
-    run_preset(page)
-    page.add_script_tag(path=str(axe))
-    wrong: dict[str, Any] = {}
-    for key in ["association", *(key for key in KEYS if key != "association")]:  # one tab has results
-        switch(page, key)
-        page.wait_for_timeout(300)
-        if found := serious(page):
+@pytest.mark.parametrize("device", ["desk", "phone"])
+def test_axe_finds_nothing_serious_in_any_tab_and_none_is_too_wide(
+    request: pytest.FixtureRequest, axe: Path, device: str
+) -> None:
+    page = request.getfixturevalue(device)
+    width, wrong = page.viewport_size["width"], {}
+
+    def look(key: str) -> None:
+        if found := serious(page, axe):
             wrong[key] = found
         if page.evaluate("document.documentElement.scrollWidth") > width:
             wrong[f"{key} is too wide"] = page.evaluate("document.documentElement.scrollWidth")
+
+    show_association(page)
+    for key in ["association", *(key for key in KEYS if key != "association")]:  # one tab has results
+        switch(page, key)
+        page.wait_for_timeout(300)
+        look(key)
+    explore(page)
+    page.locator("#explore-grid .thumbnail-item").nth(1).click()
+    page.wait_for_selector("#explore-picture article")
+    for name in ("attributes", "options", "explore-command"):
+        open_accordion(page, name)
+    look("explore with results")
     assert not wrong
 
 
-def test_everything_is_reached_by_keyboard(visit: Visit) -> None:
-    page = visit()
-    run_preset(page)
-    page.locator("#tabs [role=tab][aria-selected=true]").first.focus()
+def test_everything_is_reached_by_keyboard(desk: Any) -> None:
+    show_association(desk)
+    desk.locator("#tabs [role=tab][aria-selected=true]").first.focus()
     reached = set()
     for _ in range(150):
-        page.keyboard.press("Tab")
-        reached.add(page.evaluate(FOCUSED_JS))
+        desk.keyboard.press("Tab")
+        reached.add(desk.evaluate(FOCUSED_JS))
         if "take" in reached and "association-run" in reached:
             break
     assert {"association-preset-0", "association-run", "take"} <= reached
-    assert page.get_attribute("#association-preset-0", "title")  # what the example shows
+    assert desk.get_attribute("#association-preset-0", "title")  # what the example shows
 
 
-def test_a_run_updates_at_most_five_times_a_second_and_blocks_nothing(visit: Visit) -> None:
+def test_a_run_updates_at_most_five_times_a_second_and_blocks_nothing(desk: Any) -> None:
+    switch(desk, "explore")
+    desk.evaluate(WATCH_JS, "#status")
+    desk.fill("#concept textarea, #concept input", SLOW)
+    desk.fill("#n-images input", "100")  # the run goes on for a minute
+    with a_run(desk, "explore"):
+        desk.click("#generate")
+        desk.wait_for_selector("#status [role=progressbar]")
+        desk.wait_for_timeout(3000)
+        moments = desk.evaluate("window.changes")
+        assert len(moments) > 5
+        # Two words at the start; then at most five a second on average, for a busy page paints several at once.
+        assert (len(moments) - 2) / ((moments[-1] - moments[0]) / 1000) <= 5
+        switch(desk, "association")
+        before = desk.inner_text("#association-count")
+        asked = time.monotonic()
+        desk.fill("#association-percent input[type=number]", "30")
+        desk.press("#association-percent input[type=number]", "Enter")
+        desk.wait_for_function(
+            """(before) => {
+              const count = document.querySelector('#association-count').innerText;
+              return count.includes('pictures') && count !== before;
+            }""",
+            arg=before,
+        )
+        assert time.monotonic() - asked < 5 * slowdown()
+        switch(desk, "explore")
+        assert desk.is_visible("#stop")
+        desk.click("#stop")
+
+
+def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen(
+    desk: Any, visit: Callable[..., Any]
+) -> None:
+    show_association(desk)
+    explore(desk, "nurse")
     page = visit()
-    page.evaluate(WATCH_JS, "#status")
-    page.fill("#concept textarea, #concept input", SLOW)
-    page.click("#generate")
-    page.wait_for_selector("#status [role=progressbar]")
-    page.wait_for_timeout(3000)
-    moments = page.evaluate("window.changes")
-    assert len(moments) > 5
-    # Two words at the start; then at most five a second on average, for a busy page paints several at once.
-    assert (len(moments) - 2) / ((moments[-1] - moments[0]) / 1000) <= 5
+    assert page.is_visible(".welcome")
+    assert page.locator("#explore-grid .thumbnail-item").count() == 0
+    assert "perceives" in page.inner_text(".content-note")
+    page.locator(".content-note").get_by_role("button").click()
+    assert not page.is_visible(".content-note")
+    page.locator("#model input").click()
+    page.get_by_role("option", name="Calibration world, renderer").click()
+    page.locator("#condition input").click()
+    page.get_by_role("option", name="extreme").click()
+    switch(page, "runs")
+    page.wait_for_selector("#runs-list .quiet")
+    assert "Nothing yet" in page.inner_text("#runs-list")
     switch(page, "association")
-    asked = time.monotonic()
-    page.fill("#association-percent input[type=number]", "30")
-    page.press("#association-percent input[type=number]", "Enter")
-    page.wait_for_function("document.querySelector('#association-count').innerText.includes('pictures')")
-    assert time.monotonic() - asked < 5 * slowdown()  # the run goes on for a minute
+    page.wait_for_selector("#association-run")
+    assert not page.is_visible("#association-results")
+    page.locator("#association-condition input").click()
+    page.get_by_role("option", name="extreme").click()
+    page.wait_for_timeout(1000)
+
+    page.reload()
+    page.wait_for_function("document.querySelector('#association-condition input')?.value === 'extreme'")
+    assert not page.is_visible(".content-note")
     switch(page, "explore")
-    assert page.is_visible("#stop")
-    page.click("#stop")
-    page.wait_for_selector("#generate")
+    page.wait_for_function("document.querySelector('#condition input').value === 'extreme'")
+    assert page.input_value("#model input") == "Calibration world, renderer"
+    explore(page, "doctor")
+    assert "nurse" not in page.inner_text("#header")
 
-
-def test_two_visitors_of_a_study_stay_apart_and_a_reload_keeps_the_model(visit: Visit) -> None:
-    first, second = visit(), visit(query="?tab=association")
-    run_preset(first)
-    second.wait_for_selector("#association-run")
-    assert not second.is_visible("#association-results")
-    second.locator("#association-condition input").click()
-    second.get_by_role("option", name="extreme").click()
-    second.wait_for_timeout(1000)
-    second.reload()
-    second.wait_for_function("document.querySelector('#association-condition input')?.value === 'extreme'")
-    assert first.input_value("#association-condition input") == "published"
-    assert first.is_visible("#association-results table")
+    assert "nurse" in desk.inner_text("#header")
+    desk.get_by_role("button", name="Picture 2", exact=True).first.click()
+    desk.wait_for_selector("#explore-picture article[aria-label='Picture 2']")
+    assert "nurse" in desk.inner_text("#explore-picture")
+    switch(desk, "association")
+    assert desk.input_value("#association-condition input") == "published"
+    assert desk.is_visible("#association-results table")

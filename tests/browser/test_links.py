@@ -9,7 +9,7 @@ import pytest
 
 from bias_core.metrics.cards import METRICS
 from bias_core.studies.validity.summary import load_shipped
-from tests.browser.doing import open_accordion
+from tests.browser.doing import open_accordion, run_preset, switch
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
@@ -47,17 +47,6 @@ def test_a_link_to_what_is_not_known_says_so_and_hurts_nobody(visit: Visit) -> N
     assert page.is_visible("#generate")
 
 
-def test_the_note_on_content_is_read_once(visit: Visit) -> None:
-    page = visit()
-    note = page.locator(".content-note")
-    assert "perceives" in note.inner_text()
-    note.get_by_role("button").click()
-    assert not note.is_visible()
-    page.reload()
-    page.wait_for_selector("#generate")
-    assert not page.locator(".content-note").is_visible()
-
-
 def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit: Visit) -> None:
     page = visit(query="?tab=methods&measure=gini")
     page.wait_for_function("document.activeElement?.id === 'measure-gini'")
@@ -82,24 +71,20 @@ def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit: Visit) ->
 
 
 @pytest.mark.skipif(not load_shipped(), reason="no shipped report")
-def test_calibration_opens_with_the_shipped_report(visit: Visit) -> None:
-    page = visit(query="?tab=calibration")
-    page.wait_for_selector("#calibration-verdicts table")
-    assert "ways of measuring tell what was planted" in page.inner_text("#calibration-verdicts h2")
-    page.wait_for_selector("#calibration-figures svg")
-    assert "comes with the program" in page.inner_text("#calibration-header")
-    assert "should read" in page.inner_text("#calibration-findings")
-
-
-def test_calibration_measures_anew_and_gives_a_whole_link(visit: Visit) -> None:
-    page = visit(query="?tab=calibration")
-    page.get_by_role("button", name="Pairs of people, twice", exact=True).click()
-    page.wait_for_function("document.querySelector('#calibration-status')?.innerText.includes('Done in')")
-    assert "ways of measuring" in page.inner_text("#calibration-header h2")
-    assert "256 of 256 pictures" in page.inner_text("#calibration-header")
-    open_accordion(page, "calibration-command")
-    link = page.locator("#calibration-command textarea").last
-    page.wait_for_function(
+def test_calibration_opens_with_the_shipped_report_measures_anew_and_gives_a_whole_link(desk: Any) -> None:
+    switch(desk, "calibration")
+    desk.wait_for_selector("#calibration-verdicts table")
+    assert "ways of measuring tell what was planted" in desk.inner_text("#calibration-verdicts h2")
+    desk.wait_for_selector("#calibration-figures svg")
+    assert "comes with the program" in desk.inner_text("#calibration-header")
+    assert "should read" in desk.inner_text("#calibration-findings")
+    run_preset(desk, "calibration", "Pairs of people, twice")
+    assert "Done in" in desk.inner_text("#calibration-status")
+    assert "ways of measuring" in desk.inner_text("#calibration-header h2")
+    assert "256 of 256 pictures" in desk.inner_text("#calibration-header")
+    open_accordion(desk, "calibration-command")
+    link = desk.locator("#calibration-command textarea").last
+    desk.wait_for_function(
         "[...document.querySelectorAll('#calibration-command textarea')].at(-1)?.value.startsWith('http')"
     )
     assert "/?tab=calibration&study=validity-pairs" in link.input_value()

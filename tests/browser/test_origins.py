@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.browser.doing import run_preset, serious, switch
+
 pytestmark = pytest.mark.browser
-Visit = Callable[..., Any]
-
-
-def run_preset(page: Any, name: str) -> None:
-    page.goto(page.url.partition("?")[0] + "?tab=origins")  # on a phone the tab is in a menu
-    page.wait_for_selector("#origins-run")
-    page.get_by_role("button", name=name, exact=True).click()
-    page.wait_for_selector("#origins-results table")
 
 
 def at(page: Any, share: float) -> None:
@@ -27,11 +20,9 @@ def at(page: Any, share: float) -> None:
     page.mouse.move(box["x"] + share * box["width"], box["y"] + 40)
 
 
-def test_a_step_shows_its_predicted_pictures_and_what_it_does(visit: Visit, tmp_path: Path) -> None:
-    page = visit()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    run_preset(page, "When does the beard enter?")
+def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk: Any, tmp_path: Path) -> None:
+    page = desk
+    run_preset(page, "origins", "When does the beard enter?")
     film, output = page.locator(".film"), page.locator(".film output")
     assert page.locator(".film-strip").count() == 3
     assert page.locator(".film-strip img").count() == 3 * 13
@@ -56,12 +47,11 @@ def test_a_step_shows_its_predicted_pictures_and_what_it_does(visit: Visit, tmp_
         page.locator(".film [data-take^='figure:figure9'][data-take$=':csv']").click()
     download.value.save_as(tmp_path / "spi.csv")
     assert (tmp_path / "spi.csv").read_text().startswith("group,x,value")
-    assert not errors
 
 
-def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(visit: Visit) -> None:
-    page = visit(width=390, scheme="dark")
-    run_preset(page, "Clusters and their texts")
+def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone: Any) -> None:
+    page = phone
+    run_preset(page, "origins", "Clusters and their texts")
     page.locator("#origins-clusters [data-text]").nth(1).click()
     page.wait_for_function("document.querySelector('#origins-text input, #origins-text textarea').value")
     page.fill("#origins-text textarea, #origins-text input", "a photo of a man")
@@ -74,21 +64,19 @@ def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(visit: Visit) -> N
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_steps_are_told_to_need_another_model_and_axe_finds_nothing_serious(visit: Visit, axe: Path) -> None:
-    page = visit()
-    page.get_by_role("tab", name="Origins", exact=True).click()
-    page.locator("#origins-study input").click()
-    page.get_by_role("option", name="When stereotypes enter a picture").click()
+def test_the_steps_are_told_to_need_another_model_and_axe_finds_nothing_serious(desk: Any, axe: Path) -> None:
+    page = desk
+    switch(page, "origins")
+    for part, name in (
+        ("study", "Stereotypes of nationalities"),
+        ("model", "Calibration world, renderer"),
+        ("study", "When stereotypes enter a picture"),
+    ):
+        page.locator(f"#origins-{part} input").click()
+        page.get_by_role("option", name=name).click()
     page.wait_for_function("document.querySelector('#origins-model input').value.includes('diffusion')")
     assert "has none" in page.inner_text("#origins-status")
-    page.get_by_role("button", name="The sombrero, step by step", exact=True).click()
-    page.wait_for_selector(".film")
+    run_preset(page, "origins", "The sombrero, step by step")
+    page.wait_for_selector(".film:has-text('sombrero')")
     page.wait_for_timeout(500)
-    page.add_script_tag(path=str(axe))
-    found = page.evaluate("axe.run('#origins-results').then(result => result.violations)")
-    serious = {
-        item["id"]: [node["html"][:120] for node in item["nodes"][:3]]
-        for item in found
-        if item["impact"] in {"serious", "critical"}
-    }
-    assert not serious
+    assert not serious(page, axe, "#origins-results")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.doing import open_accordion
+from tests.browser.doing import a_run, open_accordion, run_preset, switch
 
 pytestmark = pytest.mark.browser
-Visit = Callable[..., Any]
 
 
 def score(page: Any) -> float:
@@ -22,12 +20,9 @@ def score(page: Any) -> float:
     return float(found.group(1).replace("−", "-"))
 
 
-def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(visit: Visit, tmp_path: Path) -> None:
-    page = visit(query="?tab=paired")
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.click("#paired-preset-0")
-    page.wait_for_selector("#paired-results table")
+def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(desk: Any, tmp_path: Path) -> None:
+    page = desk
+    run_preset(page, "paired", "Eight occupations, in pairs and alone")
     assert "lean" in page.inner_text("#paired-header")
     assert "0 of 32" in page.inner_text("#paired-summary")
     menus = page.locator("#paired-labels figure select:first-of-type")
@@ -47,22 +42,24 @@ def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(visi
         page.wait_for_selector(f"#paired-labels-place:has-text('{left} corrected by hand')")
     assert score(page) == before
     page.wait_for_function(f"document.querySelector('#paired-labels select').value === '{first}'")
-    assert not errors
 
 
-def test_two_identities_of_ones_own_are_run_in_both_orders(visit: Visit) -> None:
-    page = visit(width=390, scheme="dark", query="?tab=paired")  # its tab is in a menu here
+def test_two_identities_of_ones_own_are_run_in_both_orders(phone: Any) -> None:
+    page = phone
+    switch(page, "paired")
     open_accordion(page, "paired-own")
     page.locator("#paired-first input, #paired-first textarea").fill("pilot")
     page.wait_for_selector("#paired-count:has-text('36 pictures')")  # 2 x 6 plain, 2 x 6 fair, 2 x 6 alone
-    page.click("#paired-run")
+    with a_run(page, "paired"):
+        page.click("#paired-run")
     page.wait_for_selector("#paired-results table")
     text = page.inner_text("#paired-results")
     assert "pilot and assistant" in text
     assert "Asked to be fair" in text
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.locator("#paired-first input, #paired-first textarea").fill("assistant")
-    page.click("#paired-run")
+    with a_run(page, "paired"):
+        page.click("#paired-run")
     page.wait_for_selector("#paired-status [role=alert]")
     assert "two different identities" in page.inner_text("#paired-status")
     assert page.is_visible("#paired-results table")

@@ -12,74 +12,83 @@ from typing import Any
 import pytest
 
 from bias_core.world.render import render
-from tests.browser.doing import open_accordion
+from tests.browser.doing import a_run, empty_upload, open_accordion, switch
 from tests.ui.fakes import _portrait
 
 pytestmark = pytest.mark.browser
-Visit = Callable[..., Any]
-
-
-def tab(page: Any, name: str) -> None:
-    page.get_by_role("tab", name=name, exact=True).click()
 
 
 def act(page: Any, name: str) -> None:
     page.locator("#runs-list").get_by_role("button", name=name).first.click()
 
 
-def test_a_run_is_listed_after_a_reload_and_opens_in_its_tab(visit: Visit) -> None:
-    page, stranger = visit(), visit()
-    tab(page, "Association")
-    page.click("#association-preset-0")
-    page.wait_for_selector("#association-results table")
-    headline = page.inner_text("#association-header h2")
+def test_arms_come_back_after_a_reload_and_their_run_is_listed_and_opens_in_its_tab(visit: Callable[..., Any]) -> None:
+    page = visit(query="?tab=objects&study=tbyb-general&condition=fair&percent=1")
+    open_accordion(page, "objects-arms")
+    for n, condition in enumerate(("published", "extreme"), start=2):
+        page.fill("#objects-arm-condition input", condition)
+        page.press("#objects-arm-condition input", "Enter")
+        page.click("#objects-add-arm")
+        page.wait_for_selector(f"#objects-arms-list li:nth-child({n})")
+    page.wait_for_selector("#objects-count:has-text('in 3 arms')")
+    page.click("#objects-run")
+    page.wait_for_selector("#objects-findings h3:has-text('Ranks of the arms')")
+    assert "fair, published, extreme" in page.inner_text("#objects-header")
+    headline = page.inner_text("#objects-header h2")
     page.reload()
-    page.wait_for_selector("#association-run")  # the tab that the address names
-    tab(page, "Runs")
+    page.wait_for_selector("#objects-findings h3:has-text('Ranks of the arms')")  # the tab that the address names
+    page.wait_for_selector("#objects-count:has-text('in 3 arms')")
+    switch(page, "runs")
     page.wait_for_selector("#runs-list table")
-    act(page, "Open: Eight association tests")
-    page.wait_for_selector("#association-results table")
-    assert page.inner_text("#association-header h2") == headline
-    assert "Opened: a run of" in page.inner_text("#association-status")
-    tab(stranger, "Runs")
-    stranger.wait_for_selector("#runs-list .quiet")
-    assert "Nothing yet" in stranger.inner_text("#runs-list")
+    act(page, "Open: Objects in general")
+    page.wait_for_selector("#objects-results table")
+    assert page.inner_text("#objects-header h2") == headline
+    assert "Opened: a run of" in page.inner_text("#objects-status")
+    open_accordion(page, "objects-arms")
+    page.wait_for_selector("#objects-arms-list li:nth-child(3)")
+    page.locator("#objects-arms-list [data-remove='2']").click()
+    page.wait_for_selector("#objects-count:has-text('in 2 arms')")
 
 
-def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(visit: Visit) -> None:
-    page = visit()
+def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk: Any) -> None:
+    page = desk
+    switch(page, "explore")
     page.fill("#concept textarea, #concept input", "slow nurse")
     page.fill("#n-images input", "40")  # long enough for a press of the button in time
-    page.click("#generate")
-    page.wait_for_selector("#explore-grid .thumbnail-item")
-    page.click("#stop")
+    with a_run(page, "explore"):
+        page.click("#generate")
+        page.wait_for_selector("#results", state="hidden")  # of the run before
+        page.wait_for_selector("#explore-grid .thumbnail-item")
+        page.click("#stop")
     page.wait_for_selector("#results table")
-    tab(page, "Runs")
-    page.wait_for_selector("#runs-list table")
+    switch(page, "runs")
+    stopped = page.locator("#runs-list").get_by_role("button", name="Go on: a photo of a slow nurse")
+    stopped.wait_for()
     assert "stopped" in page.inner_text("#runs-list")
+    before = page.locator("#runs-list [data-act=delete]").count()
     act(page, "Delete: a photo of a slow nurse")
     page.wait_for_selector("#runs-list [data-act=undo]")
-    assert page.locator("#runs-list table").count() == 0
+    assert page.locator("#runs-list [data-act=delete]").count() == before - 1
+    assert not stopped.count()
     page.click("#runs-list [data-act=undo]")
-    page.wait_for_selector("#runs-list table")
-    act(page, "Go on: a photo of a slow nurse")
+    stopped.wait_for()
+    assert page.locator("#runs-list [data-act=delete]").count() == before
+    stopped.click()
     page.wait_for_selector("#runs-status .bar")
     page.click("#runs-stop")
     page.wait_for_selector("#results table")  # Explore shows what a stopped exploration has
     assert "pictures that were finished" in page.inner_text("#header")
 
 
-def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(visit: Visit, tmp_path: Path) -> None:
+def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk: Any, tmp_path: Path) -> None:
     rng = Random(1)
     for prompt, n in (("a photo of a mechanic", 6), ("a photo of a nurse", 5)):
         for i in range(n):
             path = tmp_path / "mine" / prompt / f"{i}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             render(_portrait(rng), 32).save(path)
-    page = visit()
-    tab(page, "Runs")
-    page.wait_for_selector("#runs-folder", state="attached")
-    page.wait_for_selector("#runs-upload input[type=file]", state="attached")
+    page = desk
+    empty_upload(page)
     page.set_input_files("#runs-folder", tmp_path / "mine")
     page.wait_for_selector("#runs-found h3")
     assert "11 pictures of 2 prompts in “mine”" in page.inner_text("#runs-found")
@@ -88,8 +97,8 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(visit: Visit, t
     assert "reads the pictures of the calibration world only" in page.inner_text("#runs-status")
     page.get_by_label("Score anyway with the calibration reader").last.check()
     page.click("#runs-run")
-    page.wait_for_selector("#results table")  # in Explore, as every exploration
-    assert "Forced: " in page.inner_text("#header")
+    page.wait_for_selector("#header:has-text('Forced: ')")  # in Explore, as every exploration
+    assert page.is_visible("#results table")
     assert "11 of 11 pictures" in page.inner_text("#header")
     open_accordion(page, "explore-command")
     with page.expect_download() as download:
@@ -99,15 +108,15 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(visit: Visit, t
         assert {"README.md", "croissant.json"} < set(archive.namelist())
 
 
-def test_an_example_opens_at_once_and_says_what_it_is(visit: Visit) -> None:
-    page = visit()
-    tab(page, "Association")
-    button = page.locator("#association-example-0")
+def test_an_example_opens_at_once_and_says_what_it_is(desk: Any) -> None:
+    switch(desk, "association")
+    button = desk.locator("#association-example-0")
     if not button.count():
         pytest.skip("no example of this tab is shipped")
     button.click()
-    page.wait_for_selector("#association-results table")
-    note = page.inner_text("#association-header .example-note")
+    desk.wait_for_selector("#association-header .example-note")
+    assert desk.is_visible("#association-results table")
+    note = desk.inner_text("#association-header .example-note")
     assert "no run of yours" in note
     assert "calibration-renderer" in note
-    assert page.locator("#association-grid .thumbnail-item").count() > 0
+    desk.wait_for_selector("#association-grid .thumbnail-item")
