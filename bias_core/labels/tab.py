@@ -357,7 +357,7 @@ class LabelScores(StudyTab):
         how = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
         scored = click.then(self.on_use, inputs, [*buttons, used, parts["report"]], **how)
         scored.failure(self.on_crash, None, buttons, **QUIET)
-        parts["stop"].click(self.on_stop, visitor, status, queue=False, **QUIET)
+        self.wire_stop(parts["stop"], status)
         self.wire_take(used)
 
     def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:

@@ -194,7 +194,7 @@ class RunsTab(StudyTab):
         import_parts = [parts[name] for name in names]
         parts["upload"].upload(self.on_import, [visitor, parts["upload"]], import_parts, **PRIVATE)
         parts["upload"].clear(self.on_forget, None, import_parts, **QUIET)
-        parts["stop"].click(self.on_stop, visitor, parts["status"], queue=False, **QUIET)
+        self.wire_stop(parts["stop"], parts["status"])
         self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
         self.pictures.wire()
 

@@ -15,6 +15,7 @@ PRESET = "Science and arts, male and female"
 
 
 def fill_in_own_words(page: Any, words: str) -> None:
+    page.fill("#association-own-x textarea", "")
     page.fill("#association-own-x textarea", words)
     page.wait_for_selector("#association-use-own input:checked")
 
@@ -54,9 +55,9 @@ def test_own_words_are_run_once_they_are_typed_and_a_mistake_loses_nothing(desk:
 def test_stop_ends_a_study_soon_and_it_can_be_run_again(desk: Any) -> None:
     switch(desk, "association")
     open_accordion(desk, "association-own")
-    fill_in_own_words(desk, "Slow: slow sun, slow moon, slow star")
-    desk.locator("#association-model input").click()
-    desk.get_by_role("option", name="Calibration world, diffusion model").click()  # its run takes 40 seconds
+    fill_in_own_words(desk, f"Slow: {', '.join(f'slow star {n}' for n in range(40))}")
+    desk.get_by_label("number input for Pictures per prompt").fill("20")  # at work for a minute
+    desk.get_by_label("number input for Pictures per prompt").blur()
     with a_run(desk, "association"):
         desk.click("#association-run")
         desk.wait_for_selector("#association-status .bar")
@@ -65,8 +66,10 @@ def test_stop_ends_a_study_soon_and_it_can_be_run_again(desk: Any) -> None:
         desk.wait_for_selector("#association-stop", state="hidden")
         assert time.monotonic() - pressed < 10
         assert desk.is_visible("#association-run")
+    assert "Stopping" not in desk.inner_text("#association-status")
     run_preset(desk, "association", PRESET)
     assert "96 of 96 pictures" in desk.inner_text("#association-header")
+    desk.get_by_label("number input for Pictures per prompt").fill("4")
 
 
 def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(phone: Any) -> None:

@@ -158,7 +158,7 @@ class OriginsTab(StudyTab):
             **RUN,
             **PRIVATE,
         ).failure(self.on_draw_crash, None, shown, **QUIET)
-        extra["halt"].click(self.on_stop, parts["visitor"], extra["said"], queue=False, **QUIET)
+        self.wire_stop(extra["halt"], extra["said"])
 
     def headline(self, report: StudyReport) -> str:
         """One sentence on what was found."""

@@ -4,6 +4,7 @@ A tab is a subclass that says its question, presets and studies, and adds what o
 :class:`CloserLook` shows one part of a report at a time, with the pictures behind it.
 """
 
+import json
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 QUIET = messages.QUIET
 _ABSOLUTE_JS = "(link) => link && link.startsWith('?') ? new URL(link, location.href).href : link"
+_STOPPING_JS = f"() => {json.dumps(messages.STOPPING)}"
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
 EQUAL = "no difference reads"
 SHOWN = (
@@ -174,7 +176,7 @@ class StudyTab(StudyForm):
         self._wire_run(parts["run"].click)
         if parts["chips"]:
             self._wire_run(self.on_any("click", parts["chips"], self.on_preset, None, self.filled()).then)
-        parts["stop"].click(self.on_stop, parts["visitor"], parts["status"], queue=False, **QUIET)
+        self.wire_stop(parts["stop"], parts["status"])
         self.wire_form()
         self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
         remembered = [self.form[name] for name in self.remembered]
@@ -195,6 +197,11 @@ class StudyTab(StudyForm):
         )
         save = f"() => setTimeout(() => document.querySelector('#{self.key}-file')?.click(), 300)"
         written.success(None, js=save, **QUIET)
+
+    def wire_stop(self, button: Any, status: Any) -> None:
+        """Stop a run; the page itself says so, for an answer of the server could come after the run's last word."""
+        button.click(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
+        button.click(None, None, status, js=_STOPPING_JS, **QUIET)
 
     def _wire_run(self, trigger: Any) -> None:
         parts = self.parts
@@ -217,10 +224,9 @@ class StudyTab(StudyForm):
         visitor.start()
         return self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
 
-    def on_stop(self, visitor: Visitor) -> str:
+    def on_stop(self, visitor: Visitor) -> None:
         """Ask the run to end at its next step."""
         visitor.stop.set()
-        return messages.STOPPING
 
     def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the study and show where it is, then what it found."""
