@@ -4,12 +4,14 @@ A run goes on in a thread of its own while the page that asked for it is loaded 
 """
 
 import math
+import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import count
 from typing import Any, Generic, TypeVar, cast
 
@@ -258,3 +260,32 @@ class RunLine:
         at_work = Counter(other.asker.address for other in self._at_work)
         had = self._last.get(f"address {asker.address}", 0), self._last.get(f"name {asker.name}", 0)
         return at_work[asker.address], *had
+
+
+def network_of(headers: Mapping[str, str], peer: str) -> str:
+    """The address of who asked, of IPv6 the network of one household; for limits only, and kept nowhere.
+
+    On a Space the peer is the Space's own proxy, which adds whom it speaks for to the end of
+    ``X-Forwarded-For``: what stands before that anybody may have written. Elsewhere the header is believed by
+    uvicorn alone, of the proxies in its ``FORWARDED_ALLOW_IPS``.
+
+    >>> network_of({}, "203.0.113.7"), network_of({}, "2001:db8:1:2:3:4:5:6")
+    ('203.0.113.7', '2001:db8:1:2::/64')
+    """
+    if os.environ.get("SPACE_ID"):
+        named = reversed(headers.get("x-forwarded-for", "").split(","))
+        peer = next((name.strip() for name in named if _is_public(name.strip())), peer)
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return peer[:64]
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return str(ip_network((address, 64), strict=False))
+    return str(address)
+
+
+def _is_public(name: str) -> bool:
+    try:
+        return ip_address(name).is_global
+    except ValueError:
+        return False

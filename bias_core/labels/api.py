@@ -47,10 +47,10 @@ from bias_core.annotation.collected import task_progress
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
 from bias_core.annotation.tasks import Task
+from bias_core.engine.run_line import network_of
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.services import Services
 from bias_core.settings import ASSETS
-from bias_core.ui.visitor import network_of
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]

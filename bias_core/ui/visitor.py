@@ -1,14 +1,12 @@
 """Who asks: a visitor with an unguessable key, a flag that stops the run and a folder; and whose turn it is."""
 
 import hashlib
-import os
 import re
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from functools import cached_property
-from ipaddress import IPv6Address, ip_address, ip_network
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -17,7 +15,7 @@ from weakref import WeakValueDictionary
 import gradio as gr
 from gradio.context import LocalContext
 
-from bias_core.engine.run_line import Asker, Place, RunAtWork
+from bias_core.engine.run_line import Asker, Place, RunAtWork, network_of
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.store.files import evict_oldest
@@ -145,35 +143,6 @@ def address_of(request: gr.Request | None) -> str:
         return ""
     address = network_of(request.headers, getattr(request.client, "host", "") or "")
     return "" if address in ("127.0.0.1", "::/64") else address
-
-
-def network_of(headers: Mapping[str, str], peer: str) -> str:
-    """The address of who asked, of IPv6 the network of one household; for limits only, and kept nowhere.
-
-    On a Space the peer is the Space's own proxy, which adds whom it speaks for to the end of
-    ``X-Forwarded-For``: what stands before that anybody may have written. Elsewhere the header is believed by
-    uvicorn alone, of the proxies in its ``FORWARDED_ALLOW_IPS``.
-
-    >>> network_of({}, "203.0.113.7"), network_of({}, "2001:db8:1:2:3:4:5:6")
-    ('203.0.113.7', '2001:db8:1:2::/64')
-    """
-    if os.environ.get("SPACE_ID"):
-        named = reversed(headers.get("x-forwarded-for", "").split(","))
-        peer = next((name.strip() for name in named if _is_public(name.strip())), peer)
-    try:
-        address = ip_address(peer)
-    except ValueError:
-        return peer[:64]
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
-        return str(ip_network((address, 64), strict=False))
-    return str(address)
-
-
-def _is_public(name: str) -> bool:
-    try:
-        return ip_address(name).is_global
-    except ValueError:
-        return False
 
 
 S = TypeVar("S")
