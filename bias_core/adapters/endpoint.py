@@ -20,6 +20,7 @@ from bias_core.errors import ModelUnavailable
 
 T = TypeVar("T")
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})  # answers that may be others the next time
+_FINAL = {"insufficient_quota", "billing_hard_limit_reached"}  # which no patience changes
 FIRST_PAUSE = 1.0  # seconds; each further one is twice as long
 _CONNECT_SECONDS = 10.0
 _MOST_BYTES = 64_000_000  # of an answer: a picture of 16 million pixels fits
@@ -174,7 +175,9 @@ class Endpoint:
                 f"the server at {self.host} has no model {self.model!r} ({reason}); check {self.named_by}", **facts
             )
         message = f"{name} refuses (status {status}): {reason or 'no reason given'}"
-        raise RequestFailed(message, **facts, again=status in RETRIED, pause=pause_asked_for(pause))
+        raise RequestFailed(
+            message, **facts, again=status in RETRIED and code not in _FINAL, pause=pause_asked_for(pause)
+        )
 
 
 def exchange(

@@ -13,7 +13,6 @@ from bias_core.waiting import Lock, StopSignal, handing_over, never
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 0.5  # after Stop, for answers that are about to come
-_PAID_SECONDS = 60.0  # that is waited, after an error, for answers that were asked for before it
 _MOST_IN_A_ROW = 8  # pictures that fail one after the other, until no more are asked for
 
 
@@ -75,6 +74,8 @@ class _RequestDrawing(Drawing):
                 if not pending:
                     break
                 pending -= self._take(pending, _POLL_SECONDS)
+                if self._fatal is not None:
+                    self._over.set()  # what is on its way is waited for, and not asked for again
         except Cancelled:
             self._over.set()
             self._take(pending, _GRACE_SECONDS, everything=True)

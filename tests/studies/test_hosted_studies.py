@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextvars import copy_context
+from types import SimpleNamespace
 
+import gradio as gr
 import pytest
+from gradio.context import LocalContext
 from typer.testing import CliRunner
 
 from bias_core.adapters import endpoint
+from bias_core.app.api import Tools
+from bias_core.app.build import on_token
 from bias_core.cli import app
 from bias_core.errors import HubNotReached
 from bias_core.services import Services
@@ -18,6 +24,7 @@ from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.reports.text import to_markdown
 from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.ui.visitor import Visitor, on_arrive
 from tests.hosted_server import HostedServer, picture, refused
 
 MODEL, KEY, READER = "openai:draw-1", "sk-servers-own-9876543210", "calibration-clip"
@@ -195,3 +202,35 @@ def test_the_command_line_estimates_and_runs_with_the_token_of_a_variable(comman
     missing = command(*study[:-1], "NOT_THERE")
     assert missing.exit_code == 2
     assert "NOT_THERE" in missing.output
+
+
+def test_programs_pay_with_the_token_in_a_header_of_their_call(services, server, tmp_path):
+    settings = services.settings.model_copy(update={"public": True, "data_dir": tmp_path / "public"})
+    tools = Tools(Services(settings))
+
+    def call(**headers):
+        def work():
+            LocalContext.request.set(SimpleNamespace(headers=headers, client=SimpleNamespace(host="127.0.0.1")))
+            like = {"model": MODEL, "n_images": 6, "attributes": ["man"], "encoder": READER, "force": True}
+            return tools.explore("doctor", **like)
+
+        return copy_context().run(work)
+
+    with pytest.raises(gr.Error, match="paid for by whoever asks"):
+        call()
+    report = call(**{"x-hosted-model-token": "sk-of-a-program-333"})
+    assert "sk-of-a-program" not in repr(report)
+    assert server.keys == {"Bearer sk-of-a-program-333"}
+
+
+def test_a_visitor_pays_with_the_token_of_the_page_or_of_the_sign_in(services):
+    visitor = Visitor()
+    assert visitor.services(services) is services
+    on_arrive(visitor, None, None, gr.OAuthToken(token="hf_signed_in", scope="inference-api", expires_at=0))
+    assert "hf_signed_in" in repr(visitor.services(services).text_to_image("inference:org/flux").service._token)
+    on_token(visitor, " sk-typed ")
+    assert visitor.services(services).text_to_image(MODEL).service.endpoint.key == "sk-typed"
+    assert "sk-typed" not in repr(visitor) + repr(visitor.services(services).text_to_image(MODEL).service)
+    on_token(visitor, "")
+    on_arrive(visitor, None)
+    assert visitor.services(services) is services

@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Any
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.models.hosted import hosted_name
 from bias_core.prompts import SLOT
 from bias_core.studies.kit.program import StudyPlan
 from bias_core.studies.kit.rewriting import FAIR, OFF, OWN
@@ -68,8 +69,10 @@ def check_arms_differ(plans: Sequence[StudyPlan], names: Sequence[str]) -> None:
     drawn = [[row.id for row in plan.manifest.rows] for plan in plans]
     for (i, first), (j, second) in combinations(enumerate(drawn), 2):
         if first == second:
-            renders = not plans[i].settings.images and plans[i].manifest.rows[0].num_inference_steps == 0
-            hint = " The renderer takes no guidance, steps or negative prompt." if renders else ""
+            one = plans[i].settings
+            takes_none = not one.images and plans[i].manifest.rows[0].num_inference_steps == 0
+            who = one.model if hosted_name(one.model) else "The renderer"
+            hint = f" {who} takes no guidance, steps or negative prompt." if takes_none else ""
             raise InvalidInput(
                 f"“{names[i]}” and “{names[j]}” draw the same pictures: their difference would be nothing by "
                 f"construction. Change the model, condition, template, guidance or images.{hint}"

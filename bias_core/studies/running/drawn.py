@@ -71,8 +71,13 @@ def drawn_prompt(image: StoredImage) -> str:
 
 
 def prompt_facts(image: StoredImage) -> dict[str, str]:
-    """What is to be shown beside a picture whose prompt the model replaced."""
-    return {"Drawn from": drawn_prompt(image)} if drawn_prompt(image) != image.row.prompt else {}
+    """What is to be shown beside a picture: the prompt by which the model replaced its own, and which service drew."""
+    drawn, facts = image.drawn or {}, {}
+    if drawn_prompt(image) != image.row.prompt:
+        facts["Drawn from"] = drawn_prompt(image)
+    if "provider" in drawn:
+        facts["Drawn by"] = f"{drawn['provider']}, {drawn['model']}, {str(drawn['date'])[:10]}"
+    return facts
 
 
 def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...]:

@@ -58,7 +58,7 @@ def _facts(report: StudyReport, command: str, *, pictures: bool) -> DatasetFacts
         summary=(
             f"{f'**{report.warning}** ' if report.warning else ''}{design.summary} "
             f"{report.n_images:,} of {report.n_planned:,} planned pictures were scored, {report.n_blocked:,} were "
-            f"blanked by a safety checker; {text.size_in_words(design, settings)}."
+            f"refused or blanked; {text.size_in_words(design, settings)}."
         ),
         reference=f"{design.reference}, {design.where}" if design.reference else "",
         annotation=_annotation(settings),
