@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
 from bias_core.types import Estimate, ReaderFacts, StoredImage
 
 if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
@@ -123,11 +123,17 @@ def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
 
     >>> settings_from_dict({"seed": 3, "arms": [{"condition": "fair"}, {}]}).arms[0].condition
     'fair'
+    >>> settings_from_dict({"further_encoders": ["org/clip"]}).further_encoders  # JSON has lists only
+    ('org/clip',)
     """
     arms = values.get("arms") or ()
     if not isinstance(arms, (list, tuple)) or not all(isinstance(arm, Mapping) for arm in arms):
         raise InvalidInput(f"arms must be a list, each with names and their values; got {quoted(arms)}")
-    return StudySettings(**{**values, "arms": tuple(Arm(**arm) for arm in arms)})
+    lists = [name for name, one in settings_of(StudySettings).items() if one.kind is tuple]
+    plain = {
+        name: tuple(value) if name in lists and isinstance(value, list) else value for name, value in values.items()
+    }
+    return StudySettings(**{**plain, "arms": tuple(Arm(**arm) for arm in arms)})
 
 
 @dataclass(frozen=True, kw_only=True)
