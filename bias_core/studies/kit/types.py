@@ -130,7 +130,7 @@ def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
     if not isinstance(arms, (list, tuple)) or not all(isinstance(arm, Mapping) for arm in arms):
         raise InvalidInput(f"arms must be a list, each with names and their values; got {quoted(arms)}")
     lists = [name for name, one in settings_of(StudySettings).items() if one.kind is tuple]
-    plain = {
+    plain: dict[str, Any] = {
         name: tuple(value) if name in lists and isinstance(value, list) else value for name, value in values.items()
     }
     return StudySettings(**{**plain, "arms": tuple(Arm(**arm) for arm in arms)})
