@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FOLDER = {
     "__init__.py": '"""Who wears a hat."""\n',
@@ -86,8 +88,9 @@ def told(*words):
     return result.output
 
 services = Services(Settings(data_dir=sys.argv[1]))
-report = Tools(services).run_study("hats", scale=0.5, options=["least=0.1"])
 page = build_app(services).get_config_file()
+heavy = {"torch", "diffusers", "transformers", "open_clip", "matplotlib"} & set(sys.modules)
+report = Tools(services).run_study("hats", scale=0.5, options=["least=0.1"])
 print(json.dumps({
     "list": told("study", "list"),
     "show": told("study", "show", "hats"),
@@ -95,13 +98,17 @@ print(json.dumps({
     "docs": told("study", "list", "--markdown"),
     "api": [one for one in Tools(services).list_studies() if one["name"] == "hats"],
     "report": report,
+    "heavy": sorted(heavy),
     "tabs": [[tab.key, tab.title, list(tab.studies)] for tab in TABS if getattr(tab, "studies", ())],
     "page": [one["props"].get("label") for one in page["components"] if one["type"] == "tabitem"],
 }))
 """
 
 
-def test_a_study_folder_that_is_copied_in_is_found_at_every_door(tmp_path):
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory):
+    """What every door says in a copy of the tree with two studies more, in a process of its own."""
+    tmp_path = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("assets", "refs.bib", "docs", "README.md"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -115,7 +122,14 @@ def test_a_study_folder_that_is_copied_in_is_found_at_every_door(tmp_path):
         [sys.executable, "-c", DOORS, str(tmp_path / "data")], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    doors = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_starting_imports_no_heavy_library(doors):
+    assert doors["heavy"] == []
+
+
+def test_a_study_folder_that_is_copied_in_is_found_at_every_door(doors):
     assert "hats" in doors["list"]
     assert "least=0" in doors["show"]
     assert "Pictures with a hat" in doors["run"]
