@@ -26,7 +26,7 @@ from bias_core.engine.requests import RequestsEngine
 from bias_core.engine.run_line import RunLine
 from bias_core.engine.turns import ReadersTurn
 from bias_core.errors import ModelUnavailable
-from bias_core.exchange.imports import IMPORTED
+from bias_core.exchange.picture_metadata import IMPORTED
 from bias_core.models.catalogue import Catalogue, Role, ToolInfo, load_catalogue
 from bias_core.models.fit import ON_CPU, ModelFit, cached_commit, download_gb, free_disk, is_cached, model_fit
 from bias_core.models.hosted import hosted_fit, hosted_name

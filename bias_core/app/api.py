@@ -1,5 +1,6 @@
 """Typed tools over HTTP and MCP: the same settings as the form and the command line, the same numbers."""
 
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -9,8 +10,8 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import gradio as gr
-from gradio.context import LocalContext
-from gradio.utils import get_upload_folder
+from gradio.context import LocalContext, get_blocks_context
+from gradio.utils import get_function_description, get_upload_folder
 
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
 from bias_core.given_values import check_arguments
@@ -66,6 +67,8 @@ def tool(run: Callable[P, T]) -> Callable[P, T]:
         except BiasCoreError as error:
             raise gr.Error(sentence_of(error), print_exception=False) from error
 
+    # Of what is said of a parameter Gradio reads the first line alone.
+    answer.__doc__ = re.sub(r"\n {8,}(?=\S)", " ", cleandoc(run.__doc__ or ""))
     return answer
 
 
@@ -98,12 +101,19 @@ def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[
         with_lists.__signature__ = Signature([*own, *made], return_annotation=returns)  # type: ignore[attr-defined]
         del with_lists.__annotations__["given"]
         with_lists.__annotations__ |= {one.name: one.annotation for one in made}
-        sentences = {one.name: one.sentence for one in declared.values()} | uploads
+        sentences = {one.name: _sentence(one) for one in declared.values()} | uploads
         parameters = "".join(f"    {name}: {sentence}.\n" for name, sentence in sentences.items())
         with_lists.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{parameters}"
         return with_lists
 
     return decorate
+
+
+def _sentence(one: Setting) -> str:
+    """What a program is told of a setting: its label, which forms show beside it, what it does, and its range."""
+    text = one.sentence if one.sentence.startswith(one.label) else f"{one.label}. {one.sentence}"
+    reach = replace(one, percent=False).range_words
+    return text.replace("`models`", "list_models") + (f". Range: {reach}" if reach else "")
 
 
 _OF_A_STUDY = {
@@ -157,10 +167,11 @@ class Tools:
         """Run a published study of bias on a text-to-image model and report its numbers.
 
         The report has findings (each with interval, n, null value, p-value where there is a test), tables,
-        the data of the figures, notes, and a run_id for get_report.
+        the data of the figures, notes, and a run_id for get_report. What it draws is kept: the same call again,
+        or a larger scale, goes on from there.
 
         Args:
-            study: A study of list_studies, for example "t2iat-tests".
+            study: The name of a study of list_studies, for example "t2iat-tests"; its options are listed there, too.
         """
         names = [design.name for design in list_designs()]
         if study not in names:  # a shipped design; never a file of this machine
@@ -183,8 +194,8 @@ class Tools:
 
         Args:
             concept: Who or what is drawn, for example "doctor".
-            arms: Two to eight, each "key=value|key=value" with name, model, condition, template, negative,
-                guidance, steps; for example "condition=fair".
+            arms: Two to eight ways to draw it, each "key=value|key=value" with name, model, condition, template,
+                negative, guidance, steps; for example "condition=fair" and "condition=extreme".
             attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
                 Left out: the set suggested for the concept.
         """
@@ -197,7 +208,7 @@ class Tools:
         """Get the report of an earlier explore, run_study or compare call again; nothing is run.
 
         Args:
-            run_id: As the report of that call names it.
+            run_id: The run_id in the report of that call.
         """
         manifest = self.services.manifests.find(run_id)
         saved = open_report(run_id, self.services)
@@ -227,11 +238,17 @@ class Tools:
         return listed
 
     def list_models(self) -> list[dict[str, Any]]:
-        """List the models that have a name, with their conditions, default settings and licence."""
+        """List the text-to-image models that have a name here: conditions, default steps and guidance, licence, a note.
+
+        Any other diffusers model of the hub goes by its org/name.
+        """
         return [_values(info, _OF_A_MODEL) for info in self.services.models()]
 
     def list_attribute_sets(self) -> list[dict[str, Any]]:
-        """List the built-in attributes per concept, with their sentences, rates P* and sources."""
+        """List the built-in attributes per concept: their two sentences, real-world rates P* and where these are from.
+
+        Their names, such as "man", are what attributes of explore and compare takes.
+        """
         return [asdict(item) for item in self.sets]
 
     def list_measures(self) -> list[dict[str, Any]]:
@@ -257,9 +274,19 @@ def add_tools(services: Services) -> None:
     """Offer the tools; called inside of the blocks."""
     tools = Tools(services)
     for run in (tools.explore, tools.run_study, tools.compare):
-        gr.api(run, api_name=run.__name__, **RUN)
+        _offer(run, **RUN)
     looks = (
         tools.get_report, tools.list_studies, tools.list_models, tools.list_attribute_sets, tools.list_measures,
     )  # fmt: skip
     for look in looks:
-        gr.api(look, api_name=look.__name__)
+        _offer(look)
+
+
+def _offer(run: Callable[..., Any], **how: Any) -> None:
+    """An endpoint with a sentence for each parameter in ``/gradio_api/info``, which makes a Space's ``agents.md``."""
+    gr.api(run, api_name=run.__name__, **how)
+    endpoint = next(reversed(get_blocks_context().fns.values()))
+    _, sentences, _ = get_function_description(run)
+    for component, name in zip(endpoint.inputs, signature(run).parameters, strict=True):
+        component.label = name
+        component.api_info()["additional_description"] = sentences[name]

@@ -11,15 +11,24 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.exchange.picture_metadata import (
+    FORMATS,
+    IMPORTED,
+    PictureMetadata,
+    metadata_of_line,
+    metadata_of_record,
+    read_metadata,
+)
 from bias_core.protocols import StepCallback
-from bias_core.store.images import read_record
+from bias_core.store.images import read_record, without_texts
 from bias_core.types import GeneratedImage, ImageRow
 
 MOST_BYTES = 64_000_000  # of one file, unpacked
@@ -36,10 +45,8 @@ MOST_PICTURES = 100_000
 MOST_PIXELS = 50_000_000
 LONGEST_SIDE = 1024
 """Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
-_FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
 _LARGE = 4_000_000  # pixels
 _decoding_large = BoundedSemaphore()
-IMPORTED = "imported:"  # before the name of the folder or zip, in place of a model's name
 _FEWEST_WORDS = 3  # of a file name that is a prompt and no number
 
 
@@ -77,7 +84,10 @@ def check_name(name: str) -> str:
 
 
 class _Folder:
-    """Files by their names, which are relative and use forward slashes; ``read`` tells why one cannot be read."""
+    """Files by their names, which are relative and use forward slashes.
+
+    ``read`` tells why one cannot be read; ``open`` raises what Python does.
+    """
 
     def __init__(self, path: Path) -> None:
         self._root = path.resolve()
@@ -86,6 +96,9 @@ class _Folder:
         inside = {name for name, file in files.items() if file.resolve().is_relative_to(self._root)}
         self.names = tuple(name for name in files if name in inside)
         self.rejected = tuple(f"{name}: a link that leads out of the folder" for name in files if name not in inside)
+
+    def open(self, name: str) -> BinaryIO:
+        return (self._root / name).open("rb")
 
     def read(self, name: str) -> bytes:
         path = self._root / name
@@ -120,6 +133,9 @@ class _Zip:
             check_name(info.orig_filename)
         self.names = tuple(sorted({info.filename for info in files if not _hidden(info.filename)}))
 
+    def open(self, name: str) -> BinaryIO:
+        return cast("BinaryIO", self._archive.open(name))
+
     def read(self, name: str) -> bytes:
         if (info := self._archive.getinfo(name)).file_size > MOST_BYTES:
             raise InvalidInput(f"larger than {MOST_BYTES // 1_000_000} MB")
@@ -138,7 +154,7 @@ def _hidden(name: str) -> bool:
     return any(part.startswith(".") for part in parts) or parts[0] == "__MACOSX" or parts[-1] == "Thumbs.db"
 
 
-def _lines(name: str, files: Files) -> list[dict[str, str]]:
+def _lines(name: str, files: Files) -> list["_Line"]:
     try:
         text = files.read(name).decode("utf-8-sig")
         rows: list[Any] = (
@@ -151,25 +167,44 @@ def _lines(name: str, files: Files) -> list[dict[str, str]]:
     return [_line(name, number, row) for number, row in enumerate(rows, start=1)]
 
 
-def _line(name: str, number: int, row: Any) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Line:
+    """What a metadata file says of one picture."""
+
+    file_name: str
+    prompt: str
+    identities: Mapping[str, str]  # whom it was to show
+    drawing: PictureMetadata  # how it was drawn
+
+
+def _line(name: str, number: int, row: Any) -> _Line:
     column = next((c for c in TEXTS if isinstance(row, dict) and row.get(c) is not None), "")
     if not column or not isinstance(row.get("file_name"), str):
         raise InvalidInput(f"{name}, line {number}: needs file_name and one of {', '.join(TEXTS)}")
-    texts = {name: row[name] if isinstance(row.get(name), str) else "" for name in WHOM}
-    texts["prompt"] = str(row[column])
-    return {"file_name": row["file_name"]} | {name: " ".join(text.split()) for name, text in texts.items()}
+    identities = {name: " ".join(row[name].split()) for name in WHOM if isinstance(row.get(name), str)}
+    return _Line(
+        " ".join(row["file_name"].split()),
+        " ".join(str(row[column]).split()),
+        {name: text for name, text in identities.items() if text},
+        metadata_of_line(row),
+    )
 
 
 class ImportedImages:
     """The pictures of a folder or zip, found by their prompts; a text-to-image model that draws nothing.
 
     Their rows have the model "imported:<name>" and the digest of the file as revision, so a picture that was
-    imported once is found in the store again. Three layouts are read, the first that fits each picture:
+    imported once is found in the store again. A picture's prompt is the first of these that there is:
 
-    - ``metadata.csv`` or ``metadata.jsonl`` with ``file_name`` and ``prompt``, ``text`` or ``caption``
+    - of ``metadata.csv`` or ``metadata.jsonl`` with ``file_name`` and ``prompt``, ``text`` or ``caption``
       (Hugging Face imagefolder, and this program's own exports), for the pictures below its folder;
-    - folders whose names are prompts, as DallEval keeps them: ``a photo of a doctor/3.png``;
-    - files whose names are prompts: ``a photo of a doctor_3.png``.
+    - in the picture itself: our own record, or what AUTOMATIC1111, Forge, ComfyUI, InvokeAI, Fooocus or NovelAI
+      wrote into it;
+    - the name of its folder, as DallEval keeps them: ``a photo of a doctor/3.png``;
+    - its file name: ``a photo of a doctor_3.png``.
+
+    Seed, negative prompt, steps, guidance, sampler and model come from the first three places, too, each from the
+    first that has it. A picture of which no seed is known has its number among those of its prompt in the row.
 
     ``path``: folder or zip.
 
@@ -178,6 +213,7 @@ class ImportedImages:
     name : of the folder or zip.
     counts : how many files each prompt has, in the order of the files.
     rejected : why a picture was left out, one line each; grows while pictures are read.
+    unread_metadata : why what a picture says of itself was not taken, one line each; grows likewise.
 
     Raises InvalidInput: there is no such folder or zip, nothing in it is a picture with a prompt, there are too many,
     or a name leads out of it.
@@ -190,12 +226,13 @@ class ImportedImages:
         path = path.expanduser()
         self.name = path.resolve().stem if path.is_file() else path.resolve().name
         self.rejected = list(self._files.rejected)
-        self._prompts: dict[str, str] = {}  # of metadata, by file
-        self._whom: dict[str, dict[str, str]] = {}
+        self.unread_metadata: list[str] = []
+        self._lines: dict[str, _Line] = {}  # of metadata files, by file
         if not (prompts := self._find()):
             raise InvalidInput(
                 f"{path} holds no picture with a prompt: give a metadata.csv or metadata.jsonl with "
                 "file_name and prompt, or name folders or files after their prompts"
+                + (f" ({'; '.join(self.rejected[:3])})" if self.rejected else "")
             )
         pictures: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for name, prompt in prompts.items():
@@ -206,6 +243,7 @@ class ImportedImages:
         self._rows: dict[str, list[ImageRow]] = defaultdict(list)
         self._names: dict[str, str] = {}  # of files, by id of the row
         self._records: dict[str, tuple[str, str]] = {}
+        self._drawings: dict[str, PictureMetadata] = {}
 
     def rows(self, prompt: str, n: int) -> list[ImageRow]:
         """Rows of the first ``n`` usable pictures of a prompt, or of as many as there are."""
@@ -218,20 +256,37 @@ class ImportedImages:
             except InvalidInput as error:
                 self.rejected.append(f"{name}: {error}")
                 continue
+            record, drawing = self._drawing(name, data)
             row = ImageRow(
                 prompt=own_prompt,
-                seed=len(rows),
+                seed=len(rows) if drawing.seed is None else drawing.seed,
                 model=f"{IMPORTED}{self.name}",
                 revision=hashlib.sha256(data).hexdigest()[:20],
+                num_inference_steps=drawing.num_inference_steps or 0,
+                guidance_scale=drawing.guidance_scale or 0.0,
+                negative_prompt=drawing.negative_prompt,
                 width=image.width,
                 height=image.height,
             )
-            self._names[row.id] = name
-            with suppress(StorageError):  # it has no record that is whole
-                drawn = read_record(data).row
-                self._records[row.id] = drawn.model, drawn.revision
+            if row.id in self._names:  # the same file twice
+                row, drawing = replace(row, seed=len(rows)), replace(drawing, seed=None)
+            self._names[row.id], self._drawings[row.id] = name, drawing
+            if record:
+                self._records[row.id] = record
             rows.append(row)
         return rows[:n]
+
+    def _drawing(self, name: str, data: bytes) -> tuple[tuple[str, str] | None, PictureMetadata]:
+        """Model and revision of our own record, where it is whole; and all that is known of the drawing."""
+        record, inside = None, PictureMetadata()
+        try:
+            own = read_record(data)
+            record, inside = (own.row.model, own.row.revision), metadata_of_record(own.row, own.drawn)
+        except StorageError:  # it has no record that is whole
+            with suppress(InvalidInput):  # was noted, where its prompt was looked for
+                inside = read_metadata(io.BytesIO(data))
+        line = self._lines.get(name)
+        return record, inside if line is None else line.drawing.over(inside)
 
     def n_of(self, prompt: str) -> int:
         """How many files a prompt has, usable or not."""
@@ -241,29 +296,33 @@ class ImportedImages:
         """Model and revision that drew a picture of :meth:`rows`, as it says itself; "" where it does not."""
         return self._records.get(image_id, ("", ""))
 
+    def drawing(self, image_id: str) -> PictureMetadata:
+        """What is known of how a picture of :meth:`rows` was drawn."""
+        return self._drawings.get(image_id, PictureMetadata())
+
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield the pictures of rows that :meth:`rows` gave."""
         for done, row in enumerate(rows, start=1):
             if row.id not in self._names:
                 raise InvalidInput(f"{self.name} has no such picture of {row.prompt!r}")
-            yield GeneratedImage(row=row, image=decode(self._files.read(self._names[row.id])))
+            image = decode(self._files.read(self._names[row.id]))
+            yield GeneratedImage(row=row, image=image, drawn=self._drawings[row.id].record() or None)
             if on_step is not None:
                 on_step(done, len(rows))
 
     def whom(self, image_id: str) -> Mapping[str, str]:
         """Whom the metadata says that a picture was to show (``left``, ``right``, ``identity``)."""
-        return self._whom.get(self._names.get(image_id, ""), {})
+        line = self._lines.get(self._names.get(image_id, ""))
+        return {} if line is None else line.identities
 
     def _read_metadata(self) -> set[PurePosixPath]:
-        """Take up prompts and people of all metadata files; the folders whose pictures these are about."""
+        """Take up the lines of all metadata files; the folders whose pictures these are about."""
         folders: set[PurePosixPath] = set()
         for path in map(PurePosixPath, self._files.names):
             if path.name in METADATA:
                 folders.add(path.parent)
                 for line in _lines(path.as_posix(), self._files):
-                    picture = (path.parent / check_name(line["file_name"])).as_posix()
-                    self._prompts[picture] = line["prompt"]
-                    self._whom[picture] = {column: line[column] for column in WHOM if line[column]}
+                    self._lines[(path.parent / check_name(line.file_name)).as_posix()] = line
         return folders
 
     def _find(self) -> dict[str, str]:
@@ -271,16 +330,36 @@ class ImportedImages:
         if len(names) > MOST_PICTURES:
             raise InvalidInput(f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken")
         folders = self._read_metadata()
-        self.rejected += [f"{name}: no such picture" for name in sorted(set(self._prompts) - set(names))]
-        wrapper = _wrapper(names)
-        prompts = {
-            name: _prompt_of_name(name, wrapper)
-            if folders.isdisjoint(PurePosixPath(name).parents)
-            else self._prompts.get(name, "")
-            for name in names
-        }
-        self.rejected += [f"{name}: no prompt" for name, prompt in prompts.items() if not key(prompt)]
-        return {name: prompt for name, prompt in prompts.items() if key(prompt)}
+        self.rejected += [f"{name}: no such picture" for name in sorted(set(self._lines) - set(names))]
+        wrapper, prompts = _wrapper(names), {}
+        for name in names:
+            if folders.isdisjoint(PurePosixPath(name).parents):
+                prompt, unclear = self._own_prompt(name, wrapper)
+            else:
+                prompt, unclear = self._lines[name].prompt if name in self._lines else "", ""
+            if key(prompt):
+                prompts[name] = prompt
+            else:
+                self.rejected.append(f"{name}: {unclear or 'no prompt'}")
+        return prompts
+
+    def _own_prompt(self, name: str, wrapper: str) -> tuple[str, str]:
+        """The prompt that a picture holds, or by which it or its folder is named; "" and why there is none."""
+        own = PictureMetadata()
+        try:
+            with self._files.open(name) as file:
+                own = read_metadata(file)
+        except InvalidInput as error:
+            self.unread_metadata.append(f"{name}: {error}")
+        except _DAMAGE:  # which is told when the picture itself is read
+            pass
+        by_name = _prompt_of_name(name, wrapper)
+        if own.prompt or not own.unclear:
+            return own.prompt or by_name, ""
+        # Programs number their files: a name is taken for a prompt only where it reads like one.
+        if len(by_name.split()) >= _FEWEST_WORDS:
+            return by_name, ""
+        return "", f"{own.unclear}: give its prompt in a metadata.csv"
 
 
 def key(prompt: str) -> str:
@@ -300,7 +379,7 @@ def decode(data: bytes) -> Image.Image:
     Raises InvalidInput: it is no PNG, JPEG, WebP or BMP, it is truncated, or it has too many pixels.
     """
     try:
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
+        with Image.open(io.BytesIO(without_texts(data)), formats=FORMATS) as opened:
             if (n_pixels := opened.width * opened.height) > MOST_PIXELS:
                 raise InvalidInput(
                     f"{opened.width} x {opened.height} pixels are too many; at most {MOST_PIXELS:,} are read"
@@ -312,7 +391,7 @@ def decode(data: bytes) -> Image.Image:
                 image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
                 return ImageOps.exif_transpose(image).convert("RGB")
     except UnidentifiedImageError as error:
-        raise InvalidInput(f"no picture in one of the formats {', '.join(_FORMATS)}") from error
+        raise InvalidInput(f"no picture in one of the formats {', '.join(FORMATS)}") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         if isinstance(error, InvalidInput):
             raise

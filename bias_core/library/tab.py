@@ -53,6 +53,7 @@ class Imported:
     name: str
     counts: Mapping[str, int]  # pictures per prompt
     rejected: tuple[str, ...]  # files that were left out, and why
+    unread_metadata: tuple[str, ...]  # pictures whose own metadata was not taken, and why
     fits: tuple[Fit, ...]  # every study, those that can run first
 
 
@@ -67,7 +68,12 @@ def look_through(path: Path) -> Imported:
     ]
     fits.sort(key=lambda fit: (fit.n_found == 0, fit.n_asked > 0))
     return Imported(
-        path=path, name=source.name, counts=source.counts, rejected=tuple(source.rejected), fits=tuple(fits)
+        path=path,
+        name=source.name,
+        counts=source.counts,
+        rejected=tuple(source.rejected),
+        unread_metadata=tuple(source.unread_metadata),
+        fits=tuple(fits),
     )
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from dataclasses import replace
 
 import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.rows import ImportedRows
-from bias_core.studies.kit.types import Shot, StudySettings
-from bias_core.studies.reports.text import to_dict, to_markdown
+from bias_core.studies.kit.types import Arm, Shot, StudySettings
+from bias_core.studies.reports.text import table_of, to_dict, to_markdown
 from bias_core.studies.running.export import to_command
 from bias_core.studies.running.run import run_study
 
@@ -107,3 +112,47 @@ def test_pictures_that_nobody_asks_for_are_said(drawn):
     notes = rows.notes([Shot(prompt=prompt.upper(), n=count - 1, group="x")])
     assert notes[0].startswith(f"{total - count + 1:,} pictures are more than this study asks for: ")
     assert len(rows.of(Shot(prompt=prompt, n=count - 1, group="x"))) == count - 1
+
+
+def written(tmp_path, name, seeds):
+    """A zip of pictures as A1111 saves them, two prompts and these seeds."""
+    path = tmp_path / f"{name}.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for who in ("doctor", "nurse"):
+            for i, seed in enumerate(seeds):
+                info, file = PngInfo(), io.BytesIO()
+                parameters = f"a photo of a {who}\nSteps: 20, Sampler: Euler a, CFG scale: 7"
+                info.add_text("parameters", parameters + (f", Seed: {seed}, Size: 512x512" if seed else ""))
+                Image.new("RGB", (8, 8), (seed or i, 90, 120)).save(file, "PNG", pnginfo=info)
+                archive.writestr(f"2026-11-22/{who}-{i}.png", file.getvalue())
+    return path
+
+
+def units(path):
+    rows = ImportedRows.build(str(path))
+    shots = [Shot(prompt=f"a photo of a {who}", n=9, group="x") for who in ("doctor", "nurse")]
+    unit_of = rows.unit_of(shots)
+    return [f"{place}:{unit_of(k, row)}" for place, shot in enumerate(shots) for k, row in enumerate(rows.of(shot))]
+
+
+def test_imports_with_the_same_seeds_are_paired_by_them_and_others_are_not(tmp_path):
+    first = units(written(tmp_path, "first", [11, 5, 7]))
+    assert len(set(first)) == 6
+    assert set(units(written(tmp_path, "again", [7, 11, 5]))) == set(first)  # in another order, too
+    for name, seeds in (("fewer", [11, 5]), ("others", [11, 5, 8]), ("one unknown", [11, 5, 0]), ("twice", [11, 5, 5])):
+        assert set(units(written(tmp_path, name, seeds))).isdisjoint(first), name
+
+
+def test_arms_of_imported_pictures_with_the_same_seeds_are_compared_pair_by_pair(tmp_path, services):
+    arms = tuple(Arm(name=name, images=str(written(tmp_path, name, range(10, 22)))) for name in ("one", "two"))
+    asked = StudySettings(force=True, encoder="calibration-clip")
+    settings = explore_settings(
+        asked, concept="doctor", arms=arms, attributes=["man"], n_images=12, attribute_a="", attribute_b=""
+    )
+    report = finish(run_study(find_design("explore"), settings, services))
+    assert set(table_of(report, "differences").frame["compared on"]) == {"same seeds"}
+    (note,) = [note for note in report.arms[0].results.notes if note.startswith("How they were drawn")]
+    assert note == (
+        "How they were drawn, say 12 of 12 pictures themselves: program AUTOMATIC1111; sampler Euler a; steps 20; "
+        "guidance 7; size 512x512; seeds of 12."
+    )

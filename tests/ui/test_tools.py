@@ -50,6 +50,31 @@ def test_exactly_the_tools_are_public(client: Any, served: Served) -> None:
     assert len(tools) == len(TOOLS)
 
 
+def test_every_endpoint_and_parameter_says_what_it_is_for(served: Served) -> None:
+    # A Space's agents.md is made of this: what is not said here no program is told.
+    with urllib.request.urlopen(f"{served.url}/gradio_api/info") as answer:
+        info = json.load(answer)
+    with urllib.request.urlopen(f"{served.url}/gradio_api/mcp/schema") as answer:
+        over_mcp = {tool["name"]: tool["inputSchema"].get("properties", {}) for tool in json.load(answer)}
+    assert set(info["named_endpoints"]) == {f"/{name}" for name in TOOLS}
+    assert info["unnamed_endpoints"] == {}  # nothing that only the page needs
+    unclear = []
+    for name, endpoint in info["named_endpoints"].items():
+        said = {name: endpoint["description"]}
+        for one in endpoint["parameters"]:
+            said[f"{name} {one['parameter_name']}"] = one["python_type"]["description"]
+            (tool,) = [names for key, names in over_mcp.items() if key.endswith(name.strip("/"))]
+            assert tool[one["parameter_name"]]["description"] == one["python_type"]["description"]
+            assert one["type"], one["parameter_name"]
+            assert one["python_type"]["type"] != "Any", one["parameter_name"]
+        unclear += [key for key, text in said.items() if len(text.split()) < 4 or text[-1] != "."]
+    assert unclear == []
+    arms = {one["parameter_name"]: one for one in info["named_endpoints"]["/compare"]["parameters"]}["arms"]
+    assert arms["python_type"]["description"].endswith('"condition=extreme".')  # to its last line
+    scale = {one["parameter_name"]: one for one in info["named_endpoints"]["/run_study"]["parameters"]}["scale"]
+    assert scale["python_type"]["description"].endswith("Range: above 0 to 1.")
+
+
 def test_a_study_over_http_has_the_numbers_of_the_command_line(
     study: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,14 +117,13 @@ class StudyData:
 
     def take_up(self, shots: Sequence[Shot]) -> pd.DataFrame:
         """Put the finished pictures of ``shots`` into ``frame`` if they can be scored, and return it."""
-        entries, n_finished = [], 0
+        entries, n_finished, unit_of = [], 0, self.rows.unit_of(shots)
         for place, shot in enumerate(shots, start=self._n_shots):
             for k, row in enumerate(self.rows.of(shot)):
                 if (image := self.images_by_id.get(row.id)) is None:
                     continue
                 n_finished += 1
-                # Of a picture that has no seed in common with other arms, its id tells it apart, too.
-                unit = f"{place}:{k}" if self.rows.has_seeds else f"{place}:{k}:{row.id}"
+                unit = f"{place}:{unit_of(k, row)}"
                 prompt = self.rows.prompt_of(shot)
                 self.drawn_pictures.append(DrawnPicture(unit=unit, group=row.group, prompt=prompt, image=image))
                 if not image.blocked:

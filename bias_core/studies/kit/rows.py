@@ -1,16 +1,20 @@
 """From a study's shots to manifest rows: of a model, or of somebody's own pictures, matched by their prompts."""
 
+import hashlib
+import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bias_core.engine.local import EngineProgress, run_rows
 from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable
 from bias_core.exchange.imports import ImportedImages, key
+from bias_core.exchange.picture_metadata import PictureMetadata
 from bias_core.models.catalogue import check_condition
 from bias_core.models.hosted import hosted_name
 from bias_core.prompts import fill_template
@@ -94,6 +98,10 @@ class RowMaker:
         )
         return [replace(first, seed=self.seed + shot.first_seed + k) for k in range(shot.n)]
 
+    def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":  # noqa: ARG002
+        """The number, and without seeds in common with other arms the id, too."""
+        return by_number if self.has_seeds else by_id
+
     def world(self, shots: Sequence[Shot], services: StudyServices) -> str:  # noqa: ARG002
         """The model's."""
         return self.info.world
@@ -121,7 +129,6 @@ class ImportedRows:
     revision: str = ""  # each picture has its own
     check: Callable[[], None] = lambda: None
     template: str = ""
-    has_seeds: bool = False
 
     @classmethod
     def build(cls, path: str, check: Callable[[], None] = lambda: None, template: str = "") -> "ImportedRows":
@@ -135,6 +142,15 @@ class ImportedRows:
     def n_found(self, shots: Sequence[Shot]) -> int:
         """How many pictures these shots would take; none is opened."""
         return sum(min(shot.n, self.source.n_of(self.prompt_of(shot))) for shot in shots)
+
+    def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":
+        """By the seed, where every picture has one of its own and another import has the same ones; else by the id."""
+        seeds = [[self.source.drawing(row.id).seed for row in self.of(shot)] for shot in shots]
+        if any(None in some or len(set(some)) < len(some) for some in seeds):
+            return by_id
+        # Arms whose seeds differ share no unit: to compare what they happen to share would leave pictures out.
+        together = hashlib.sha256(json.dumps([sorted(map(str, some)) for some in seeds]).encode()).hexdigest()[:12]
+        return lambda _number, row: f"seed {row.seed}:{together}"
 
     def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
         """That of the models that the pictures' own records name, where all agree and are known here."""
@@ -174,8 +190,10 @@ class ImportedRows:
             ("pictures of this study are missing", sum(short.values()), [*short]),
             ("pictures are more than this study asks for", sum(spare.values()), [*spare]),
             ("files could not be used", len(self.source.rejected), self.source.rejected),
+            ("pictures hold metadata that was not taken", len(unread := self.source.unread_metadata), unread),
         )
-        return [f"{n:,} {what}: " + listed(which, "; ") + "." for what, n, which in parts if n]
+        notes = [f"{n:,} {what}: " + listed(which, "; ") + "." for what, n, which in parts if n]
+        return [*notes, *drawn_elsewhere([self.source.drawing(row.id) for shot in shots for row in self.of(shot)])]
 
     def refuse_none(self, shots: Sequence[Shot]) -> None:
         """Raise InvalidInput where no picture belongs to any of the shots."""
@@ -183,6 +201,52 @@ class ImportedRows:
             prompts, given = [self.prompt_of(shot) for shot in shots], [*self.source.counts]
             which = f"It asks for: {listed(prompts, '; ')}. The pictures have: {listed(given, '; ')}"
             raise InvalidInput(f"no picture of {self.source.name} has a prompt of this study. {which}")
+
+
+UnitOf = Callable[[int, ImageRow], str]
+"""What a picture of a shot is called beside those of other arms, by its number and its row: where two arms have a name
+in common, these pictures are compared with each other."""
+
+
+def by_number(number: int, row: ImageRow) -> str:  # noqa: ARG001
+    """The k-th of one arm with the k-th of another."""
+    return f"{number}"
+
+
+def by_id(number: int, row: ImageRow) -> str:
+    """With no other."""
+    return f"{number}:{row.id}"
+
+
+def drawn_elsewhere(drawings: Sequence[PictureMetadata]) -> list[str]:
+    """A sentence on what pictures say of how they were drawn; none where they say nothing."""
+    if not (n := sum(bool(one.record() or one.num_inference_steps) for one in drawings)):
+        return []
+    parts: dict[str, list[Any]] = {
+        "program": [one.program for one in drawings],
+        "model": [one.model for one in drawings],
+        "sampler": [one.sampler for one in drawings],
+        "steps": [one.num_inference_steps for one in drawings],
+        "guidance": [one.guidance_scale for one in drawings],
+        "size": [f"{one.width}x{one.height}" if one.width else "" for one in drawings],
+        "negative prompt": [one.negative_prompt and f"“{one.negative_prompt[:80]}”" for one in drawings],
+    }
+    facts = [f"{name} {text}" for name, values in parts.items() if (text := _counted(values, len(drawings)))]
+    if n_seeds := sum(one.seed is not None for one in drawings):
+        facts.append(f"seeds of {n_seeds:,}")
+    return [f"How they were drawn, say {n:,} of {len(drawings):,} pictures themselves: {'; '.join(facts)}."]
+
+
+def _counted(values: Iterable[object], n: int) -> str:
+    """Each value, with how many have it where not all have the same.
+
+    >>> _counted([20, 20], 2), _counted([20, 20, 30, None], 4)
+    ('20', '20 (2), 30 (1)')
+    """
+    counts = Counter(f"{one:g}" if isinstance(one, float) else str(one) for one in values if one not in (None, ""))
+    if set(counts.values()) == {n}:
+        return next(iter(counts))
+    return listed([f"{text} ({times:,})" for text, times in counts.most_common()], ", ")
 
 
 Rows = RowMaker | ImportedRows  # where the pictures of a study come from

@@ -71,13 +71,20 @@ def drawn_prompt(image: StoredImage) -> str:
 
 
 def prompt_facts(image: StoredImage) -> dict[str, str]:
-    """What is to be shown beside a picture: the prompt by which the model replaced its own, and which service drew."""
+    """What is to be shown beside a picture: the prompt by which the model replaced its own, and who drew elsewhere."""
     drawn, facts = image.drawn or {}, {}
     if drawn_prompt(image) != image.row.prompt:
         facts["Drawn from"] = drawn_prompt(image)
     if "provider" in drawn:
         facts["Drawn by"] = f"{drawn['provider']}, {drawn['model']}, {str(drawn['date'])[:10]}"
-    return facts
+    return facts | {name.capitalize(): text for name, text in drawn_with(image).items()}
+
+
+def drawn_with(image: StoredImage) -> dict[str, str]:
+    """Program, model and sampler of a picture that was brought along, where it says them."""
+    drawn = image.drawn or {}
+    named = {"drawn by": drawn.get("program"), "drawn with model": drawn.get("model"), "sampler": drawn.get("sampler")}
+    return {name: str(text) for name, text in named.items() if text} if "program" in drawn else {}
 
 
 def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...]:

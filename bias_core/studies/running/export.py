@@ -10,7 +10,7 @@ import yaml
 
 from bias_core.errors import UnknownModel
 from bias_core.exchange.export import DatasetFacts, Export, ExportedImage
-from bias_core.exchange.imports import IMPORTED
+from bias_core.exchange.picture_metadata import IMPORTED
 from bias_core.models.catalogue import load_catalogue
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.designs import design_files, find_design, programs_by_kind, typed_options
@@ -19,6 +19,7 @@ from bias_core.studies.kit.types import AUTO, Design, Measured, StudyReport, Stu
 from bias_core.studies.reports import text
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.running.arms import arm_text
+from bias_core.studies.running.drawn import drawn_with
 from bias_core.types import ModelInfo
 
 _IN_ROW = ["image_id", "prompt", "seed"]  # an ImageRow says these itself
@@ -180,6 +181,12 @@ def _pictures(report: StudyReport) -> list[ExportedImage]:
         return []
     pictures = report.pictures.drop_duplicates("image_id")
     return [
-        ExportedImage(path=report.stored[i].path, row=report.stored[i].row, metadata=text.plain(facts))
+        ExportedImage(
+            path=report.stored[i].path,
+            row=report.stored[i].row,
+            metadata=text.plain(
+                {name.replace(" ", "_"): t for name, t in drawn_with(report.stored[i]).items()} | facts
+            ),
+        )
         for i, facts in zip(pictures["image_id"], pictures.drop(columns=_IN_ROW).to_dict("records"), strict=True)
     ]

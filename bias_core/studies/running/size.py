@@ -57,8 +57,9 @@ def check_work_of_arms(plans: Sequence[StudyPlan], limits: Settings) -> None:
         rows = plan.manifest.rows
         later = 0 if plan.settings.images else plan.program.n_later(plan.design, plan.settings)
         n += len(rows) + later
-        sizes = [row.num_inference_steps * row.width * row.height for row in rows]
-        work += (sum(sizes) + later * sizes[0]) / 1e6
+        if not plan.settings.images:  # what is brought along was drawn elsewhere
+            sizes = [row.num_inference_steps * row.width * row.height for row in rows]
+            work += (sum(sizes) + later * sizes[0]) / 1e6
     what = f"{plans[0].design.name} with {len(plans)} arms"
     advice = f"ask for a smaller scale or fewer arms, or {_RAISE_LIMIT}"
     check_budget(n, limits, what=what, advice=advice)
