@@ -115,7 +115,7 @@ class DiffusersTextToImage(Adapter[Any]):
         guided : velocities with classifier-free guidance, where the sampler uses it, instead of the conditional ones.
         predicted : decode the picture that each step is heading for, a pass of the VAE a step. No safety
             checker looks at it.
-        on_step : called for each step of each of these calls.
+        on_step : called after each step of each of these calls, and after each decoded picture.
 
         Raises InvalidInput: this family, or its scheduler, has no velocity; ModelUnavailable: weights missing
         or corrupt, or out of memory; Cancelled: from ``on_step``, at that step.
@@ -147,7 +147,8 @@ class DiffusersTextToImage(Adapter[Any]):
             alike, more = unguided
             texts = [row.prompt, *texts]  # else the path has the velocity of the prompt
         n_calls = 1 + math.ceil(len(texts) / self._at_once())
-        tracer = Tracer(pipeline, space, after_step=_counted(on_step, n_calls * row.num_inference_steps))
+        done = _counted(on_step, (n_calls + predicted) * row.num_inference_steps)
+        tracer = Tracer(pipeline, space, after_step=done)
         path = tracer.path(partial(self._call, [row]))
         rows = [replace(alike, prompt=text) for text in texts]
         parts = list(
@@ -161,6 +162,8 @@ class DiffusersTextToImage(Adapter[Any]):
             velocities = _of_one(torch.cat([*own, *(part[i] for part in parts)]))
             velocity, positive, negative = np.split(velocities, [1, 1 + len(attributes)])
             pixels = tracer.picture(partial(self._call, [row]), moment) if predicted else None
+            if predicted:
+                done()
             yield Step(
                 index=i,
                 sigma=moment.sigma,

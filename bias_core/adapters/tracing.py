@@ -100,10 +100,9 @@ class Tracer:
             if hasattr(scheduler, "scale_model_input"):
                 xt = scheduler.scale_model_input(xt, step.timestep)
             answer = step.answer()
-            following = (answer[0] if isinstance(answer, tuple) else answer.prev_sample).cpu()
-            moments.append(
-                Moment(sigma=sigma, xt=xt.cpu(), velocity=self._velocity(step.model_output), following=following)
-            )
+            following = answer[0] if isinstance(answer, tuple) else answer.prev_sample
+            velocity = self._velocity(step.model_output)
+            moments.append(Moment(sigma=sigma, xt=_copied(xt), velocity=velocity, following=_copied(following)))
             self.after_step()
             return answer
 
@@ -128,8 +127,8 @@ class Tracer:
     def picture(self, call: Call, moment: Moment) -> np.ndarray:
         """Pixels ``(h, w, channels)`` in [0, 1] of what a step is heading for.
 
-        Only the decoder works anew each time: the text encoders and the denoiser, whose predictions are not used,
-        repeat what they answered to the first of these calls.
+        Only the decoder works anew each time: the denoiser, whose predictions are not used, repeats what it answered
+        to the first of these calls.
         """
         xt, velocity = (tensor.float().numpy() for tensor in (moment.xt, moment.velocity))
         x0 = torch.from_numpy(predicted_sample(xt, velocity, moment.sigma, space=self.space)).float()
@@ -144,7 +143,7 @@ class Tracer:
 
     def _velocity(self, output: Any) -> Any:
         """From the picture to the noise, also where time runs the other way."""
-        return (-output if self.pipeline.scheduler.config.get("invert_sigmas") else output).cpu()
+        return _copied(-output if self.pipeline.scheduler.config.get("invert_sigmas") else output)
 
     def _noise(self, i: int, timestep: Any) -> float:
         """Standard deviation of the noise in what the network sees at step ``i``."""
@@ -158,6 +157,11 @@ class Tracer:
             ratio = float(scheduler.sigmas[i])
             return ratio / math.sqrt(1 + ratio**2)
         return math.sqrt(1 - float(scheduler.alphas_cumprod[int(time)]))
+
+
+def _copied(tensor: Any) -> Any:
+    """On the CPU, out of reach of what a pipeline does to its latents in place."""
+    return tensor.to("cpu", copy=True)
 
 
 def _with_sample(answer: Any, sample: Any) -> Any:
@@ -175,7 +179,10 @@ def _with_sample(answer: Any, sample: Any) -> Any:
 
 @contextmanager
 def _repeated_answers(pipeline: Any, answers: dict[str, list[Any]]) -> Iterator[None]:
-    """Have all networks but the decoder repeat these answers; what they answer in the first such call is remembered."""
+    """Have networks repeat these answers; where there are none yet, they answer themselves, and that is remembered.
+
+    All but the decoder, and text encoders, whose answers the adapter remembers by their text.
+    """
 
     def wrapped(earlier: list[Any], forward: Callable[..., Any]) -> Callable[..., Any]:
         first, turns = not earlier, count()
@@ -189,7 +196,7 @@ def _repeated_answers(pipeline: Any, answers: dict[str, list[Any]]) -> Iterator[
 
     with ExitStack() as afterwards:
         for name, module in pipeline.components.items():
-            if isinstance(module, torch.nn.Module) and name not in DECODERS:
+            if isinstance(module, torch.nn.Module) and name not in DECODERS and "text_encoder" not in name:
                 earlier = answers.setdefault(name, [])
                 afterwards.enter_context(forward_replaced(module, wrapped(earlier, module.forward)))
         yield

@@ -341,6 +341,18 @@ def test_pictures_are_decoded_only_when_asked_for(models):
         assert len(seen) == N_STEPS
 
 
+def test_pictures_after_a_trace_are_those_before_it_however_few_texts_are_remembered(models, monkeypatch):
+    model, row = models["sd1"], a_row("sd1", negative_prompt="a nurse")
+    monkeypatch.setattr(model._texts, "max_bytes", 1)  # the last text only
+    (before,) = model.generate([row])
+    model._texts.clear()
+    list(model.generate([replace(row, negative_prompt="", guidance_scale=1.0)]))  # the prompt is remembered
+    *_, last = model.trace(row, [])
+    (after,) = model.generate([row])
+    np.testing.assert_array_equal(after.image, before.image)
+    assert last.predicted is not None
+
+
 def test_the_condition_is_traced(models):
     fair, extreme = (
         next(models["sd3"].trace(a_row("sd3", condition=condition), [])) for condition in ("fair", "extreme")
@@ -370,11 +382,28 @@ def test_stopping_happens_at_the_very_next_step_and_nothing_stays_behind(models,
         list(model.trace(row, ATTRIBUTES, on_step=on_step))
     assert len(passes.inputs) == 2
     assert [step for step, _ in seen] == [1, 2]
-    n_calls = 7 + (family not in ("flux", "turbo"))  # the path, six sentences, and the prompt again without guidance
+    # The path, six sentences, the prompt again without guidance, and decoding.
+    n_calls = 8 + (family not in ("flux", "turbo"))
     assert {n_steps for _, n_steps in seen} == {n_calls * N_STEPS}
     assert not left_behind(model)
     (after,) = model.generate([row])
     np.testing.assert_array_equal(after.image, before.image)
+
+
+def test_steps_are_counted_to_the_end_and_decoding_can_be_stopped(models):
+    seen = []
+
+    def on_step(step, n_steps):
+        seen.append((step, n_steps))
+        if step == 4 * N_STEPS - 1:
+            raise Cancelled
+
+    trace, pictures = models["sd3"].trace(a_row("sd3", guidance_scale=1.0), ATTRIBUTES[:1], on_step=on_step), []
+    with pytest.raises(Cancelled):
+        pictures.extend(trace)
+    # The path, two sentences, and decoding but for the last picture.
+    assert seen == [(i, 4 * N_STEPS) for i in range(1, 4 * N_STEPS)]
+    assert len(pictures) == N_STEPS - 2
 
 
 def test_a_reader_that_leaves_is_decoded_nothing_more(models):
