@@ -1,8 +1,8 @@
 """The database of labels: one place that opens it, upgrades it, and gives transactions.
 
-SQLite by default, in WAL mode with every commit forced to the disk: an answer that was acknowledged
-survives a kill and a power cut, and none is acknowledged while its file is not where it should be
-(:class:`LabelFile`). Any SQLAlchemy URL of PostgreSQL serves several machines.
+SQLite by default, in WAL mode where the file system allows it, with every commit forced to the disk: an answer
+that was acknowledged survives a kill and a power cut, and none is acknowledged while its file is not where it
+should be (:class:`LabelFile`). Any SQLAlchemy URL of PostgreSQL serves several machines.
 """
 
 import hashlib
@@ -29,6 +29,7 @@ from bias_core.annotation.schema import items, task_versions, upgrade
 from bias_core.annotation.tasks import Task, task_from
 from bias_core.errors import BiasCoreError, StorageError
 from bias_core.store.files import replaced_file
+from bias_core.store.sqlite_file import use_journal
 from bias_core.waiting import handing_over
 
 T = TypeVar("T")
@@ -285,7 +286,7 @@ def hash_of(secret: str) -> str:
 def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # transactions begin where _begin_sqlite says
     for pragma in (
-        "synchronous = FULL",  # the log is on the disk before a commit returns
+        "synchronous = EXTRA",  # the log is on the disk before a commit returns, or that the journal is gone
         "foreign_keys = ON",
         "secure_delete = ON",  # deleted answers are overwritten, not only forgotten
     ):
@@ -315,11 +316,12 @@ class LabelFile:
 
     def __init__(self, path: Path) -> None:
         self._path, self._log = path, path.with_name(f"{path.name}-wal")
+        self._has_log = False
         self._refuse_orphans()
         # Keeps the file and its log open, and with them everything that was acknowledged.
         self._keeper = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         try:
-            _use_log(self._keeper)
+            self._has_log = _use_journal(self._keeper, path) == "wal"
         except (sqlite3.Error, StorageError):
             self._keeper.close()
             raise
@@ -331,7 +333,7 @@ class LabelFile:
         """The first transaction is committed: from now on the names must stay with these files."""
         self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._file = os.open(self._path, os.O_RDONLY)
-        self._names = {path: path.stat() for path in (self._path, self._log)}
+        self._names = {path: path.stat() for path in (self._path, *[self._log] * self._has_log)}
         self.n_commits, self._id = _commits_and_id(self._keeper)
         self._head = _head(os.pread(self._file, _HEAD.size, 0))
 
@@ -379,7 +381,7 @@ class LabelFile:
             return not busy  # all that only the lost log held is in the database
         with self._path.open("rb") as file:
             head = _head(file.read(_HEAD.size))
-        if _has_name(self._log, self._names[self._log]):
+        if self._has_log and _has_name(self._log, self._names[self._log]):
             return self._holds(head)
         if not head.n_pages:
             return False
@@ -433,13 +435,12 @@ class LabelFile:
             )
 
 
-def _use_log(connection: sqlite3.Connection) -> None:
-    """WAL mode, which stays with the file; while another program sets it SQLite fails and does not wait."""
+def _use_journal(connection: sqlite3.Connection, path: Path) -> str:
+    """The mode, which stays with the file; while another program sets it SQLite fails and does not wait."""
     until = time.monotonic() + _LOCK_SECONDS
     while time.monotonic() < until:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
+            return use_journal(connection, path)
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):
                 raise

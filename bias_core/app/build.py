@@ -224,7 +224,10 @@ def launch_options(services: Services) -> dict[str, Any]:
         "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES)],
         "blocked_paths": [
             *(str(data / name) for name in ("runs", "reports", "embeddings.sqlite", "answers.sqlite")),
-            *(str(data / name) for name in ("labels.sqlite", "labels.sqlite-wal", "label_pictures")),
+            *(
+                str(data / name)
+                for name in ("labels.sqlite", "labels.sqlite-wal", "labels.sqlite-journal", "label_pictures")
+            ),
             *(str(path) for path in settings.assets_dir.iterdir() if path.name != EXAMPLES),
         ],
         "app_kwargs": {

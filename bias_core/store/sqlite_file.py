@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import re
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,6 +20,46 @@ _MOST_KEPT = 1000
 T = TypeVar("T")
 
 _UNUSABLE = ("readonly", "unable to open", "no such table", "no such column", "has no column")
+
+
+# Between machines nothing keeps a log's index in step, so that SQLite must not use WAL there; of FUSE nobody can say.
+_NETWORK = re.compile(r"nfs\d?|cifs|smb\w*|9p|virtiofs|afs|ceph|lustre|glusterfs|beegfs|gpfs|fuse(\..*)?")
+_NO_LOG = ("locking protocol", "disk I/O error", "unable to open")  # how a file system says that it cannot have one
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def use_journal(connection: sqlite3.Connection, path: Path) -> str:
+    """Let a database have a log (WAL, in which readers never wait), or SQLite's older journal where that is not safe.
+
+    It is not on a network's file system, such as a bucket that is mounted in a Space, nor where it is refused.
+    Returns "wal" or the name of the journal; raises what sqlite3 does, such as "database is locked".
+    """
+    if _NETWORK.fullmatch(file_system(path)):
+        return _journal(connection, "DELETE")
+    try:
+        return _journal(connection, "WAL")
+    except sqlite3.OperationalError as error:
+        if not any(words in str(error) for words in _NO_LOG):
+            raise
+        return _journal(connection, "DELETE")
+
+
+def _journal(connection: sqlite3.Connection, mode: str) -> str:
+    return str(connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0])
+
+
+def file_system(path: Path) -> str:
+    """The kind of file system that holds ``path``, such as "ext4" or "nfs4"; "" where the system does not tell."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    mounts = {}
+    for place, _, kind in (line.partition(" - ") for line in lines):
+        # A space in a name is written \040; of two mounts in one place the later is on top.
+        mounts[Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place.split()[4]))] = kind.split()[0]
+    resolved = path.absolute().resolve()
+    return next((mounts[folder] for folder in (resolved, *resolved.parents) if folder in mounts), "")
 
 
 class Repairs:
@@ -48,7 +89,7 @@ class Repairs:
 
 
 class SqliteFile:
-    """Opens on the first use; several threads of a process share it (WAL, so that readers never wait).
+    """Opens on the first use; several threads of a process share it.
 
     Parameters
     ----------
@@ -106,7 +147,7 @@ class SqliteFile:
             connection.close()
             self._set_aside(f"of an older version of this program (form {form}, now {self._form})")
             connection = connect()
-        connection.execute("PRAGMA journal_mode = WAL")
+        use_journal(connection, self.path)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(self._schema)
         connection.execute(f"PRAGMA user_version = {self._form}")

@@ -14,6 +14,7 @@ from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.rating import give_answer, join, next_item
 from bias_core.annotation.task_owner import OwnerKey, owned_task
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.store import sqlite_file
 from tests.annotation.raters import CHOICES, new_id, open_task
 
 if TYPE_CHECKING:
@@ -112,7 +113,32 @@ def test_a_commit_of_sqlite_is_on_the_disk_before_it_returns(make_store: MakeSto
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete")
         }
-    assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1}  # 2: FULL
+    assert found == {"journal_mode": "wal", "synchronous": 3, "foreign_keys": 1, "secure_delete": 1}  # 3: EXTRA
+
+
+def test_on_a_network_s_file_system_there_is_no_log_and_every_answer_is_kept(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = make_store("sqlite")
+    key, _ = answered(store, tmp_path)  # in WAL mode, on this disk
+    file = Path(str(store._url.database))
+    assert file.with_name(f"{file.name}-wal").exists()
+    store.close()
+    monkeypatch.setattr(sqlite_file, "file_system", lambda _path: "nfs4")  # as if it was moved to a mounted volume
+    with store.read() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
+    assert not file.with_name(f"{file.name}-wal").exists()
+    assert owned_task(store, key)[0].title
+    with store.write() as connection:
+        connection.execute(text("UPDATE tasks SET status = 'closed'"))
+    moved = file.rename(file.with_name("away"))
+    with pytest.raises(StorageError, match=r"was removed .*has every answer"), store.read():
+        pass
+    for rescued in file.parent.glob("*rescued*"):
+        rescued.unlink()
+    moved.rename(file)
+    with store.read() as connection:
+        assert connection.execute(text("SELECT status FROM tasks")).scalar() == "closed"
 
 
 def test_a_block_that_raises_leaves_nothing_behind(store: LabelStore) -> None:
