@@ -46,8 +46,9 @@ _SECONDS_BETWEEN_LOOKS = 0.1  # at Stop, while a pause lasts
 _LEAST_SIDE, _MOST_PIXELS = 16, 50_000_000
 _REFUSALS = (400, 403, 422, 451)
 _REFUSED = re.compile(
-    r"moderation|content[ _-]?(policy|filter|management)|safety|nsfw|flagged|inappropriate|prohibited|violat|sensitive"
-    r"|responsible[ _]?ai|not allowed by|guardrail",
+    r"moderation|content[ _-]?(policy|filter|management)|nsfw|flagged|inappropriate|prohibited|violat|guardrail"
+    r"|(for|to) safety|safety[ _-]?(system|filter|polic|reason|violation|setting|check\w* (block|fail|trigger|flag))"
+    r"|sensitive[ _-](content|word|topic|prompt)|responsible[ _]?ai",
     re.IGNORECASE,
 )
 _FLAGS = ("nsfw", "nsfw_content_detected", "has_nsfw_concepts", "content_filtered", "blocked", "flagged", "filtered")

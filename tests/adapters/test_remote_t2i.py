@@ -220,6 +220,8 @@ def test_pictures_that_never_come_leave_the_others_and_are_asked_for_again(serve
     [
         ((401, {"error": {"message": "bad key {key}"}}), "refuses the"),
         ((400, {"error": {"message": "size must be one of 1024x1024"}}), "size must be one of 1024x1024"),
+        ((400, {"error": {"message": "names are case-sensitive; unknown field safety_checker"}}), "case-sensitive"),
+        ((429, {"error": {"message": "no credit", "code": "insufficient_quota"}}), "no credit|rate|refuses"),
         ((404, {"error": {"message": "The model does not exist"}}), "does not exist"),
         ((503, b"<h1>down</h1>"), "down"),
         ((200, {"data": [{"b64_json": "!!!"}]}), "picture|understood"),
