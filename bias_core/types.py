@@ -61,6 +61,12 @@ class PictureRecord:
     # what the model says it did: what it was asked, its own warnings, a prompt that it rewrote
     drawn: Mapping[str, Any] | None = None
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels: those of the row, but where a hosted model answered others."""
+        drawn = self.drawn or {}
+        return int(drawn.get("width", self.row.width)), int(drawn.get("height", self.row.height))
+
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedImage(PictureRecord):

@@ -13,7 +13,8 @@ from bias_core.waiting import Lock, StopSignal, handing_over, never
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 0.5  # after Stop, for answers that are about to come
-_MOST_IN_A_ROW = 8  # pictures that fail one after the other, until no more are asked for
+_MOST_AT_FIRST = 8  # pictures that fail before any has come, until no more are asked for
+_MOST_IN_A_ROW = 40  # the same later on: a prompt that a service cannot draw is no service that is down
 
 
 class RequestsEngine:
@@ -112,13 +113,20 @@ class _RequestDrawing(Drawing):
             elif isinstance(error, NotDrawn):
                 self._failures.append(error)
                 self._in_a_row += 1
-                if self._in_a_row >= _MOST_IN_A_ROW:
-                    self._fatal = self._fatal or ModelUnavailable(
-                        f"{error}. {self._in_a_row} pictures failed one after the other; what was finished is kept"
-                    )
+                self._fatal = self._fatal or self._service_down(error)
             elif not isinstance(error, Cancelled):
                 self._fatal = self._fatal or error  # type: ignore[assignment]
         return ended
+
+    def _service_down(self, error: NotDrawn) -> BiasCoreError | None:
+        """What ends a run of failures, None while it may go on."""
+        if self._in_a_row < (_MOST_IN_A_ROW if self._n_drawn else _MOST_AT_FIRST):
+            return None
+        kind = Interrupted if self._n_drawn else ModelUnavailable
+        return kind(
+            f"{error}. {self._in_a_row} pictures failed one after the other, so no more were asked for; what came is "
+            "kept, and the same settings go on from there"
+        )
 
     def _say_failures(self) -> None:
         """Raise what became of the pictures that did not come."""

@@ -104,8 +104,9 @@ def batched(items: Sequence[T], sizes: Sequence[int], *, most: int = _BATCH) -> 
 
 
 def n_pixels(image: StoredImage) -> int:
-    """Of a stored picture, from its row."""
-    return image.row.width * image.row.height
+    """Of a stored picture, from its record."""
+    width, height = image.size
+    return width * height
 
 
 def open_pictures(images: Sequence[StoredImage]) -> list[Image.Image]:

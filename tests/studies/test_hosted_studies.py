@@ -234,3 +234,12 @@ def test_a_visitor_pays_with_the_token_of_the_page_or_of_the_sign_in(services):
     on_token(visitor, "")
     on_arrive(visitor, None)
     assert visitor.services(services) is services
+
+
+def test_an_exploration_measures_what_came_where_some_pictures_never_do(services, server):
+    server.answer = lambda n, request: (503, b"busy") if "female" in request["prompt"] else picture(n)
+    report = run(services, doctors(attribute_a="male", attribute_b="female", n_attribute_images=4))
+    assert report.stopped
+    assert any("4 of 32 pictures did not come" in note and "scores are of the 28 of 32" in note
+               for note in report.results.notes)  # fmt: skip
+    assert findings(report)["refused"].estimate.n == 28

@@ -208,7 +208,9 @@ def image_rows(shown: Exploration) -> list[dict[str, Any]]:
     """One row per picture: its number, everything that made it, and what was found of it."""
     scored = _scored_values(shown.report)
     return [
-        {"number": one.number, "id": one.id, **asdict(one.row), "blocked": one.blocked} | scored.get(one.id, {})
+        {"number": one.number, "id": one.id, **asdict(one.row), "blocked": one.blocked}
+        | dict(zip(("width", "height"), one.size, strict=True))
+        | scored.get(one.id, {})
         for one in (*shown.images, *shown.attribute_images)
     ]
 

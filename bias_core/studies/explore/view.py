@@ -156,7 +156,7 @@ def _facts(exploration: Exploration, image: ExploredImage) -> dict[str, str]:
         "Model": f"{row.model}@{row.revision}" if row.revision else row.model,
         "Condition": row.condition,
         "Steps, guidance": sampler,
-        "Size": f"{row.width} × {row.height}",
+        "Size": " × ".join(map(str, image.size)),
         "Group": "" if group is None else str(group + 1),
         "Id": image.id,
     }
