@@ -128,6 +128,16 @@ class VisualQuestionAnswerer(Protocol):
 
 
 @runtime_checkable
+class Judge(Protocol):
+    """Says whether a picture shows something: a vision-language model, or an image classifier."""
+
+    name: str
+
+    def judge(self, images: Sequence[Image.Image], questions: Sequence[str]) -> np.ndarray:
+        """Probabilities ``(n, 3)`` of "yes", "no" and "cannot tell", one row per (picture, question) pair."""
+
+
+@runtime_checkable
 class LanguageModel(Protocol):
     """Says how a text might go on: token by token for StOP's beam search, or a whole answer."""
 

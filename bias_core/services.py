@@ -35,6 +35,7 @@ from bias_core.protocols import (
     Captioner,
     Hosted,
     ImageTextEncoder,
+    Judge,
     LanguageModel,
     PersonFinder,
     TextToImage,
@@ -46,9 +47,9 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore, make_room
 from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
-from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
+from bias_core.types import ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
-from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings
+from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_scenes
 
 if TYPE_CHECKING:
     from bias_core.adapters.remote_t2i import RemoteTextToImage
@@ -116,16 +117,21 @@ class Services:
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """What has a name; with the language model of the settings, where there is one."""
+        """What has a name; with the language model and the judge of the settings, where there are such."""
         catalogue, settings = load_catalogue(self.settings.assets_dir / "models.yaml"), self.settings
         if settings.public:
             catalogue = replace(catalogue, allowed=tuple(settings.allowed_models.replace(",", " ").split()))
-        if not (settings.llm_url and settings.llm_model):
-            return catalogue
-        note = f"{settings.llm_model}, on the server of BIAS_LLM_URL"
-        endpoint = ToolInfo(id="endpoint", name=settings.llm_model, library="endpoint", path="", note=note)
-        listed = (*catalogue.tools["language_model"], endpoint)
-        return replace(catalogue, tools={**catalogue.tools, "language_model": listed})
+        tools = dict(catalogue.tools)
+        servers: dict[Role, tuple[str, str, str]] = {
+            "language_model": (settings.llm_url, settings.llm_model, "BIAS_LLM_URL"),
+            "judge": (settings.judge_url, settings.judge_model, "BIAS_JUDGE_URL"),
+        }
+        for role, (url, model, named_by) in servers.items():
+            if url and model:
+                note = f"{model}, on the server of {named_by}"
+                endpoint = ToolInfo(id="endpoint", name=model, library="endpoint", path="", note=note)
+                tools[role] = (*tools.get(role, ()), endpoint)
+        return replace(catalogue, tools=tools)
 
     def models(self) -> tuple[ModelInfo, ...]:
         """The named models, embedded ones first."""
@@ -210,6 +216,10 @@ class Services:
         """The answerer of questions of this name, likewise."""
         return cast("VisualQuestionAnswerer", self._reader("answerer", name))
 
+    def judge(self, name: str) -> Judge:
+        """The judge of pictures of this name, likewise."""
+        return cast("Judge", self._reader("judge", name))
+
     def language_model(self, name: str) -> LanguageModel:
         """The language model of this name, likewise."""
         return cast("LanguageModel", self._reader("language_model", name))
@@ -234,8 +244,25 @@ class Services:
         reader, both = self.encoder(encoder), [text for pair in sentences for text in pair]
         return errors_of_sentences(*held_out, self.embeddings.texts(reader, both, lock=self.reading(reader)), sentences)
 
+    def known_pictures(self, model: str, positive: str, negative: str) -> tuple[KnownPicture, ...]:
+        """Pictures of the model's world that show what one sentence says, and as many that show what the other says.
+
+        For measuring how often a judge errs on these sentences; none where that cannot be known.
+        """
+        if not self.pictures_world(model):
+            return ()
+        from bias_core.world.render import render
+
+        size = self.model_info(model).width
+        return tuple(
+            KnownPicture(key=f"held-out {size} {number}", shows=shows, draw=partial(render, scene, size))
+            for number, scene, shows in known_scenes(positive, negative)
+        )
+
     def reader_world(self, role: Role, name: str) -> str:
         """The only pictures that a reader can read, "calibration", or "" for any; by name or weights."""
+        if role == "judge":  # looks at any picture
+            return self.catalogue.tool(role, name).world
         listed = {info.id: info for info in self.tools(role)}
         self.catalogue.check_name(name, listed)
         if name in listed:
@@ -354,12 +381,14 @@ class Services:
         unchanged = partial(check_version, info.id, version, partial(self._sources.reader_version, info))
         where = {"device": self._device, "offline": self.settings.offline, "unchanged": unchanged}
         local = self._local_reader(role, info, f"{info.id}@{version}" if version else info.id, where)
-        if not self._borrows or info.embedded:
+        if not self._borrows or info.embedded or info.library == "endpoint":
             return local
         return ZeroGpuReader(info.id, partial(build_elsewhere, self.settings, role, info.id), local, info.download_gb)
 
     def _local_reader(self, role: Role, info: ToolInfo, name: str, where: dict[str, Any]) -> Any:
         """What reads in this role; what was read is kept under the ``name``, which has the version of local weights."""
+        if role == "judge":
+            return self._local_judge(info, name, where)
         if info.library == "endpoint":
             from bias_core.adapters.endpoint import Endpoint
             from bias_core.adapters.readers.endpoint_lm import EndpointLanguageModel
@@ -378,6 +407,22 @@ class Services:
         blip = generators.BlipCaptioner if role == "captioner" else generators.BlipAnswerer
         kind: Any = encoders.TransformersEncoder if role == "encoder" else blip
         return kind(name, source, **where)
+
+    def _local_judge(self, info: ToolInfo, name: str, where: dict[str, Any]) -> Judge:
+        """A server's model, a classifier, or a vision-language model."""
+        from bias_core.adapters.readers import judges
+
+        settings = self.settings
+        if info.library == "endpoint":
+            from bias_core.adapters.endpoint import Endpoint
+
+            url, model, key = settings.judge_url, settings.judge_model, settings.judge_key.get_secret_value()
+            server = Endpoint(url=url, model=model, key=key, settings="BIAS_JUDGE", named_by="BIAS_JUDGE_MODEL")
+            return judges.EndpointJudge(info.name, server, at_once=settings.remote_at_once)
+        source = self._sources.find(info.path)
+        if info.library == "classifier":
+            return judges.ClassifierJudge(name, source, judges.read_labels(info.labels), **where)
+        return judges.TransformersJudge(name, source, **where)
 
     def _build_finder(self, name: str) -> PersonFinder:
         """That of the calibration world asks an encoder; others look at one picture at a time, on the CPU."""

@@ -66,6 +66,10 @@ class Settings(BaseSettings):
     llm_url: str = Field(default="", repr=False)  # may hold a password
     llm_model: str = ""
     llm_key: SecretStr = SecretStr("")
+    # judge_url, judge_model, judge_key: likewise of a model that looks at pictures, offered as the judge "endpoint"
+    judge_url: str = Field(default="", repr=False)  # may hold a password
+    judge_model: str = ""
+    judge_key: SecretStr = SecretStr("")
     # images_url, images_key: an OpenAI-compatible server of pictures, for models named openai:MODEL, and what opens it
     images_url: str = Field(default="", repr=False)  # may hold a password
     images_key: SecretStr = SecretStr("")

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -141,10 +141,19 @@ class ReaderErrors:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KnownPicture:
+    """A picture of which it is known whether it shows an attribute; drawn when it is needed."""
+
+    key: str  # the same for the same pixels
+    shows: bool
+    draw: Callable[[], Image.Image]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReaderFacts:
     """Who reads pictures, and from which weights."""
 
-    role: Literal["encoder", "captioner", "answerer", "language_model", "person_finder"]
+    role: Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder"]
     id: str  # the name that is asked for
     name: str  # in words
     revision: str = ""  # commit of a hub, or fingerprint of the files; "" where its name says it, or before a download

@@ -235,7 +235,7 @@ class ZeroGpuReader(Borrower):
 
     def __init__(self, key: str, build: Callable[[], Any], local: Any, download_gb: float) -> None:
         super().__init__(key, build, local, Pace(load=4 + download_gb, unit=1 / _INPUTS_A_SECOND), self._download)
-        for method in ("encode_images", "encode_texts", "caption", "answer", "propose", "complete"):
+        for method in ("encode_images", "encode_texts", "caption", "answer", "judge", "propose", "complete"):
             if hasattr(local, method):
                 setattr(self, method, partial(self._ask, method))
 

@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bias_core.annotation.collected import LabelledItem, TaskProgress, answers_frame, winner
@@ -411,8 +412,11 @@ def psi_with_labels(
     if (score := scores.get(attribute)) is None:
         raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(scores) or 'none'}")
     ids = {image.number: image.id for image in explored.images}
-    is_there = score.similarity_positive > score.similarity_negative
-    calls = {ids[n]: bool(call) for n, call in zip(explored.scored_numbers, is_there, strict=True)}
+    calls = {
+        ids[n]: bool(call)
+        for n, call in zip(explored.scored_numbers, score.calls, strict=True)
+        if not np.isnan(call)  # of which a judge cannot tell
+    }
     people = _people(task, labelled, task.answer(present).key)
     if not (common := [image_id for image_id in calls if image_id in people]):
         raise InvalidInput("no labelled picture is of this run, or none has a majority")

@@ -22,17 +22,19 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _PLAIN = re.compile(r"(open_clip:)?[A-Za-z0-9][\w-]*(\.[\w-]+)*/[A-Za-z0-9][\w-]*(\.[\w-]+)*")
 _REVISION = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
 _WEIGHT = re.compile(r":(-?\d{1,2}(?:\.\d{1,4})?)$")
+_LABELS = re.compile(r"(.+?):([^:=]+=[^:]+)")  # a classifier, and what its labels mean
 _INDEX, _CONFIG = "model_index.json", "config.json"
 _OPEN_CLIP, _OPEN_CLIP_CONFIG = "open_clip:", "open_clip_config.json"
 _CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
 _SHOWN = 80  # characters of a name that a message repeats
 
-Role = Literal["encoder", "captioner", "answerer", "language_model", "person_finder"]
+Role = Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder"]
 """What a reader does; the file's sections have the plural."""
 _HUB_LIBRARY: Mapping[Role, str] = {
     "encoder": "transformers",
     "captioner": "blip",
     "answerer": "blip",
+    "judge": "transformers",
     "language_model": "transformers",
 }
 _ANY = ", any hub model as org/name, or a folder with config.json"
@@ -41,20 +43,24 @@ _OTHERS: Mapping[Role, str] = {
     "open_clip:ARCHITECTURE/TAG or open_clip:ARCHITECTURE/FILE",
     "captioner": _ANY,
     "answerer": _ANY,
+    "judge": f"{_ANY}; an image classifier with what its labels mean, as org/name:Male=man,Female=woman; or endpoint, "
+    "where BIAS_JUDGE_URL and BIAS_JUDGE_MODEL name a server",
     "language_model": f"{_ANY}, or a file.gguf",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolInfo:
-    """An encoder, a captioner, an answerer of questions, a language model or a finder of people."""
+    """An encoder, a captioner, an answerer of questions, a judge, a language model or a finder of people."""
 
     id: str  # the name that is asked for; of open_clip's own encoders "open_clip:ARCHITECTURE/WEIGHTS"
     name: str
-    library: str  # which adapter loads it: transformers, open_clip, blip, gguf, torchvision or calibration
+    # which adapter loads it: transformers, open_clip, blip, classifier, gguf, endpoint, torchvision or calibration
+    library: str
     # hub id, folder (relative to the assets), package with a GGUF file, torchvision's name of a detector, the id of
     # an encoder, or what follows "open_clip:"
     path: str
+    labels: str = ""  # of a classifier: what its labels mean, as "Male=man,Female=woman"; "" for all others
     local: str = ""  # a GGUF file, or a checkpoint of open_clip, on this machine; "" for all others
     embedded: bool = False  # shipped with the explorer
     world: str = ""  # the only pictures that it can read (or write about): "calibration"; "" for any
@@ -192,8 +198,11 @@ class Catalogue:
 
         As language model a GGUF file will do. Open_clip's encoders are "open_clip:ARCHITECTURE/TAG",
         "open_clip:ARCHITECTURE/PATH" with a checkpoint (.pt, .bin or .safetensors) and "open_clip:FOLDER" with
-        open_clip_config.json, or that folder alone.
+        open_clip_config.json, or that folder alone. As judge a classifier is "org/name:Label=word,Label=word".
         """
+        if role == "judge" and (match := _LABELS.fullmatch(name)):
+            info = self.tool(role, match[1])
+            return replace(info, id=f"{info.id}:{match[2]}", name=name, library="classifier", labels=match[2])
         listed = {info.id: info for info in self.tools.get(role, ())}
         self.check_name(name, listed)
         if name in listed:

@@ -106,7 +106,7 @@ def is_cached(repo: str, revision: str = "", file: str = "model_index.json") -> 
 
 def cached_commit(repo: str) -> str:
     """The commit of a reader's files on this machine; "" where they are not here, or not a hub's."""
-    file = huggingface_hub.try_to_load_from_cache(repo, "config.json")
+    file = huggingface_hub.try_to_load_from_cache(repo, "config.json") if repo else None
     return Path(file).parent.name if isinstance(file, str) else ""
 
 

@@ -64,6 +64,7 @@ def _rate(text: str, name: str) -> float | None:
     return round(share / 100, 12) if text.endswith("%") else share
 
 
+JUDGE_HINT = "Is asked what each picture shows. Or type org/name, of a classifier org/name:Male=man,Female=woman"
 HINT = "Or type org/name of the hub, or a local folder"
 
 
@@ -79,6 +80,14 @@ def encoder_choices(services: Services) -> list[tuple[str, str]]:
     return [("Automatic: suits the pictures and this machine", AUTO)] + [
         (f"{info.name} · {info.download_gb:g} GB" if info.download_gb else info.name, info.id)
         for info in services.encoders()
+    ]
+
+
+def judge_choices(services: Services) -> list[tuple[str, str]]:
+    """(what is shown, id) of every judge that has a name, after none."""
+    return [("None: the encoder reads attributes", "")] + [
+        (f"{info.name} · {info.download_gb:g} GB" if info.download_gb else info.name, info.id)
+        for info in services.tools("judge")
     ]
 
 

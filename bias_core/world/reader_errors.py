@@ -20,6 +20,8 @@ from bias_core.world.grammar import Request, parse, satisfies
 from bias_core.world.scene import Scene
 
 ENOUGH = 20
+JUDGES_SEED = 20_260_101  # of the scenes that judges are asked about
+_SEARCHED, _MOST_KNOWN = 2000, 100  # scenes looked through; scenes that are asked about, of either kind
 
 
 def held_out_embeddings(path: Path) -> tuple[np.ndarray, int]:
@@ -36,6 +38,24 @@ def held_out_scenes(seed: int, n: int) -> tuple[Scene, ...]:
     """``n`` balanced scenes that training never draws, always the same for a seed."""
     rng = Random(f"held out {seed}")
     return tuple(balanced_scene(rng, looks(), things()) for _ in range(n))
+
+
+def known_scenes(positive: str, negative: str) -> tuple[tuple[int, Scene, bool], ...]:
+    """Held-out scenes, by number, of which the one or the other sentence is true: as many of either, at most 100.
+
+    Empty where fewer than 20 show the one or the other, or the words are not this world's.
+    """
+    presence, absence = parse(positive), parse(negative)
+    if presence.unknown_words or absence.unknown_words:
+        return ()
+    scenes: dict[bool, list[tuple[int, Scene, bool]]] = {True: [], False: []}
+    for number, scene in enumerate(held_out_scenes(JUDGES_SEED, _SEARCHED)):
+        holds, fails = satisfies(scene, presence), satisfies(scene, absence)
+        if holds is not None and fails is not None and holds != fails:
+            scenes[holds].append((number, scene, holds))
+    if min(map(len, scenes.values())) < ENOUGH:
+        return ()
+    return tuple(one for some in scenes.values() for one in some[:_MOST_KNOWN])
 
 
 def truth_table(scenes: Sequence[Scene], requests: Sequence[Request]) -> np.ndarray:

@@ -36,6 +36,7 @@ def form(**changes: Any) -> list[Any]:
         "force": False,
         "rewrite": "",
         "rewriter": "",
+        "judge": "",
     }
     return [*[(values | changes)[name] for name in FIELDS], ()]
 

@@ -1,4 +1,4 @@
-"""A language model behind an OpenAI-compatible server: a company's, or one's own vLLM or llama.cpp."""
+"""Models behind an OpenAI-compatible server (a company's, vLLM, llama.cpp): how they are asked, and those of texts."""
 
 import json
 import logging
@@ -21,8 +21,8 @@ _STOP_NEEDS = (
 _log = logging.getLogger(__name__)
 
 
-class EndpointLanguageModel:
-    """Next tokens and whole answers from a server; asks nothing before the first use.
+class EndpointReader:
+    """A model on a server, which is asked by its settings; asks nothing before the first use.
 
     The endpoint is from the settings of the machine alone: a visitor who could choose the address could make this
     machine call any other. It will ``sleep`` that many seconds between two attempts.
@@ -31,8 +31,48 @@ class EndpointLanguageModel:
     def __init__(self, name: str, endpoint: Endpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.name, self.endpoint = name, endpoint
         self._sleep = sleep
-        self._most_shown: int | None = None
         self._unknown: set[str] = set()
+
+    def _said_nothing(self, choice: Any, most: int) -> ModelUnavailable:
+        why = f"finish_reason {choice.get('finish_reason')!r}"
+        return ModelUnavailable(
+            f"{self.name} answered nothing ({why}); a model that thinks aloud may need more tokens than "
+            f"the {most} it was given, another model would do"
+        )
+
+    def _may_lack(self, key: str, reason: str) -> bool:
+        """Whether a server that gives this reason does not know a setting that may be left out."""
+        return key in ("max_tokens", "temperature") and f"'{key}'" in reason
+
+    def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The server's answer as JSON; settings that it says it does not know are left out from then on."""
+        for _ in range(4):
+            sent: dict[str, Any] = {"model": self.endpoint.model, **body}
+            if "max_tokens" in sent and "max_tokens" in self._unknown:  # newer models call it so
+                sent["max_completion_tokens"] = sent["max_tokens"]
+            sent = {key: value for key, value in sent.items() if key not in self._unknown}
+            try:
+                return self._answer(path, sent)
+            except RequestFailed as refused:
+                new = {key for key in sent if self._may_lack(key, refused.reason)}
+                if refused.status not in (400, 422) or not new:
+                    raise
+                self._unknown |= new
+        raise ModelUnavailable(f"{self.name} accepts none of the ways in which it was asked")
+
+    def _answer(self, path: str, body: Mapping[str, Any]) -> Any:
+        server = self.endpoint
+        content = server.patience.ask(partial(server.post, self.name, path, body), self._sleep)
+        try:
+            return json.loads(content)
+        except ValueError as error:
+            raise server.not_understood(self.name, error) from error
+
+
+class EndpointLanguageModel(EndpointReader):
+    """Next tokens and whole answers from a server."""
+
+    _most_shown: int | None = None  # likeliest tokens that the server shows, once it has said so
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
         """For each prefix, at most ``n`` likeliest continuations by one token, likeliest first.
@@ -64,11 +104,7 @@ class EndpointLanguageModel:
         except (LookupError, TypeError) as error:
             raise self.endpoint.not_understood(self.name, error) from error
         if not isinstance(text, str) or not text.strip():
-            why = f"finish_reason {choice.get('finish_reason')!r}"
-            raise ModelUnavailable(
-                f"{self.name} answered nothing ({why}); a model that thinks aloud may need more tokens than "
-                f"the {max_new_tokens} it was given, another model would do"
-            )
+            raise self._said_nothing(choice, max_new_tokens)
         return text.strip()
 
     def _continuations(self, prefixes: list[str], n: int) -> list[list[str]]:
@@ -96,30 +132,6 @@ class EndpointLanguageModel:
                 break
             return [[token for token in tokens or () if _shows_something(token)] for tokens in likeliest]
         raise InvalidInput(f"{self.name} shows no probabilities of tokens. {_STOP_NEEDS}")
-
-    def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The server's answer as JSON; settings that it says it does not know are left out from then on."""
-        for _ in range(3):
-            sent: dict[str, Any] = {"model": self.endpoint.model, **body}
-            if "max_tokens" in sent and "max_tokens" in self._unknown:  # newer models call it so
-                sent["max_completion_tokens"] = sent["max_tokens"]
-            sent = {key: value for key, value in sent.items() if key not in self._unknown}
-            try:
-                return self._answer(path, sent)
-            except RequestFailed as refused:
-                new = {key for key in ("max_tokens", "temperature") if f"'{key}'" in refused.reason} - self._unknown
-                if refused.status not in (400, 422) or not new:
-                    raise
-                self._unknown |= new
-        raise ModelUnavailable(f"{self.name} accepts none of the ways in which it was asked")
-
-    def _answer(self, path: str, body: Mapping[str, Any]) -> Any:
-        server = self.endpoint
-        content = server.patience.ask(partial(server.post, self.name, path, body), self._sleep)
-        try:
-            return json.loads(content)
-        except ValueError as error:
-            raise server.not_understood(self.name, error) from error
 
 
 def _likeliest(logprobs: Any) -> list[str] | None:

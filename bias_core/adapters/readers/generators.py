@@ -81,12 +81,7 @@ class BlipAnswerer(_Blip):
 
         Raises InvalidInput: not one question per picture, or a blank one.
         """
-        if len(images) != len(questions):
-            raise InvalidInput(
-                f"one question per picture is needed; got {len(images)} pictures, {len(questions)} questions."
-            )
-        if blank := [number for number, text in enumerate(questions, start=1) if not text.strip()]:
-            raise InvalidInput(f"question {blank[0]} of {len(questions)} is blank.")
+        check_questions(images, questions)
         if not questions:
             return []
         model, processor, _ = self._parts()
@@ -99,6 +94,16 @@ class BlipAnswerer(_Blip):
             texts = self._generate([images[number] for number in numbers], [rows[number] for number in numbers])
             answers |= zip(numbers, texts, strict=True)
         return [answers[number] for number in range(len(rows))]
+
+
+def check_questions(images: Sequence[Image.Image], questions: Sequence[str]) -> None:
+    """Raise InvalidInput: not one question per picture, or a blank one."""
+    if len(images) != len(questions):
+        raise InvalidInput(
+            f"one question per picture is needed; got {len(images)} pictures, {len(questions)} questions."
+        )
+    if blank := [number for number, text in enumerate(questions, start=1) if not text.strip()]:
+        raise InvalidInput(f"question {blank[0]} of {len(questions)} is blank.")
 
 
 class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):

@@ -64,19 +64,21 @@ class Scored:
         """What a number was computed from, by the end of its key; None where the reader tells nothing."""
         if not isinstance(of, AttributeScore):
             return Sample(units=of.units[0], statistic=of.mean_of, data=of, test=_association_test)
-        if of.direction is None or math.isnan(of.prevalence.value):
+        if end == "unclear":
+            return mean_sample(self.units, np.isnan(of.margins))
+        if of.direction is None if end in _OF_ROWS else math.isnan(of.prevalence.value):
             return None
         if end in _OF_ROWS:
             statistic = partial(_OF_ROWS[end], self, list(self.directions).index(of.attribute.name))
             data = (self, of.attribute.name)
             return Sample(units=self.units, statistic=statistic, vectorised=True, data=data, test=_TESTS[end])
-        present, reference = of.margins > 0, of.attribute.reference
+        present, reference = of.calls, of.attribute.reference
         if end == "psi":
             return mean_sample(self.units, present, reference=reference)
         if end == "p":
             return mean_sample(self.units, present)
         corrected = end == "corrected"
-        values = present if corrected else present - (reference or 0.0)
+        values = of.margins > 0 if corrected else present - (reference or 0.0)
         return replace(
             mean_sample(self.units, values, errors=of.errors if corrected else None), test=_test_as_for_share
         )
@@ -292,7 +294,10 @@ def _gaps(pair: _Pair, confidence: float, *, several: bool) -> Iterator[dict[str
     for before, after in zip(pair.a.scores, pair.b.scores, strict=True):
         if math.isnan(before.prevalence.value + after.prevalence.value):
             continue
-        margins = before.margins[pair.at_first], after.margins[pair.at_second]
+        margins = np.stack([before.margins[pair.at_first], after.margins[pair.at_second]])
+        margins = margins[:, ~np.isnan(margins).any(axis=0)]
+        if not margins.size:
+            continue
         name = f"{before.attribute.name}: {pair.second} − {pair.first}" if several else before.attribute.name
         yield mark(name, prevalence_difference_test(*margins, confidence=confidence).estimate)
 

@@ -45,6 +45,8 @@ KINDS: Mapping[str, Kind] = {
               "Share of the pictures in which the reader perceives the attribute."),
     "corrected": Kind("corrected", "attribute_prevalence", "P corrected",
                       "That share once the reader's known errors are taken into account."),
+    "unclear": Kind("cannot_tell", "attribute_prevalence", "cannot tell",
+                    "Share of the pictures of which the judge cannot tell; P leaves them out."),
     "psi": Kind("stereotype", "stereotype_score", "Ψ",
                 "How far the share lies above the real-world rate P*; 0 if it does not."),
     "difference": Kind("signed_difference", "signed_difference", "P − P*",
@@ -153,6 +155,7 @@ def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[
             "positive": score.attribute.positive,
             "negative": score.attribute.negative,
             "source of P*": score.attribute.reference_source,
+            **({"cannot tell": score.cannot_tell.value, "asked": score.question} if score.cannot_tell else {}),
         }
         for cell, scores in cells.items()
         for score in scores
@@ -163,7 +166,8 @@ def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[
             "Attributes and their sentences" if len(cells) == 1 else "Attributes per prompt",
             records,
             "Ψ needs a real-world rate P*. Drawn: the share that really shows it, where that is on "
-            "record. Ties: pictures that are equally near to both sentences.",
+            "record. Ties: pictures that are equally near to both sentences. Cannot tell: share of the pictures of "
+            "which the judge said so; P leaves them out.",
         )
 
 
@@ -257,6 +261,6 @@ def picture_columns(
 
 
 def yes_or_no(score: AttributeScore) -> np.ndarray:
-    """Whether each picture is nearer to the sentence of presence, as words ``(n,)``."""
-    words: np.ndarray = np.where(score.margins > 0, "yes", "no")
+    """Whether each picture shows the attribute, as words ``(n,)``."""
+    words: np.ndarray = np.where(np.isnan(score.margins), "cannot tell", np.where(score.margins > 0, "yes", "no"))
     return words

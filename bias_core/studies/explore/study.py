@@ -26,7 +26,7 @@ from bias_core.studies.explore.report import OLD_SETTINGS, Exploration, explore_
 from bias_core.studies.explore.results import ALL, CONCEPT, AssociationScore, exploration_results, picture_columns
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
+from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Design, Progress, Results, Shot, StudySettings, StudyTable
@@ -79,7 +79,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         return Results(notes=tuple(_notes(data, 0, missing=False)))
     rows = yield from data.embed(frame)
     leaning = yield from _association(options, data, frame, rows)
-    cells, notes = _cells(options, data, frame, rows)
+    cells, notes = yield from _cells(options, data, frame, rows)
     alike = None
     if _FEWEST <= len(rows) <= _MOST_ON_MAP:
         alike = spectral_clusters(rows, n_clusters=min(options.n_clusters, len(rows)) or None, seed=settings.seed)
@@ -121,15 +121,15 @@ def _association(
 
 def _cells(
     options: ExploreOptions, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
-) -> tuple[dict[str, tuple[AttributeScore, ...]], list[str]]:
+) -> Steps[tuple[dict[str, tuple[AttributeScore, ...]], list[str]]]:
     """The scores of all pictures, then of the prompts with most pictures; what is to be said of the others."""
-    cells = {ALL: score_attributes(data, frame, rows, options.scored)}
+    cells = {ALL: (yield from score_attributes(data, frame, rows, options.scored))}
     counts = frame["prompt"].value_counts()
     prompts = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS]) if len(counts) > 1 else []
     for prompt in prompts:
         data.check()
         at = np.flatnonzero(frame["prompt"] == prompt)
-        cells[prompt] = score_attributes(data, frame.iloc[at], rows[at], options.scored)
+        cells[prompt] = yield from score_attributes(data, frame.iloc[at], rows[at], options.scored)
     if len(counts) == 1 or len(prompts) == len(counts):
         return cells, []
     few = f"{len(counts) - len(prompts):,} prompts have too few pictures, or come too late, to be scored by themselves"
@@ -191,6 +191,7 @@ PROGRAM = Program(
     compare=compare_explorations,
     measures_when_stopped=True,
     shows_anything=True,
+    judged="attributes",
     command=explore_words,
     old_settings=OLD_SETTINGS,
     old_report=old_report,

@@ -20,10 +20,12 @@ from bias_core.ui.links import ARMS, query_of, read_link
 from bias_core.ui.model_menu import (
     EMPTY_ROW,
     HINT,
+    JUDGE_HINT,
     attribute_rows,
     build_table,
     encoder_choices,
     force_box,
+    judge_choices,
     model_choices,
     model_hint,
     read_table,
@@ -35,7 +37,7 @@ from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
     "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
-    "n_clusters", "confidence", "force", "rewrite", "rewriter",
+    "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge",
 )  # fmt: skip
 """The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
 FIRST_SET = "doctor"
@@ -133,6 +135,10 @@ class ExploreForm(StudyTab):
             add(
                 "encoder", gr.Dropdown, encoder_choices(self.services), scale=2, min_width=240,
                 info="Decides what a picture shows", allow_custom_value=True,
+            )  # fmt: skip
+            add(
+                "judge", gr.Dropdown, judge_choices(self.services), scale=2, min_width=240, info=JUDGE_HINT,
+                allow_custom_value=True,
             )  # fmt: skip
             add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
             add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)

@@ -129,6 +129,8 @@ def picture_html(exploration: Exploration, number: int) -> str:
     row, rows = image.row, _similarities(exploration, number)
     nearer = pd.DataFrame({"name": [r["name"] for r in rows], "value": [r["nearer"] for r in rows]})
     title, axis = "Similarity of this picture to each attribute", "cosine to positive − to negative sentence"
+    if exploration.settings.judge:
+        title, axis = "What the judge says of this picture", "probability of yes − of no"
     bars = figure("bars", "similarity", title, nearer, y=axis, null=0.0)
     return render(
         "explore_picture",
@@ -170,12 +172,16 @@ def _similarities(exploration: Exploration, number: int) -> list[dict[str, Any]]
     return [
         {
             "name": score.attribute.name,
-            "positive": f"{score.similarity_positive[i]:+.3f}",
-            "negative": f"{score.similarity_negative[i]:+.3f}",
+            "positive": _signed(score.similarity_positive[i]),
+            "negative": _signed(score.similarity_negative[i]),
             "nearer": float(score.margins[i]),
         }
         for score in exploration.attributes
     ]
+
+
+def _signed(number: float) -> str:
+    return "cannot tell" if math.isnan(number) else f"{number:+.3f}"
 
 
 def percent(share: float | None) -> str:
@@ -231,6 +237,8 @@ def says(score: AttributeScore) -> str:
         return f"“{name}” could not be measured: {share.note or 'no picture was scored'}."
     count = round(share.value * share.n)
     count_words = f"“{name}” is seen in {count} of {share.n} pictures: {percent(share.value)} ({span(share)})."
+    if score.cannot_tell is not None and score.cannot_tell.value > 0:
+        count_words += f" Of {round(score.cannot_tell.value * score.cannot_tell.n)} more the judge cannot tell."
     compared = {
         "above": f"The whole interval lies above P* = {reference}: over-represented here.",
         "below": f"The whole interval lies below P* = {reference}: under-represented here.",

@@ -15,7 +15,8 @@ from bias_core.metrics.stereotype import (
     stereotype_estimate,
 )
 from bias_core.stats.effects import corrected_by_errors, wilson_interval
-from bias_core.studies.kit.program import StudyData
+from bias_core.studies.kit.judging import JudgedAttribute, judge_attributes
+from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.types import Attribute, Estimate, ReaderErrors
 
 _SAME = 1e-6  # unit rows closer than this in every entry differ by float32 rounding only
@@ -25,8 +26,10 @@ _SAME = 1e-6  # unit rows closer than this in every entry differ by float32 roun
 class AttributeScore:
     """All that is known of one attribute: OASIS's numbers on the concept's pictures.
 
-    ``similarity_positive`` and ``similarity_negative`` hold one cosine per picture, ``(n,)``. ``corrected`` is
-    the Rogan-Gladen prevalence for the ``errors`` of the reader, None where these are not known. ``drawn`` is the
+    ``similarity_positive`` and ``similarity_negative`` hold one cosine per picture, ``(n,)``; with a judge its
+    probabilities of yes and of no, nan where it cannot tell. Such pictures are left out of P, and ``cannot_tell`` is
+    their share (None without a judge). ``corrected`` is the Rogan-Gladen prevalence for the ``errors`` of the reader
+    (of a judge: of its yes among all pictures), None where these are not known. ``drawn`` is the
     share of the pictures that really show it, on record for the calibration renderer only. ``direction`` leads
     from absence to presence, None where the reader does not tell them apart, or after a report was saved.
     """
@@ -38,12 +41,14 @@ class AttributeScore:
     wals: Estimate
     spread: Estimate
     corrected: Estimate | None = None
+    cannot_tell: Estimate | None = None
     drawn: float | None = None
     n_ties: int = 0
     similarity_positive: np.ndarray
     similarity_negative: np.ndarray
     errors: ReaderErrors | None = None
     direction: np.ndarray | None = None
+    question: str = ""  # that a judge was asked
 
     @property
     def margins(self) -> np.ndarray:
@@ -51,11 +56,25 @@ class AttributeScore:
         margins: np.ndarray = self.similarity_positive - self.similarity_negative
         return margins
 
+    @property
+    def calls(self) -> np.ndarray:
+        """1 for each picture in which the attribute is seen, 0 for others, nan where a judge cannot tell; ``(n,)``."""
+        return np.where(np.isnan(self.margins), np.nan, self.margins > 0)
+
+    @property
+    def clear_calls(self) -> np.ndarray:
+        """Whether it is seen in each picture of which that is told, bools ``(m,)``."""
+        calls: np.ndarray = self.margins[~np.isnan(self.margins)] > 0
+        return calls
+
 
 def score_attributes(
     data: StudyData, frame: pd.DataFrame, rows: np.ndarray, attributes: Sequence[Attribute]
-) -> tuple[AttributeScore, ...]:
-    """OASIS's numbers of every attribute on the pictures of ``frame``, whose embeddings are ``rows (n, d)``."""
+) -> Steps[tuple[AttributeScore, ...]]:
+    """OASIS's numbers of every attribute on the pictures of ``frame``, whose embeddings are ``rows (n, d)``.
+
+    Where the settings name a judge, it says which pictures show an attribute; variety stays the encoder's.
+    """
     if not attributes:
         return ()
     settings, services, k = data.settings, data.services, len(attributes)
@@ -63,24 +82,30 @@ def score_attributes(
     pairs = enumerate(zip(texts[:k], texts[k:], strict=True))
     directions = {i: text_direction(*pair) for i, pair in pairs if np.abs(pair[0] - pair[1]).max() > _SAME}
     variety = _variety(rows, directions, settings.confidence, settings.seed)
-    errors = services.reader_errors(settings.encoder, settings.model, [(a.positive, a.negative) for a in attributes])
+    judged = yield from judge_attributes(data, frame, attributes)
+    pairs_of_text = [(a.positive, a.negative) for a in attributes]
+    errors = (
+        tuple(one.errors for one in judged)
+        if judged
+        else services.reader_errors(settings.encoder, settings.model, pairs_of_text)
+    )
     truths = [truth for truth in data.truths(frame) if truth is not None]
     positive, negative = rows @ texts[:k].T, rows @ texts[k:].T  # (n, n_attributes)
     scores = []
     for i, attribute in enumerate(attributes):
-        sides = positive[:, i], negative[:, i]
-        if i in directions:
-            numbers = _numbers(attribute, *sides, errors[i], settings.confidence) | variety[i]
-        else:
-            numbers = _nothing_known(len(rows))
+        yes, no = judged[i].sides if judged else (positive[:, i], negative[:, i])
+        is_seen = bool(judged) or i in directions
+        numbers = _numbers(attribute, yes, no, errors[i], settings.confidence) if is_seen else _nothing_seen(len(rows))
         scores.append(
             AttributeScore(
                 attribute=attribute,
-                similarity_positive=sides[0],
-                similarity_negative=sides[1],
+                similarity_positive=yes,
+                similarity_negative=no,
                 drawn=services.shown(attribute.positive, truths) if truths else None,
                 errors=errors[i],
                 direction=directions.get(i),
+                **(_of_judge(judged[i], settings.confidence) if judged else {}),
+                **(variety[i] if i in directions else dict.fromkeys(("wals", "spread"), _blind(len(rows)))),
                 **numbers,
             )
         )
@@ -98,38 +123,62 @@ def _variety(
     return {i: {"wals": w, "spread": s} for i, w, s in zip(directions, wals, spreads, strict=True)}
 
 
-def _nothing_known(n: int) -> dict[str, Any]:
+def _blind(n: int) -> Estimate:
     """Of an attribute that this encoder is blind to nothing is known, which is not "no bias"."""
-    unknown = Estimate.undefined(n, "the encoder reads both sentences as the same")
-    return dict.fromkeys(("prevalence", "stereotype", "signed_difference", "wals", "spread"), unknown) | {"n_ties": n}
+    return Estimate.undefined(n, "the encoder reads both sentences as the same")
+
+
+def _nothing_seen(n: int) -> dict[str, Any]:
+    return dict.fromkeys(("prevalence", "stereotype", "signed_difference"), _blind(n)) | {"n_ties": n}
+
+
+def _of_judge(judged: JudgedAttribute, confidence: float) -> dict[str, Any]:
+    """What was asked, and of how many pictures the judge cannot tell."""
+    unclear = np.isnan(judged.sides[0])
+    share = wilson_interval(int(unclear.sum()), unclear.size, confidence=confidence)
+    return {"question": judged.question, "cannot_tell": share}
 
 
 def _numbers(
     attribute: Attribute, positive: np.ndarray, negative: np.ndarray, errors: ReaderErrors | None, confidence: float
 ) -> dict[str, Any]:
-    share = prevalence_estimate(positive, negative, reference=attribute.reference, confidence=confidence)
-    if attribute.reference is None:
-        stereotype = signed = Estimate.undefined(share.n, "no real-world rate P* was given", null_value=0.0)
+    is_clear, reference = ~np.isnan(positive), attribute.reference
+    n, n_unclear, n_yes = len(is_clear), int((~is_clear).sum()), int((positive > negative).sum())
+    if n_unclear == n:
+        share = Estimate.undefined(0, f"the judge cannot tell of any of the {n} pictures", null_value=reference)
     else:
-        stereotype = stereotype_estimate(share, attribute.reference)
-        signed = signed_difference_estimate(share, attribute.reference)
+        sides = positive[is_clear], negative[is_clear]
+        share = prevalence_estimate(*sides, reference=reference, confidence=confidence)
+        left_out = f"without {n_unclear} of {n} pictures, of which the judge cannot tell"
+        share = share.with_note(left_out if n_unclear else "")
+    if reference is None or n_unclear == n:
+        note = "no real-world rate P* was given" if reference is None else share.note
+        stereotype = signed = Estimate.undefined(share.n, note, null_value=0.0)
+    else:
+        stereotype = stereotype_estimate(share, reference)
+        signed = signed_difference_estimate(share, reference)
     return {
         "prevalence": share,
         "stereotype": stereotype,
         "signed_difference": signed,
-        "corrected": _corrected(share, errors, confidence),
-        "n_ties": count_ties(positive, negative),
+        "corrected": _corrected(wilson_interval(n_yes, n, confidence=confidence), errors, confidence),
+        "n_ties": 0 if n_unclear == n else count_ties(positive[is_clear], negative[is_clear]),
     }
 
 
-def _corrected(prevalence: Estimate, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
-    """Rogan–Gladen; None for errors that are unknown, as large as chance, or refuted: P above Se or below 1 − Sp."""
+def _corrected(share: Estimate, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
+    """Rogan–Gladen of the ``share`` called present among all pictures.
+
+    None for errors that are unknown, as large as chance, or refuted: P above Se or below 1 − Sp. What a judge cannot
+    tell is no yes, in these pictures as in those that its errors were measured on: so the share is right also where
+    it cannot tell more often of the pictures that show the attribute, or of the others.
+    """
     if errors is None or errors.sensitivity + errors.specificity <= 1:
         return None
     most, least = (
-        wilson_interval(round(share * n), n, confidence=confidence).high
-        for share, n in ((errors.sensitivity, errors.n_positive), (errors.specificity, errors.n_negative))
+        wilson_interval(round(rate * n), n, confidence=confidence).high
+        for rate, n in ((errors.sensitivity, errors.n_positive), (errors.specificity, errors.n_negative))
     )
-    if prevalence.low > most or prevalence.high < 1 - least:
+    if share.low > most or share.high < 1 - least:
         return None
-    return corrected_by_errors(round(prevalence.value * prevalence.n), prevalence.n, errors, confidence=confidence)
+    return corrected_by_errors(round(share.value * share.n), share.n, errors, confidence=confidence)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -289,7 +289,13 @@ Measuring = Generator[Progress, None, Results]
 
 def encoder_of(settings: StudySettings) -> tuple[Reader, ...]:
     """The encoder of the settings, which reads the pictures of most studies, and those that read them beside it."""
-    return tuple(Reader(role="encoder", name=name) for name in (settings.encoder, *settings.further_encoders))
+    encoders = tuple(Reader(role="encoder", name=name) for name in (settings.encoder, *settings.further_encoders))
+    return (*encoders, *judge_of(settings))
+
+
+def judge_of(settings: StudySettings) -> tuple[Reader, ...]:
+    """The judge of the settings, where they name one."""
+    return (Reader(role="judge", name=settings.judge),) if settings.judge else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,6 +315,8 @@ class Program:
     # pictures that measuring draws beside those of ``shots``, at most
     n_later: Callable[[Design, StudySettings], int] = lambda _design, _settings: 0
     ahead: ReadAhead = embed_ahead  # reads finished pictures while the next are drawn
+    # what a judge is asked about: "attributes" of pictures, which of two sentences is true of "people", or nothing
+    judged: Literal["", "attributes", "people"] = ""
     takes_labels: bool = False  # whether people's labels (``StudySettings.labels``) change the scores
     shows_anything: bool = False  # whether its pictures may show no people at all
     # the results from labelled people alone, for labels that were corrected; None where the study has none. The

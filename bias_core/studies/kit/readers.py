@@ -15,6 +15,7 @@ _WORDS: dict[Role, str] = {
     "encoder": "encoder",
     "captioner": "captioner",
     "answerer": "answerer",
+    "judge": "judge",
     "person_finder": "finder",
 }
 _MOST_NAMED = 3

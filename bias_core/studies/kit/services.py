@@ -12,7 +12,7 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
 from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
-from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
+from bias_core.types import ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import FairLock
 
 
@@ -61,6 +61,9 @@ class StudyServices(Protocol):
     def answerer(self, name: str) -> protocols.VisualQuestionAnswerer:
         """The answerer of questions of this name."""
 
+    def judge(self, name: str) -> protocols.Judge:
+        """The judge of pictures of this name."""
+
     def language_model(self, name: str) -> protocols.LanguageModel:
         """The language model of this name."""
 
@@ -71,6 +74,9 @@ class StudyServices(Protocol):
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
     ) -> tuple[ReaderErrors | None, ...]:
         """Errors of the encoder for each (positive, negative) pair of sentences, None where not known."""
+
+    def known_pictures(self, model: str, positive: str, negative: str) -> tuple[KnownPicture, ...]:
+        """Pictures of the model's world of which it is known whether they show what a sentence says; () elsewhere."""
 
     def reader_world(self, role: Role, name: str) -> str:
         """The only pictures that a reader can read: "calibration", or "" for any."""

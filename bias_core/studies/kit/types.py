@@ -94,6 +94,12 @@ class StudySettings:
     further_encoders: tuple[str, ...] = setting(
         (), "Further readers (encoders)", "Read the same pictures, to show how far the numbers hang on the reader"
     )
+    judge: str = setting(
+        "",
+        "Judge",
+        "Asked whether each picture shows an attribute: smolvlm-500m, qwen2.5-vl-3b, endpoint, org/name of a "
+        "vision-language model, or a classifier as org/name:Male=man,Female=woman; left out: the encoder reads",
+    )
     scale: float = setting(
         1.0, "Share of the full size", "Of the number of pictures that the study asks for", gt=0, le=1,
         link="percent", percent=True,

@@ -14,7 +14,7 @@ from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
 from bias_core.studies.kit.designs import read_table, settings_with
-from bias_core.studies.kit.program import StudyData
+from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Progress, Sample, Shot, StudySettings
@@ -65,14 +65,17 @@ class Cell:
         """What P was computed from, or Ψ where P* is given; None where the reader tells nothing."""
         if math.isnan(self.score.prevalence.value) or not self.units:
             return None
-        errors = None if self.score.corrected is None else self.score.errors
-        return mean_sample(self.units, self.score.margins > 0, errors=errors, reference=reference)
+        if self.score.corrected is None:
+            return mean_sample(self.units, self.score.calls, reference=reference)
+        return mean_sample(self.units, self.score.margins > 0, errors=self.score.errors, reference=reference)
 
     def share_in_words(self) -> str:
         """How P came about, and what it may have missed."""
         says = "As read; how often the reader errs here is not known."
         if self.score.corrected is not None:
             says = f"Read in {100 * self.score.prevalence.value:.1f} %, corrected for the reader's errors."
+        if self.score.cannot_tell is not None and self.score.cannot_tell.value > 0:
+            says += f" The judge cannot tell of {100 * self.score.cannot_tell.value:.1f} % of the pictures."
         if self.neither and self.neither > _NOTABLE:
             says += f" Neither sentence describes {100 * self.neither:.1f} % of the pictures."
         return says
@@ -119,12 +122,12 @@ def to_attribute(entry: Mapping[str, Any]) -> Attribute:
 
 def read_cells(
     data: StudyData, concept: str, frame: pd.DataFrame, rows: np.ndarray, attributes: Sequence[Attribute]
-) -> list[Cell]:
+) -> Steps[list[Cell]]:
     """OASIS's numbers of some pictures, whose embeddings ``rows (len(frame), d)`` are."""
     truths = [truth for truth in data.truths(frame) if truth is not None]
     units = tuple(frame["unit"])
     cells = []
-    for score in score_attributes(data, frame, rows, attributes):
+    for score in (yield from score_attributes(data, frame, rows, attributes)):
         absent = data.services.shown(score.attribute.negative, truths) if truths else None
         neither = None if score.drawn is None or absent is None else max(0.0, 1 - score.drawn - absent)
         cells.append(Cell(concept=concept, score=score, units=units, neither=neither))
@@ -136,7 +139,8 @@ def read_concepts(
 ) -> Generator[Progress, None, dict[str, list[Cell]]]:
     """The cells of every concept that has pictures.
 
-    Beside each picture stands how much nearer it is to the sentence of presence than to that of absence.
+    Beside each picture stands how much nearer it is to the sentence of presence than to that of absence (of a judge:
+    the probability of yes less that of no).
     """
     rows = yield from data.embed(data.frame)
     cells = {}
@@ -144,7 +148,7 @@ def read_concepts(
         data.check()
         chosen = data.frame[data.frame[column] == name]
         if len(chosen):
-            cells[name] = read_cells(data, name, chosen, rows[chosen.index], attributes_of(name))
+            cells[name] = yield from read_cells(data, name, chosen, rows[chosen.index], attributes_of(name))
             data.keep(chosen, **{f"{cell.attribute.name}: nearer by": cell.score.margins for cell in cells[name]})
     return cells
 

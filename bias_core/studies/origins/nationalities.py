@@ -296,9 +296,9 @@ def measure_doctors(design: Design, settings: StudySettings, data: StudyData) ->
 def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, dict[str, float]]:
     """P of each nationality's doctors less that of plain doctors, as read, with interval, p and q."""
     tests = {
-        name: two_shares(cells[PLAIN].score.margins > 0, cell.score.margins > 0, confidence)
+        name: two_shares(cells[PLAIN].score.clear_calls, cell.score.clear_calls, confidence)
         for name, cell in cells.items()
-        if PLAIN in cells and name != PLAIN
+        if PLAIN in cells and name != PLAIN and cells[PLAIN].score.prevalence.n and cell.score.prevalence.n
     }
     if not tests:
         return {}
@@ -386,7 +386,7 @@ def _user_findings(
     counts = np.random.default_rng(settings.seed).multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES)
 
     def summed(of: Callable[..., Any], times: np.ndarray) -> np.ndarray:
-        shares = times @ presence / times.sum(axis=1, keepdims=True)
+        shares = times @ np.nan_to_num(presence) / (times @ ~np.isnan(presence))
         return np.asarray(of(np.maximum(0.0, np.clip(shares, 0.0, 1.0) - references), axis=1))
 
     drawn = [(cell.score.drawn, reference) for cell, reference in zip(cells, references, strict=True)]
@@ -411,10 +411,9 @@ def _user_findings(
 
 def _presence(cell: Cell) -> np.ndarray:
     """Each reading, corrected so that the mean is the prevalence of the cell [rogan1978, Eq. 1]."""
-    calls = (cell.score.margins > 0).astype(float)
-    errors = cell.score.errors
+    calls, errors = (cell.score.margins > 0).astype(float), cell.score.errors
     if cell.score.corrected is None or errors is None:
-        return calls
+        return cell.score.calls
     return (calls + errors.specificity - 1) / (errors.sensitivity + errors.specificity - 1)
 
 
@@ -481,12 +480,16 @@ def compare_users(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
 
 PROGRAMS = {
     "nationality_stereotypes": Program(
-        shots=stereotype_shots, measure=measure_nationalities, options=StereotypeOptions, compare=compare_nationalities
+        shots=stereotype_shots,
+        measure=measure_nationalities,
+        options=StereotypeOptions,
+        compare=compare_nationalities,
+        judged="attributes",
     ),
     "doctor_prevalence": Program(
-        shots=doctor_shots, measure=measure_doctors, options=DoctorOptions, compare=compare_doctors
+        shots=doctor_shots, measure=measure_doctors, options=DoctorOptions, compare=compare_doctors, judged="attributes"
     ),
     "stereotypes_by_internet_users": Program(
-        shots=user_shots, measure=measure_users, options=NationalityOptions, compare=compare_users
+        shots=user_shots, measure=measure_users, options=NationalityOptions, compare=compare_users, judged="attributes"
     ),
 }

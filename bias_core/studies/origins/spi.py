@@ -127,7 +127,7 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
         if frame.empty:
             continue
         attributes = _attributes(design, settings, nationality)
-        cells = read_cells(data, nationality, frame, rows[frame.index], attributes)
+        cells = yield from read_cells(data, nationality, frame, rows[frame.index], attributes)
         traces = yield from _trace(data, model, nationality, data.stored(frame), attributes)
         kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
         wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
@@ -296,6 +296,10 @@ def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
 
 PROGRAMS = {
     "propagation": Program(
-        shots=trace_shots, measure=measure_propagation, suits=model_suits, options=PropagationOptions
+        shots=trace_shots,
+        measure=measure_propagation,
+        suits=model_suits,
+        options=PropagationOptions,
+        judged="attributes",
     )
 }

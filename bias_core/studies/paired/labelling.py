@@ -1,10 +1,11 @@
 """PST: who is where in each picture, and what people or readers say of their perceived gender."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -13,14 +14,19 @@ from PIL import Image
 from bias_core.crops import Box, crop_people, person_halves
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PEOPLE, merge_ratings
+from bias_core.store.readings import open_picture
 from bias_core.studies.kit.designs import program_of
+from bias_core.studies.kit.judging import CALLS, ask_judge, calls_of, question_about
 from bias_core.studies.kit.labels import read_answers
-from bias_core.studies.kit.program import Steps, StudyData, encoder_of
+from bias_core.studies.kit.program import Steps, StudyData, encoder_of, judge_of
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import AUTO, Design, StudyReport, StudySettings
 from bias_core.studies.reports.text import table_of
+from bias_core.types import StoredImage
+
+T = TypeVar("T")
 
 SINGLE = "single"
 HALVES = "halves"  # instead of a finder: trust the prompt, and take the left and the right half of every picture
@@ -70,6 +76,11 @@ def check_labelling(settings: StudySettings) -> None:
     options = settings.options
     if options.labeller == "people" and not settings.labels:
         raise InvalidInput("labeller=people needs a CSV of people's answers in the setting labels")
+    if settings.judge and options.labeller != "finder":
+        raise InvalidInput(
+            f"a judge is asked about each person that is cut out, and with labeller={options.labeller} nobody is: take "
+            "labeller=finder, or leave judge empty"
+        )
     if len(set(options.sentences)) != 2:
         raise InvalidInput(f"sentences are two, the first of a masculine-looking person; got {options.sentences}")
     if settings.labels:
@@ -84,7 +95,8 @@ def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
     if options.labeller == "vqa":
         return (Reader(role="answerer", name=options.answerer),)
     finder = Reader(role="person_finder", name=options.finder)
-    return encoder_of(settings) if options.finder == HALVES else (*encoder_of(settings), finder)
+    who = judge_of(settings) or encoder_of(settings)
+    return who if options.finder == HALVES else (*who, finder)
 
 
 def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
@@ -133,14 +145,16 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     Returns
     -------
     DataFrame : with the columns ``automatic``, ``human``, ``truth`` (None where there is none), ``lean`` (by how much
-        the reader prefers the masculine sentence, a difference of cosines; nan where it was not asked),
+        the reader prefers the masculine sentence, a difference of cosines, or of a judge's probabilities of yes; nan
+        where it was not asked),
         ``perceived_gender``: people's answer where labels were given, else the reader's; None where nobody labelled the
         person; and ``rater``: who gave it.
     """
     labelled = people.assign(**dict.fromkeys(("automatic", "human", "truth", "perceived_gender")), lean=np.nan)
     labeller = settings.options.labeller
     if labeller == "finder":
-        labelled["automatic"], labelled["lean"] = yield from _by_finder(people, settings, data)
+        by_reader = _by_judge if settings.judge else _by_encoder
+        labelled["automatic"], labelled["lean"] = yield from by_reader(people, settings, data)
     elif labeller == "vqa":
         labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
     labelled["truth"] = [
@@ -196,32 +210,87 @@ def recorded_gender(truth: Any, position: str) -> str:
     return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
 
 
-def _by_finder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[tuple[list[str], list[float]]]:
-    """Find the people, cut each out, and ask the reader which of two sentences is closer."""
+def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[tuple[list[str], list[float]]]:
+    """Find the people, cut each out, and ask the encoder which of two sentences is closer."""
     masculine, feminine = data.texts(settings.options.sentences)
-    direction, encoder, name = masculine - feminine, data.encoder(), settings.options.finder
+    direction, encoder = masculine - feminine, data.encoder()
+
+    def leans(images: list[Image.Image], boxes: list[list[Box]]) -> list[np.ndarray]:
+        crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
+        return np.split(
+            encoder.encode_images(crops) @ direction if crops else np.empty(0),
+            np.cumsum([len(places) for places in boxes])[:-1],
+        )
+
+    by_picture = yield from _in_boxes(people, settings, data, leans, encoder)
+    each = [math.nan if lean is None else float(lean) for lean in _of_each(people, by_picture)]
+    kinds = [np.isnan(each), np.abs(each) <= settings.options.margin, np.array(each) > 0]
+    return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), each
+
+
+def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[tuple[list[str], list[float]]]:
+    """Find the people, cut each out, and ask the judge whether each of two sentences is true of them.
+
+    Who is seen as both or neither cannot be identified.
+    """
+    boxes = _of_each(people, (yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)))
+    questions, stored = tuple(map(question_about, settings.options.sentences)), data.stored(people)
+    keys = [  # the place is part of the question, so that the answer goes with its picture
+        None if box is None else [(image_id, f"{question} {box}") for question in questions]
+        for image_id, box in zip(people["image_id"], boxes, strict=True)
+    ]
+    pictures = {
+        key: partial(_person_in, one, box)
+        for both, one, box in zip(keys, stored, boxes, strict=True)
+        if both is not None and box is not None
+        for key in both
+    }
+    answers = yield from ask_judge(data, "asking the judge about the people", pictures)
+    labels, leans = [], []
+    for both in keys:
+        given = np.full((2, 3), math.nan) if both is None else np.array([answers[key] for key in both])
+        says_yes = [CALLS[place] == "yes" for place in calls_of(given)]
+        kind = NOT_TWO_PEOPLE if both is None else CANNOT_IDENTIFY if says_yes[0] == says_yes[1] else None
+        labels.append(kind or ("masculine" if says_yes[0] else "feminine"))
+        leans.append(float(given[0, 0] - given[1, 0]))
+    return labels, leans
+
+
+def _person_in(stored: StoredImage, box: Box) -> Image.Image:
+    return crop_people(open_picture(stored), [box])[0]
+
+
+def _in_boxes(
+    people: pd.DataFrame,
+    settings: StudySettings,
+    data: StudyData,
+    read: Callable[[list[Image.Image], list[list[Box]]], Sequence[Any]],
+    *readers: object,
+) -> Steps[dict[str, Any]]:
+    """What is made of the people that are found in each picture, by its id, from left to right."""
+    name, by_picture = settings.options.finder, dict[str, Any]()
     finder = None if name == HALVES else data.services.person_finder(name)
-    leans: dict[str, np.ndarray] = {}
     for alone, some in people.groupby(people["position"] == SINGLE, sort=False):
         pictures = some.drop_duplicates("image_id")
         find = finder.find if finder is not None else _whole if alone else person_halves
 
-        def read(images: list[Image.Image], find: Callable[[Image.Image], list[Box]] = find) -> list[np.ndarray]:
-            boxes = [find(image) for image in images]
-            crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
-            return np.split(
-                encoder.encode_images(crops) @ direction if crops else np.empty(0),
-                np.cumsum([len(places) for places in boxes])[:-1],
-            )
+        def work(images: list[Image.Image], find: Callable[[Image.Image], list[Box]] = find) -> Sequence[Any]:
+            return read(images, [find(image) for image in images])
 
-        values = yield from data.read("looking for people", pictures, read, encoder, *([finder] if finder else []))
-        leans |= dict(zip(pictures["image_id"], values, strict=True))
-    each = []  # left to right; nan in a picture without exactly the people asked for
+        everybody = [*readers, *([finder] if finder else [])]
+        values = yield from data.read("looking for people", pictures, work, *everybody)
+        by_picture |= dict(zip(pictures["image_id"], values, strict=True))
+    return by_picture
+
+
+def _of_each(people: pd.DataFrame, by_picture: Mapping[str, Sequence[T]]) -> list[T | None]:
+    """Of each person what was found; None in a picture without exactly the people asked for."""
+    each: list[T | None] = []
     for image_id, position in zip(people["image_id"], people["position"], strict=True):
-        is_whole = len(leans[image_id]) == (1 if position == SINGLE else 2)
-        each.append(float(leans[image_id][int(position == "right")]) if is_whole else math.nan)
-    kinds = [np.isnan(each), np.abs(each) <= settings.options.margin, np.array(each) > 0]
-    return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), each
+        here = by_picture[image_id]
+        is_whole = len(here) == (1 if position == SINGLE else 2)
+        each.append(here[int(position == "right")] if is_whole else None)
+    return each
 
 
 def _whole(image: Image.Image) -> list[Box]:

@@ -78,6 +78,7 @@ def paired_program(
 
     return Program(
         takes_labels=True,
+        judged="people",
         shots=checked_shots,
         measure=measure,
         ready=labelling.labeller_ready,
@@ -299,8 +300,9 @@ def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[st
 def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
     """Notes on who labelled the people, and on those whom nobody did."""
     options = settings.options
+    reader = f"the judge {settings.judge}" if settings.judge else settings.encoder
     who = {
-        "finder": f"by {settings.encoder} on each person cut out by {options.finder}",
+        "finder": f"by {reader} on each person cut out by {options.finder}",
         "vqa": f"by {options.answerer}, asked about the whole picture",
         "people": "by people",
     }["people" if settings.labels else options.labeller]

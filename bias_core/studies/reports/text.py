@@ -316,6 +316,15 @@ def size_in_words(design: Design, settings: StudySettings) -> str:
     return f"{share} (published: {design.published_size})" if design.published_size else share
 
 
+def read_by(settings: StudySettings) -> str:
+    """Who read the pictures, by the names in the settings.
+
+    >>> read_by(StudySettings(encoder="calibration-clip", judge="endpoint"))
+    'calibration-clip, attributes by the judge endpoint'
+    """
+    return settings.encoder + (f", attributes by the judge {settings.judge}" if settings.judge else "")
+
+
 def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
     """The report as a person reads it: what was found, the figures, and the tables with their ends.
 
@@ -330,7 +339,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
         beside=beside,
         title=title_of(report),
         source=f" After {design.reference}, {design.where}." if design.reference else "",
-        how=f" of {drawn_by(report)}, read by {settings.encoder}{size}",
+        how=f" of {drawn_by(report)}, read by {read_by(settings)}{size}",
         overview=arms_overview(report),
         findings=finding_frame(report),
         further=further_tables(report),

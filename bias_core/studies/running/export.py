@@ -63,7 +63,7 @@ def _facts(report: StudyReport, command: str, *, pictures: bool) -> DatasetFacts
         ),
         reference=f"{design.reference}, {design.where}" if design.reference else "",
         annotation=_annotation(settings),
-        readers=[report.versions.get("encoder", settings.encoder)],
+        readers=[report.versions.get("encoder", settings.encoder), *filter(None, [report.versions.get("judge")])],
         notes=report.results.notes,
         n_pictures=0 if held is None else len(held),
         n_prompts=0 if held is None else held["prompt"].nunique(),
@@ -76,9 +76,12 @@ def _facts(report: StudyReport, command: str, *, pictures: bool) -> DatasetFacts
 
 def _annotation(settings: StudySettings) -> str:
     people = " Where people's answers were given, these were taken instead." if settings.labels else ""
+    how = "it lies nearer to the sentence of presence than to that of absence"
+    if settings.judge:
+        how = f"the judge {settings.judge} says yes when it is asked; of what it cannot tell nothing is said"
     return (
-        f"Read by a program, {settings.encoder}, without people: a picture is taken to show an attribute where it "
-        "lies nearer to the sentence of presence than to that of absence, or as the study's own description "
+        f"Read by a program, {settings.encoder}, without people: a picture is taken to show an attribute where {how}, "
+        "or as the study's own description "
         f"says. Intervals are {settings.confidence:.0%} intervals.{people}"
     )
 

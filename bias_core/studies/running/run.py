@@ -163,6 +163,10 @@ def check_study_readers(program: Program, settings: StudySettings, world: str, s
     """What the report must say first of who reads pictures of this world; InvalidInput where they cannot."""
     if settings.further_encoders and settings.encoder not in {reader.name for reader in program.readers(settings)}:
         raise InvalidInput("the encoder reads nothing under these settings, so further encoders would change nothing")
+    if settings.judge and not program.judged:
+        raise InvalidInput(
+            "this study looks for no attribute in single pictures, so a judge would change nothing; leave judge empty"
+        )
     return check_readers(program.readers(settings), services, source=settings.model, world=world, force=settings.force)
 
 
@@ -402,8 +406,14 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
     readers = plan.program.readers(plan.settings)
     encoder = next((reader.name for reader in readers if reader.role == "encoder"), "")
     versions = {"encoder": services.encoder(encoder).name} if encoder else {}
+    if plan.settings.judge:
+        versions["judge"] = services.judge(plan.settings.judge).name
     read_by = tuple(services.reader_facts(reader.role, reader.name) for reader in dict.fromkeys(readers))
-    of_world = {facts: facts.role == "encoder" and bool(facts.world) and not plan.warning for facts in read_by}
+    is_known = plan.program.judged == "attributes" and all(map(services.pictures_world, _models_of(plan)))
+    of_world = {
+        facts: is_known if facts.role == "judge" else facts.role == "encoder" and bool(facts.world) and not plan.warning
+        for facts in read_by
+    }
     notes = [reader_note(facts, errors_known=errors_known) for facts, errors_known in of_world.items()]
     frames = [data.frame for data in drawn]
     if arms:
@@ -425,6 +435,10 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         stopped=any(data.stopped for data in drawn),
         read_by=read_by,
     )
+
+
+def _models_of(plan: StudyPlan) -> set[str]:
+    return {one.settings.model for one in plan.each}
 
 
 def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:

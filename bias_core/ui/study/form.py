@@ -17,7 +17,15 @@ from bias_core.studies.running.run import with_options
 from bias_core.studies.running.size import check_number
 from bias_core.ui import messages
 from bias_core.ui.links import OPTION, query_of, read_link
-from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices, model_hint
+from bias_core.ui.model_menu import (
+    HINT,
+    JUDGE_HINT,
+    encoder_choices,
+    force_box,
+    judge_choices,
+    model_choices,
+    model_hint,
+)
 from bias_core.ui.study.arms_form import ArmsForm, apart
 from bias_core.ui.templates import render, script
 
@@ -31,7 +39,7 @@ FIELDS = ("study", *FORM)
 after them, called :data:`OPTION` and their name, and then the tab's own inputs."""
 LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)  # those that an address may fill
 _ABOVE = ("model", "condition", "percent")
-_READING = ("encoder", "further_encoders", "force")
+_READING = ("encoder", "further_encoders", "judge", "force")
 _FILES = {"images": ".zip", "labels": ".csv"}
 REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
@@ -39,6 +47,7 @@ _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "model": {"info": HINT, "allow_custom_value": True, "scale": 4, "min_width": 240},
     "condition": {"info": "Bias planted in this world", "scale": 2, "min_width": 150},
     "encoder": {"allow_custom_value": True, "min_width": 220},
+    "judge": {"allow_custom_value": True, "min_width": 220, "info": JUDGE_HINT},
     # Of the full size, a first click draws a tenth.
     "percent": {"minimum": 1, "maximum": 100, "value": 10, "step": 1, "info": None, "scale": 3, "min_width": 200},
 }
@@ -177,7 +186,10 @@ class StudyForm:
             "model": model_choices,
             "condition": lambda _services: list(services.model_info(StudySettings().model).conditions),
             "encoder": encoder_choices,
+            "judge": judge_choices,
         }
+        if name == "judge":
+            more["visible"] = any(program_of(design).judged for design in self.designs.values())
         if name in menus or one.choices:
             return gr.Dropdown(menus[name](services) if name in menus else list(one.choices), **more)
         if name == "percent":

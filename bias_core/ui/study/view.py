@@ -37,7 +37,7 @@ def header_html(report: StudyReport, headline: str) -> str:
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}",
         *([f"{report.n_blocked:,} refused or blanked"] if report.n_blocked else []),
         text.drawn_by(report),
-        f"read by {settings.encoder}",
+        f"read by {text.read_by(settings)}",
         *([text.size_in_words(design, settings)] if report.design.reference else []),
         f"{settings.confidence:.0%} intervals",
         *([f"after {_work(design.reference)}, {design.where}"] if design.reference else []),
