@@ -273,13 +273,14 @@ def _fleiss(codes: Codes, weights: Codes) -> float:
 
 
 def _cohen(codes: Codes, weights: Codes) -> float:
-    from statsmodels.stats.inter_rater import cohens_kappa
-
-    table = np.zeros((codes.max() + 1,) * 2, dtype=np.int64)  # how often the two gave each pair of answers
-    np.add.at(table, (codes[:, 0], codes[:, 1]), weights)
-    if np.count_nonzero(table.sum(axis=0) + table.sum(axis=1)) == 1:
+    """κ of whole numbers, (n Σ_k t_kk − Σ_k r_k c_k) / (n² − Σ_k r_k c_k), t how often the two gave each pair."""
+    n_answers = int(codes.max()) + 1
+    table = np.bincount(codes[:, 0] * n_answers + codes[:, 1], weights=weights, minlength=n_answers**2)
+    table = table.reshape(n_answers, n_answers)
+    n, by_chance = float(table.sum()), float(table.sum(axis=1) @ table.sum(axis=0))
+    if by_chance == n * n:  # both gave one answer, and the same
         return math.nan
-    return float(cohens_kappa(table, return_results=False))
+    return float((n * np.trace(table) - by_chance) / (n * n - by_chance))
 
 
 def _alpha(codes: Codes, weights: Codes, positions: Array, level: Level) -> float:
