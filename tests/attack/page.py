@@ -101,7 +101,8 @@ class PageVisitor:
 
     def _event(self, component: str, name: str) -> int:
         (number,) = (c["id"] for c in self.config["components"] if c["props"].get("elem_id") == component)
-        return next(d["id"] for d in self.config["dependencies"] if [number, name] in d["targets"])
+        events = (d for d in self.config["dependencies"] if d["backend_fn"] and [number, name] in d["targets"])
+        return next(event["id"] for event in events)
 
     def _immediately(self, fn: int) -> None:
         body = self._body(fn, {})

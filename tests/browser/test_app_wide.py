@@ -96,6 +96,10 @@ def test_everything_is_reached_by_keyboard(desk: Any) -> None:
 
 
 def test_a_run_updates_at_most_five_times_a_second_and_blocks_nothing(desk: Any) -> None:
+    switch(desk, "association")
+    count = desk.locator("#association-count:has-text('pictures')")
+    count.wait_for()
+    before = count.inner_text()
     switch(desk, "explore")
     desk.evaluate(WATCH_JS, "#status")
     desk.fill("#concept textarea, #concept input", SLOW)
@@ -109,7 +113,6 @@ def test_a_run_updates_at_most_five_times_a_second_and_blocks_nothing(desk: Any)
         # Two words at the start; then at most five a second on average, for a busy page paints several at once.
         assert (len(moments) - 2) / ((moments[-1] - moments[0]) / 1000) <= 5
         switch(desk, "association")
-        before = desk.inner_text("#association-count")
         asked = time.monotonic()
         desk.fill("#association-percent input[type=number]", "30")
         desk.press("#association-percent input[type=number]", "Enter")

@@ -199,9 +199,9 @@ class StudyTab(StudyForm):
         written.success(None, js=save, **QUIET)
 
     def wire_stop(self, button: Any, status: Any) -> None:
-        """Stop a run; the page itself says so, for an answer of the server could come after the run's last word."""
-        button.click(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
+        """Stop a run; the page itself says so first: an answer of the server could come after the run's last word."""
         button.click(None, None, status, js=_STOPPING_JS, **QUIET)
+        button.click(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
 
     def _wire_run(self, trigger: Any) -> None:
         parts = self.parts
