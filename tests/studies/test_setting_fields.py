@@ -66,7 +66,7 @@ def test_a_setting_that_is_added_in_one_place_is_found_at_every_door(tmp_path):
     assert "--strength" in found["help"]
     assert "How strong it is. 0 to 2." in " ".join(found["help"].replace("│", " ").split())
     assert "strength: float | None = None" in found["api"]
-    assert "strength: How strong it is" in found["sentence"]
+    assert "strength: Strength. How strong it is. Range: 0 to 2." in found["sentence"]
     assert "strength" in found["form"][0]
     assert found["form"][1] == "How strong it is. 0 to 2"
     assert "strength" in found["links"]
