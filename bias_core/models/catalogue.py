@@ -27,6 +27,7 @@ _INDEX, _CONFIG = "model_index.json", "config.json"
 _OPEN_CLIP, _OPEN_CLIP_CONFIG = "open_clip:", "open_clip_config.json"
 _CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
 _SHOWN = 80  # characters of a name that a message repeats
+_MOST_NAMED = 16  # models that a message lists
 
 Role = Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder"]
 """What a reader does; the file's sections have the plural."""
@@ -183,8 +184,10 @@ class Catalogue:
                 f"the folder {name} has no {_INDEX}, so it is no pipeline in the layout of diffusers; give "
                 "a folder that save_pretrained of a diffusers pipeline has written"
             )
+        ids = [info.id for info in self.models]
+        more = f" and {len(ids) - _MOST_NAMED} more (python -m bias_core models)" if len(ids) > _MOST_NAMED else ""
         return (
-            f"no model {quoted(name)}; there are {', '.join(info.id for info in self.models)}, any hub model as "
+            f"no model {quoted(name)}; there are {', '.join(ids[:_MOST_NAMED])}{more}, any hub model as "
             "org/name or org/name@revision, or a folder with model_index.json; a LoRA on top as "
             "base+org/lora:0.8 or base+/path/to.safetensors"
         )
