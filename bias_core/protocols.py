@@ -81,6 +81,14 @@ class RewritesPrompts(Protocol):
 
 
 @runtime_checkable
+class OnLentGpu(Protocol):
+    """Draws on a GPU that is lent by the second, of which each visitor has so much a day."""
+
+    def pictures_in(self, seconds: float, steps: int) -> int:
+        """How many pictures of so many steps this GPU time is likely to draw."""
+
+
+@runtime_checkable
 class Hosted(Protocol):
     """Draws on a server of somebody else's: each picture is a request, which may cost money."""
 

@@ -19,7 +19,7 @@ from bias_core.adapters.model_sources import ModelSources, check_version, fetch_
 from bias_core.adapters.readers import encoders, generators
 from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
 from bias_core.adapters.weights import cpu_threads
-from bias_core.adapters.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu, prepare
+from bias_core.adapters.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, gpu_seconds_left, on_zero_gpu, prepare
 from bias_core.engine.local import Engine, EngineProgress, LocalEngine, RateStore
 from bias_core.engine.ray import RayEngine
 from bias_core.engine.requests import RequestsEngine
@@ -75,9 +75,9 @@ class Services:
         self.engine: Engine = LocalEngine(self.settings.device)  # who draws the rows of a manifest
         self.run_line = RunLine.of(self.settings)  # where runs wait for their turn
         self.rates = RateStore(data / "rates.json")  # how long drawing took before
-        self._borrows = self.settings.device == "auto" and on_zero_gpu()
-        self._device = "cpu" if self._borrows else self.settings.device
-        if self._borrows:
+        self.borrows_gpu = self.settings.device == "auto" and on_zero_gpu()
+        self._device = "cpu" if self.borrows_gpu else self.settings.device
+        if self.borrows_gpu:
             prepare()
         self._built = BuiltOnce()
         self._token = SecretStr("")  # of whoever asks for hosted models; see for_visitor
@@ -91,6 +91,11 @@ class Services:
         view = copy(self)
         vars(view).update(_token=SecretStr(token.strip()), _hosted={})
         return view
+
+    def gpu_seconds_left(self) -> float | None:
+        """Of today's GPU time of whoever these services are for; None where nobody knows."""
+        may_ask = self.borrows_gpu and not self.settings.offline
+        return gpu_seconds_left(self._token.get_secret_value()) if may_ask else None
 
     @property
     def labels(self) -> "LabelStore":
@@ -191,7 +196,7 @@ class Services:
         first = rows[0]
         check_version(first.model, first.revision, partial(self.revision, first.model))
         model, engine = self.text_to_image(first.model), self.engine_of(first.model)
-        if not (self._borrows or isinstance(model, Hosted)):
+        if not (self.borrows_gpu or isinstance(model, Hosted)):
             self._sources.fetch(self.model_info(first.model), first.revision, self._device)
         events = engine.run(rows, model, self.images, lock=self.model_lock.turns, cancelled=cancelled)
         return self.rates.watch(events, rows[0], engine)
@@ -381,7 +386,7 @@ class Services:
         unchanged = partial(check_version, info.id, version, partial(self._sources.reader_version, info))
         where = {"device": self._device, "offline": self.settings.offline, "unchanged": unchanged}
         local = self._local_reader(role, info, f"{info.id}@{version}" if version else info.id, where)
-        if not self._borrows or info.embedded or info.library == "endpoint":
+        if not self.borrows_gpu or info.embedded or info.library == "endpoint":
             return local
         return ZeroGpuReader(info.id, partial(build_elsewhere, self.settings, role, info.id), local, info.download_gb)
 
@@ -455,7 +460,7 @@ class Services:
             compiled=self.settings.compile_models,
             unchanged=partial(check_version, name, version, partial(self.revision, name)),
         )
-        if not self._borrows or info.embedded:
+        if not self.borrows_gpu or info.embedded:
             return model
         there = partial(build_elsewhere, self.settings, "text_to_image", name)
         return ZeroGpuTextToImage(name, there, model, info, partial(fetch_pipeline, info))

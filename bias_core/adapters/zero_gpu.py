@@ -36,6 +36,23 @@ def on_zero_gpu() -> bool:
     return asked_for and find_spec("spaces") is not None
 
 
+def gpu_seconds_left(token: str) -> float | None:
+    """What is left today of the GPU time of this token's account; None where that cannot be asked.
+
+    The token of a sign-in needs the scope ``read-billing``; nobody tells it of visitors who have not signed in.
+    """
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
+
+    ask = getattr(huggingface_hub, "get_zero_gpu_quota", None)  # older versions have none
+    if ask is None or not token.startswith("hf_"):
+        return None
+    try:
+        return max(0.0, float(ask(token=token).remaining))
+    except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, KeyError, TypeError, ValueError):
+        return None
+
+
 _Event = tuple[str, Any]
 """What comes back: "ready" and after how many seconds, a "step" and of how many, a "value", or an "error".
 
@@ -100,6 +117,14 @@ class Pace:
         """To ask for."""
         estimate = _FORK_SECONDS + _MARGIN * (self._load + units * self._unit)
         return min(_MOST_SECONDS, max(_LEAST_SECONDS, math.ceil(estimate)))
+
+    def units_in(self, seconds: float) -> float:
+        """How many are likely to be done in one call of so many seconds."""
+        return max(0.0, (seconds - _FORK_SECONDS - self._load) / self._unit) if self._unit else math.inf
+
+    def likely_seconds(self, units: float) -> float:
+        """That a call is likely to take, without a margin."""
+        return _FORK_SECONDS + self._load + units * self._unit
 
     def learn(self, *, load: float, units: float, seconds: float) -> None:
         """From a call that was finished: a load can be as long as the longest, a unit is like the last."""
@@ -194,6 +219,12 @@ class ZeroGpuTextToImage(Borrower):
         for method in ("check_settings", "check_traceable", "check_rewriting", "drawn_size", "prompt_limits"):
             if hasattr(local, method):  # they load no weights
                 setattr(self, method, getattr(local, method))
+
+    def pictures_in(self, seconds: float, steps: int) -> int:
+        """How many pictures of so many steps this GPU time is likely to draw, in calls of whole batches."""
+        units = max(1, steps)
+        n_calls, rest = divmod(seconds, self._pace.likely_seconds(self.batch_size * units))
+        return int(n_calls) * self.batch_size + int(min(self._pace.units_in(rest) / units, self.batch_size - 1))
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order; where time is short, in several calls of fewer rows.

@@ -132,6 +132,7 @@ TABS = find_tabs()
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _CACHE_SECONDS = 3600
 _OTHER_THREADS = 100
+_MOST_EVENTS = 100_000
 
 
 def build_app(services: Services) -> gr.Blocks:
@@ -158,14 +159,18 @@ def build_app(services: Services) -> gr.Blocks:
         _build_token(visitor)
         runs = next(tab for tab in built.values() if isinstance(tab, RunsTab))
         runs.connect(tabs, places[runs.key], built)
-        ComingBack(services, runs, [tab for tab in runs.others if isinstance(tab, StudyTab)]).wire(arrived, visitor)
+        studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
+        ComingBack(services, runs, studies).wire(arrived, visitor)
+        for tab in studies:
+            tab.wire_gpu_time(arrived)
         read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
         read.then(None, js="() => { window.linkIsRead = true; }", **QUIET)
         api.add_tools(services)
     for event in demo.fns.values():
         if event.show_progress_on is None:  # hidden: else each event looks up the outputs of all before it
             event.show_progress_on = [notice]
-    demo.queue(max_size=None, default_concurrency_limit=8)  # of all events together; runs have their own line
+    # Of all events together; runs have their own line. Without a number Gradio takes one event at a time on ZeroGPU.
+    demo.queue(max_size=_MOST_EVENTS, default_concurrency_limit=8)
     return demo
 
 

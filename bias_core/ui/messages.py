@@ -58,6 +58,18 @@ class Problem:
         return bool(self.message)
 
 
+def pictures_today(n: int) -> str:
+    """What is left of a visitor's GPU time, in pictures; it is an estimate, of two digits.
+
+    >>> pictures_today(0), pictures_today(1), pictures_today(64), pictures_today(1234)
+    ('No GPU time is left today for one more picture', 'About 1 more picture today', 'About 64 more pictures today',
+     'About 1,200 more pictures today')
+    """
+    if not n:
+        return "No GPU time is left today for one more picture"
+    return f"About {int(float(f'{n:.2g}')):,} more picture{'s' * (n > 1)} today"
+
+
 @contextmanager
 def user_errors() -> Iterator[Problem]:
     """Catch our own errors and keep their text, to show in place; inside handlers, for some are generators."""

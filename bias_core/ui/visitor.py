@@ -1,10 +1,12 @@
 """Who asks: a visitor with an unguessable key, a flag that stops the run and a folder; and whose turn it is."""
 
 import hashlib
+import math
 import re
 import secrets
 import shutil
 import threading
+import time
 from collections.abc import Callable, Generator
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +28,7 @@ from bias_core.ui.messages import QUIET, user_errors
 
 T = TypeVar("T")
 _KEY_BYTES = 16
+_FRESH_SECONDS = 5.0
 TOKEN_HEADER = "x-hosted-model-token"  # of requests of programs
 _SECRET = "t2i-bias-explorer-visitor-1"  # hides the key from a passing look; it is no password
 _OF_ONE_VISITOR = 200_000_000  # bytes of kept imports; the oldest make room
@@ -51,6 +54,7 @@ class Visitor:
     def __init__(self) -> None:
         self._key = self.address = ""
         self.typed_token = self.signed_in_token = ""  # in memory only, and of this page only
+        self._asking, self._gpu_seconds = threading.Lock(), (-math.inf, math.nan)  # when it was asked, and the answer
         self._stop = threading.Event()
 
     def __deepcopy__(self, memo: object) -> "Visitor":
@@ -75,6 +79,17 @@ class Visitor:
         """The services for this visitor, whose own token, where there is one, pays for hosted models."""
         token = self.typed_token or self.signed_in_token
         return services.for_visitor(token) if token else services
+
+    def gpu_seconds_left(self, services: Services) -> float | None:
+        """Of this visitor's GPU time of today, on a Space with ZeroGPU; None where nobody knows.
+
+        All tabs ask for it when a page opens: for some seconds the answer holds.
+        """
+        with self._asking:
+            if time.monotonic() - self._gpu_seconds[0] > _FRESH_SECONDS:
+                seconds = self.services(services).gpu_seconds_left()
+                self._gpu_seconds = time.monotonic(), math.nan if seconds is None else seconds
+            return None if math.isnan(self._gpu_seconds[1]) else self._gpu_seconds[1]
 
     @property
     def stop(self) -> threading.Event:

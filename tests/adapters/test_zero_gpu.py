@@ -10,6 +10,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 
+import httpx
 import numpy as np
 import pytest
 import torch  # noqa: F401 - forked processes need not import it then
@@ -20,7 +21,15 @@ from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.adapters.zero_gpu import Pace, ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu
 from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable
-from bias_core.protocols import Captioner, ImageTextEncoder, LanguageModel, ReadsPrompts, TextToImage, Traceable
+from bias_core.protocols import (
+    Captioner,
+    ImageTextEncoder,
+    LanguageModel,
+    OnLentGpu,
+    ReadsPrompts,
+    TextToImage,
+    Traceable,
+)
 from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
 from tests.fake_spaces import VISITOR, FakeSpaces
@@ -349,3 +358,56 @@ def test_explore_scores_what_the_quota_allowed_and_says_how_to_go_on(spaces, ser
     *_, report = explore(settings, services)
     assert len(report.images) == 12
     assert report.reused
+
+
+def account(monkeypatch, seconds):
+    """The hub's answer; the tokens it was asked with."""
+    import huggingface_hub
+
+    asked = []
+
+    def quota(*, token):
+        asked.append(token)
+        if isinstance(seconds, Exception):
+            raise seconds
+        return huggingface_hub.ZeroGpuQuota({"base": 210, "current": seconds})
+
+    monkeypatch.setattr(huggingface_hub, "get_zero_gpu_quota", quota)
+    return asked
+
+
+def test_gpu_time_is_told_in_pictures_by_what_calls_take(spaces):
+    model = drawer()  # 3 + 5 + 2.5 s until it is there, and 0.07 s a step; a call draws 32
+    assert model.batch_size == 32
+    # 10 steps: a call of 32 takes 10.5 + 22.4 = 32.9 s. In 100 s there are three of them (98.7 s) and no more.
+    assert model.pictures_in(100.0, 10) == 96
+    # In 50 s one of them; of the other 17.1 s 6.6 are left to draw 9.
+    assert model.pictures_in(50.0, 10) == 32 + 9
+    assert model.pictures_in(10.0, 10) == 0
+    assert model.pictures_in(0.0, 10) == 0
+    assert model.pictures_in(100.0, 20) < 96
+
+
+def test_the_hub_is_asked_with_the_visitors_own_token_alone(spaces, monkeypatch, tmp_path):
+    from huggingface_hub.errors import HfHubHTTPError
+
+    from bias_core.services import Services
+    from bias_core.settings import Settings
+
+    asked = account(monkeypatch, 100.0)
+    services = Services(Settings(data_dir=tmp_path))
+    assert services.borrows_gpu
+    assert services.gpu_seconds_left() is None  # nobody has signed in
+    assert services.for_visitor("sk-of-another-service").gpu_seconds_left() is None
+    assert services.for_visitor("hf_mine").gpu_seconds_left() == 100.0
+    assert asked == ["hf_mine"]
+    response = httpx.Response(401, request=httpx.Request("GET", "http://localhost"))
+    for error in (HfHubHTTPError("401", response=response), OSError(), ValueError()):
+        account(monkeypatch, error)
+        assert services.for_visitor("hf_mine").gpu_seconds_left() is None
+    assert isinstance(drawer(), OnLentGpu)
+    assert not isinstance(services.text_to_image("calibration-diffusion"), OnLentGpu)  # needs no GPU
+    monkeypatch.delenv("SPACES_ZERO_GPU")
+    asked = account(monkeypatch, 100.0)
+    assert Services(Settings(data_dir=tmp_path)).for_visitor("hf_mine").gpu_seconds_left() is None
+    assert asked == []

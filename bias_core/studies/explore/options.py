@@ -55,7 +55,7 @@ class ExploreOptions(Options):
     attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
     attribute_a: str = setting("male", "Association: word A", _WORD)
     attribute_b: str = setting("female", "Association: word B", _WORD)
-    n_images: int = setting(16, "Pictures", "Of the concept; more give narrower intervals", ge=1, le=MOST)
+    n_images: int = setting(16, "Pictures", "More give narrower intervals", ge=1, le=MOST)
     n_attribute_images: int = setting(8, "Pictures per word", "Drawn in addition", ge=1, le=MOST)
     n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
 

@@ -110,6 +110,7 @@ class ExploreForm(StudyTab):
             with gr.Column(scale=3, min_width=220, elem_classes="act"):
                 parts["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
                 parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
+                self._build_gpu_time()
         self.form["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
 
     def _build_options(self) -> None:

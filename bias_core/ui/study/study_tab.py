@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
+from bias_core.protocols import OnLentGpu
 from bias_core.services import Services
 from bias_core.studies.kit.designs import designs_in, find_design, read_yaml
 from bias_core.studies.kit.setting_fields import changed_settings
@@ -132,6 +133,33 @@ class StudyTab(StudyForm):
             self.parts["run"] = gr.Button("Run and measure", variant="primary", elem_id=f"{key}-run", **place)
             self.parts["stop"] = gr.Button("Stop", variant="stop", elem_id=f"{key}-stop", visible=False, **place)
             self.parts["count"] = gr.HTML(elem_classes="quiet", elem_id=f"{key}-count")
+            self._build_gpu_time()
+
+    def _build_gpu_time(self) -> None:
+        """Beside the button, where each visitor has some GPU time a day: how many more pictures that draws."""
+        if self.services.borrows_gpu:
+            self.parts["gpu_time"] = gr.HTML(elem_classes="quiet", elem_id=f"{self.key}-gpu-time")
+
+    def wire_gpu_time(self, arrived: Any) -> None:
+        """Say it once it is known whose page this is, of the model that is chosen, and anew after a run."""
+        if "gpu_time" not in self.parts:
+            return
+        steps = self.form.get("steps", self.form.get("num_inference_steps"))
+        how = (self.on_gpu_time, [self.parts["visitor"], self.form["model"], steps], self.parts["gpu_time"])
+        arrived.then(*how, **QUIET)
+        for changed in (self.form["model"].change, self.parts["report"].change):
+            changed(*how, **QUIET)
+
+    def on_gpu_time(self, visitor: Visitor, model: str, steps: Any = None) -> str:
+        """How many more pictures today; nothing where that is not known, or the model needs no GPU."""
+        with messages.user_errors():
+            if (seconds := visitor.gpu_seconds_left(self.services)) is None:
+                return ""
+            generator = self.services.text_to_image(str(model))
+            n_steps = int(float(steps)) if steps else self.services.model_info(str(model)).default_steps
+            if isinstance(generator, OnLentGpu):
+                return messages.pictures_today(generator.pictures_in(seconds, n_steps))
+        return ""
 
     def _build_chips(self) -> None:
         look: dict[str, Any] = {"size": "sm", "min_width": 0, "scale": 0}
