@@ -18,6 +18,7 @@ import pandas as pd
 import yaml
 from sqlalchemy import Select, exists, func, select
 
+from bias_core.annotation.judgements import judgements_frame
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.schema import Row, answers, deletions, items, raters
 from bias_core.annotation.task_owner import OwnerKey, iso, owned_row, read_picture, stored_task
@@ -277,6 +278,8 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
     yield "labels.parquet", parquet.getvalue()
     if len(excluded := answers_frame(store, key, excluded=True)):
         yield "excluded.csv", csv_bytes(excluded)
+    if len(machines := judgements_frame(store, key)):
+        yield "judges.csv", csv_bytes(machines)
     ordinary = {name: one for name, one in by_name.items() if one.item.gold is None}
     yield "train/metadata.jsonl", json_lines([_metadata(name, one, task) for name, one in ordinary.items()])
     yield "label_studio/config.xml", text_from("label_studio.xml", autoescape=True, task=task)

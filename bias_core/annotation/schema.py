@@ -99,6 +99,16 @@ answers = Table(
     sqlite_autoincrement=True,  # an id is never used again, also after a deletion
 )
 
+# What machines say of items: no person's answer, and counted in nothing of theirs.
+judgements = Table(
+    "judgements",
+    metadata,
+    Column("item_id", Integer, ForeignKey("items.id"), primary_key=True, autoincrement=False),
+    Column("judge", String(300), primary_key=True),
+    Column("choices", JSON, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+)
+
 # What is left of a rater who deleted their answers.
 deletions = Table(
     "deletions",
@@ -131,6 +141,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
     (
         "ALTER TABLE raters ADD COLUMN seed INTEGER DEFAULT 0 NOT NULL",
         "ALTER TABLE raters ADD COLUMN excluded_ms BIGINT",
+    ),
+    (
+        "CREATE TABLE judgements (item_id INTEGER NOT NULL REFERENCES items (id), judge VARCHAR(300) NOT NULL, "
+        "choices JSON NOT NULL, at_ms BIGINT NOT NULL, PRIMARY KEY (item_id, judge))",
     ),
 )
 

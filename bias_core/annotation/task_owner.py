@@ -19,7 +19,17 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from bias_core.annotation.label_store import LabelStore, hash_of, token
-from bias_core.annotation.schema import Row, answers, assignments, deletions, items, raters, task_versions, tasks
+from bias_core.annotation.schema import (
+    Row,
+    answers,
+    assignments,
+    deletions,
+    items,
+    judgements,
+    raters,
+    task_versions,
+    tasks,
+)
 from bias_core.annotation.tasks import (
     MAX_LINE,
     AskedPicture,
@@ -199,6 +209,8 @@ def delete_task(store: LabelStore, key: OwnerKey) -> int:
                 break
             n_answers += remove_raters(store, connection, task_id, portion)
     with store.write() as connection:
+        of_task = select(items.c.id).where(items.c.task_id == task_id)
+        connection.execute(delete(judgements).where(judgements.c.item_id.in_(of_task)))
         for table in (items, task_versions):
             connection.execute(delete(table).where(table.c.task_id == task_id))
         nobody = {"owner_hash": "", "hub_user": "", "join_code": secrets.token_hex(16)}

@@ -1,5 +1,6 @@
 """A labelling task's answers: do raters agree, do readers see the same, and runs scored with them."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.annotation.collected import LabelledItem, TaskProgress, answers_frame, winner
+from bias_core.annotation.judgements import MACHINE
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import OwnerKey
 from bias_core.annotation.tasks import PICTURE, Task, answer_key
@@ -65,6 +67,10 @@ _CHECKS_NOTE = (
     "Pictures whose answer was known; they count in nothing else. Wilson intervals. Where hardly anybody "
     "gives the known answer, look at the picture: the answer may be wrong."
 )
+MACHINES_NOTE = (
+    "A judge is a machine: it counts in no agreement, no majority and no score of people. agrees with people: share of "
+    "its answers that equal what most people said, with Wilson's interval."
+)
 _ERRORS_NOTE = (
     "sensitivity: share of what people call so that it calls so too; specificity: share of the rest that it "
     "does not. Wilson intervals."
@@ -84,6 +90,7 @@ def label_report(
     raters, findings = _raters_table(progress, answers), _agreement(answers)
     missing = [] if findings else ["Agreement needs two pictures that two raters have answered."]
     tables = [raters, _checks_table(labelled), _pairs_table(answers)]
+    tables.append(_machines_table(automatic or {}, people))
     for name, labels in (automatic or {}).items():
         some, more = _compared(name, labels, people, task)
         findings += some
@@ -164,6 +171,18 @@ def _raters_table(progress: TaskProgress, answers: pd.DataFrame) -> StudyTable:
             "differs": share["high"] < others, "excluded": one.excluded,
         })  # fmt: skip
     return table(RATERS, "Raters", rows, _RATERS_NOTE)
+
+
+def _machines_table(automatic: Mapping[str, Labels], people: pd.DataFrame) -> StudyTable:
+    """Judges as raters beside the people: how often each says what most people say."""
+    majority = {(row.image_id, row.position): row.label for row in people.itertuples(index=False) if row.label}
+    rows = []
+    for name, labels in automatic.items():
+        if name.startswith(MACHINE):
+            both = [label == majority[key] for key, label in labels.items() if key in majority]
+            equal = _share("agrees with people", sum(both), len(both))
+            rows.append({"rater": name, "kind": "machine", "answered": len(labels), "compared": len(both), **equal})
+    return table("machines", "Judges beside the people", rows, MACHINES_NOTE)
 
 
 def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
@@ -268,10 +287,11 @@ def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tu
     counts = pd.crosstab(both["label"], both["automatic"]).reindex(index=order, columns=order, fill_value=0)
     counts = counts.rename_axis(None, axis=1).rename_axis("people say").reset_index()
     title, note = f"People's labels (rows) and {name} (columns)", "Counts of people or pictures with a majority label."
-    tables = [table(f"confusion_{name}".replace(" ", "_"), title, counts, note)]
+    key = re.sub(r"\W+", "_", name)
+    tables = [table(f"confusion_{key}", title, counts, note)]
     if rows := _error_rates(both, task):
         title = f"Errors of {name}, people taken as right"
-        tables.append(table(f"errors_{name}".replace(" ", "_"), title, rows, _ERRORS_NOTE))
+        tables.append(table(f"errors_{key}", title, rows, _ERRORS_NOTE))
     return [finding], tables
 
 

@@ -11,13 +11,16 @@ from markupsafe import Markup
 
 from bias_core.annotation import task_owner
 from bias_core.annotation.collected import TaskProgress, export_labels, labelled_items, task_progress
-from bias_core.errors import InvalidInput, NotAllowed, StorageError
+from bias_core.annotation.judgements import MACHINE
+from bias_core.errors import Cancelled, InvalidInput, NotAllowed, StorageError
 from bias_core.exchange.export import csv_bytes
 from bias_core.given_values import as_text
 from bias_core.labels import tab_parts
+from bias_core.labels.judge import judge_labels, judge_task
 from bias_core.labels.report import (
     COVERAGE,
     KIND,
+    MACHINES_NOTE,
     RATERS,
     automatic_answers,
     label_report,
@@ -34,6 +37,7 @@ from bias_core.studies.explore.study import UNMEASURED
 from bias_core.studies.kit.types import Progress, StudyReport
 from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
+from bias_core.ui.model_menu import judge_choices
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.study.view import figures_html, findings_html, notes_html, tables_html
@@ -288,7 +292,7 @@ class LabelTab:
             with messages.user_errors():  # a report that is gone compares with nothing
                 report = open_run(self.services, visitor.key, run.run_id).report
                 automatic = automatic_answers(report, progress.task) | automatic
-        return progress, runs, label_report(progress, labelled, automatic)
+        return progress, runs, label_report(progress, labelled, automatic | judge_labels(store, owner))
 
     def _report_updates(self, progress: TaskProgress, report: StudyReport, owner: task_owner.OwnerKey) -> Updates:
         parts, sync, status = self.parts, self.services.label_sync(), progress.task.status
@@ -333,6 +337,10 @@ class LabelScores(StudyTab):
             put(*_CHOICES)
         with gr.Row(elem_classes="tools"):
             put("run", "stop")
+        gr.HTML(note("judge"))
+        with gr.Row(elem_classes="tools"):
+            put("judge", "judge_run")
+        self.parts["judge"].choices = judge_choices(self.services)[1:]
         self.parts |= {"status": gr.HTML(elem_id="label-use-status"), "report": gr.State(None)}
         put("used")
 
@@ -357,6 +365,9 @@ class LabelScores(StudyTab):
         how = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
         scored = click.then(self.on_use, inputs, [*buttons, used, parts["report"]], **how)
         scored.failure(self.on_crash, None, buttons, **QUIET)
+        click = parts["judge_run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
+        judged = click.then(self.on_judge, [visitor, key, parts["judge"]], [*buttons, used, parts["report"]], **how)
+        judged.failure(self.on_crash, None, buttons, **QUIET)
         self.wire_stop(parts["stop"], status)
         self.wire_take(used)
 
@@ -385,6 +396,14 @@ class LabelScores(StudyTab):
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 
+    def on_judge(self, visitor: Visitor, key: str, judge: str | None, profile: Profile = None) -> Iterator[Updates]:
+        """Let a judge answer the task, and show how far people agree with it."""
+        with messages.user_errors() as problem:
+            start = partial(self._judged, visitor, owner_of(key, profile), as_text(judge))
+            yield from self.following(visitor, in_line(self.services, visitor, start))
+        if problem:
+            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
+
     def done(self, report: StudyReport) -> Updates:
         """The numbers with people's labels, without pictures; a study's whole report is in the tab Runs."""
         title, is_run = report.design.title, report.design.kind != KIND
@@ -396,6 +415,22 @@ class LabelScores(StudyTab):
         if not run_id:
             raise InvalidInput("choose a run that holds these pictures")
         return open_run(self.services, visitor.key, run_id).report
+
+    def _judged(
+        self, visitor: Visitor, owner: task_owner.OwnerKey, judge: str
+    ) -> Generator[Progress, None, StudyReport]:
+        store = self.services.labels
+        yield from judge_task(self.services, store, owner, judge, check=partial(_check, visitor))
+        progress, labelled = task_progress(store, owner), labelled_items(store, owner)
+        report = label_report(progress, labelled, judge_labels(store, owner))
+        machines = report.results.frame("machines")
+        says = [
+            f"{row.rater} gave {row.answered:,} answers; people have a majority for {row.compared:,} of the questions."
+            for row in machines.itertuples()
+        ]
+        findings = tuple(one for one in report.results.findings if MACHINE in one.key)
+        notes = (*says, MACHINES_NOTE, "“Refresh” above shows all of it beside the people.")
+        return replace(report, results=replace(report.results, findings=findings, notes=notes))
 
     def _scored(
         self, visitor: Visitor, owner: task_owner.OwnerKey, run_id: str | None, words: dict[str, str]
@@ -411,3 +446,8 @@ class LabelScores(StudyTab):
                 report, people_labels(store, owner), visitor.services(self.services), path=path, **who
             )
         )
+
+
+def _check(visitor: Visitor) -> None:
+    if visitor.stop.is_set():
+        raise Cancelled("stopped; what the judge said so far is kept, and is not asked again")

@@ -79,6 +79,11 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
     }),
     "present": (gr.Dropdown, {"choices": [], "label": "The answer that says it is there", "visible": False}),
     "run": button("Score with people's labels", 280, elem_id="label-use"),
+    "judge": (gr.Dropdown, {
+        "choices": [], "value": None, "label": "Judge", "allow_custom_value": True, "min_width": 280,
+        "info": "A model that looks at pictures; or type org/name",
+    }),
+    "judge_run": button("Let a judge answer this task", 240),
     "stop": button("Stop", 120, variant="stop", visible=False),
 }  # fmt: skip
 """The tab's components, but for the form of a new task."""

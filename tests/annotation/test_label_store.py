@@ -226,10 +226,10 @@ def test_an_error_repeats_neither_the_password_nor_what_was_said(tmp_path: Path)
 
 
 def test_the_shipped_tables_are_those_of_version_1_and_its_steps() -> None:
-    assert len(schema.STEPS) == 2
+    assert len(schema.STEPS) == 3
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
         schema.upgrade(connection)
         schema.upgrade(connection)  # a second time changes nothing
-        assert connection.execute(text("SELECT version FROM schema_version")).scalars().all() == [3]
+        assert connection.execute(text("SELECT version FROM schema_version")).scalars().all() == [4]
     engine.dispose()

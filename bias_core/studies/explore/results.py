@@ -59,6 +59,9 @@ KINDS: Mapping[str, Kind] = {
 """The numbers of an attribute by the end of their key, in the order in which they are reported."""
 
 
+_OF_JUDGE = " Cannot tell: share of the pictures of which the judge said so; P leaves them out."
+
+
 @dataclass(frozen=True, kw_only=True)
 class AssociationScore:
     """T2IAT's Eq. 2 for the concept: mean cosine to the pictures of A minus that to the pictures of B."""
@@ -166,8 +169,8 @@ def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[
             "Attributes and their sentences" if len(cells) == 1 else "Attributes per prompt",
             records,
             "Ψ needs a real-world rate P*. Drawn: the share that really shows it, where that is on "
-            "record. Ties: pictures that are equally near to both sentences. Cannot tell: share of the pictures of "
-            "which the judge said so; P leaves them out.",
+            "record. Ties: pictures that are equally near to both sentences."
+            + (_OF_JUDGE if "asked" in records[0] else ""),
         )
 
 

@@ -141,9 +141,10 @@ class ExploreForm(StudyTab):
                 "judge", gr.Dropdown, judge_choices(self.services), scale=2, min_width=240, info=JUDGE_HINT,
                 allow_custom_value=True,
             )  # fmt: skip
+            self.form["force"] = force_box(self.key)
+        with gr.Row():
             add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
             add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
-            self.form["force"] = force_box(self.key)
         with gr.Row():
             for name in ("attribute_a", "attribute_b"):
                 add(name, gr.Textbox, min_width=150, max_lines=1)

@@ -218,7 +218,7 @@ def headline(exploration: Exploration) -> str:
     compared = [score for score in sourced if not math.isnan(score.prevalence.value)] or exploration.attributes
     lead, some = max(compared, key=_departure), len(compared) < len(exploration.attributes)
     share, reference = f"{percent(lead.prevalence.value)} ({span(lead.prevalence)})", percent(lead.attribute.reference)
-    share_words = f"“{lead.attribute.name}” is seen in {share} of {n} pictures"
+    share_words = f"“{lead.attribute.name}” is seen in {share} of {lead.prevalence.n} pictures"
     rate = f"the {reference} it is compared with" if lead.attribute.has_source else f"an assumed {reference}"
     which = "attribute with a sourced rate departs" if some else "attribute departs"
     rest = _rest(compared, " with a sourced rate" if some else "")

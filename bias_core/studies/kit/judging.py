@@ -12,6 +12,7 @@ from PIL import Image
 from bias_core.errors import ModelUnavailable
 from bias_core.store.readings import Question, open_picture
 from bias_core.studies.kit.program import Steps, StudyData
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Progress
 from bias_core.types import Attribute, KnownPicture, ReaderErrors
 
@@ -93,11 +94,12 @@ def judge_attributes(
     pictures: dict[Question, Picture] = {
         (one.path.stem, question): partial(open_picture, one) for question in questions for one in stored
     }
-    answers = yield from ask_judge(data, "asking the judge", pictures)
+    ask = partial(ask_judge, data.services, data.settings.judge, check=data.check)
+    answers = yield from ask("asking the judge", pictures)
     model = data.settings.model
     of_known_truth = [data.services.known_pictures(model, one.positive, one.negative) for one in attributes]
     of_known = {(one.key, q): one.draw for q, some in zip(questions, of_known_truth, strict=True) for one in some}
-    checks = yield from ask_judge(data, "checking the judge on pictures whose truth is known", of_known)
+    checks = yield from ask("checking the judge on pictures whose truth is known", of_known)
     return tuple(
         JudgedAttribute(
             question=question,
@@ -119,15 +121,19 @@ def errors_of(pictures: Sequence[KnownPicture], answers: np.ndarray) -> ReaderEr
     )
 
 
-def ask_judge(data: StudyData, what: str, pictures: Mapping[Question, Picture]) -> Steps[dict[Question, np.ndarray]]:
-    """Probabilities ``(3,)`` of every question about a picture; what was answered before is not asked again."""
-    services = data.services
-    judge = services.judge(data.settings.judge)
+def ask_judge(
+    services: StudyServices, name: str, what: str, pictures: Mapping[Question, Picture], check: Callable[[], None]
+) -> Steps[dict[Question, np.ndarray]]:
+    """Probabilities ``(3,)`` of every question about a picture; what was answered before is not asked again.
+
+    ``check`` is called before every few questions, and raises where somebody wants to stop.
+    """
+    judge = services.judge(name)
     texts: dict[Question, str] = services.answers.find(judge.name, list(pictures))
     missing = [key for key in pictures if key not in texts]
     turn = services.reading(judge)
     for start in range(0, len(missing), _AT_ONCE):
-        data.check()
+        check()
         part = missing[start : start + _AT_ONCE]
         images = [pictures[key]() for key in part]
         with turn:

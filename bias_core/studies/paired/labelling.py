@@ -245,7 +245,9 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
         if both is not None and box is not None
         for key in both
     }
-    answers = yield from ask_judge(data, "asking the judge about the people", pictures)
+    answers = yield from ask_judge(
+        data.services, settings.judge, "asking the judge about the people", pictures, data.check
+    )
     labels, leans = [], []
     for both in keys:
         given = np.full((2, 3), math.nan) if both is None else np.array([answers[key] for key in both])

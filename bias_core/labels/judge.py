@@ -1,0 +1,84 @@
+"""A judge answers a labelling task as one more rater, marked as a machine, and is never counted as a person."""
+
+import io
+from collections.abc import Callable, Generator
+from functools import partial
+
+import numpy as np
+from PIL import Image
+
+from bias_core.annotation.collected import task_items
+from bias_core.annotation.judgements import judgements_frame, keep_judgements
+from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.task_owner import OwnerKey, owned_task, read_picture
+from bias_core.annotation.tasks import Item, Task
+from bias_core.errors import InvalidInput
+from bias_core.labels.report import Labels
+from bias_core.metrics.paired_labels import CANNOT_IDENTIFY
+from bias_core.studies.kit.judging import INSTRUCTION, Picture, ask_judge, calls_of
+from bias_core.studies.kit.readers import Reader, fetch_reader
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.types import Progress
+
+
+def judge_task(
+    services: StudyServices, store: LabelStore, key: OwnerKey, judge: str, *, check: Callable[[], None]
+) -> Generator[Progress, None, int]:
+    """Let a judge answer a task, and keep what it says; the number of items that it could tell of.
+
+    Of each position it is asked whether each of the task's answers is right, and the likeliest yes is its answer.
+    Where it says yes to none, it "cannot identify", or gives no answer where the task has none of that name.
+    Attention checks are for people; it is asked about none. InvalidInput where nobody is named as judge.
+    """
+    if not judge:
+        raise InvalidInput("choose a judge, or type org/name of a vision-language model")
+    fetch_reader(Reader(role="judge", name=judge), services, "this task")
+    task, _ = owned_task(store, key)
+    ordinary = [item for item in task_items(store, key) if item.gold is None]
+    pictures: dict[tuple[str, str], Picture] = {
+        (item.picture, question): partial(_opened, store, item.picture)
+        for item in ordinary
+        for questions in _questions(task, item).values()
+        for question in questions
+    }
+    answers = yield from ask_judge(services, judge, "the judge answers", pictures, check)
+    choices = {}
+    for item in ordinary:
+        each = {
+            position: _chosen(task, np.array([answers[item.picture, question] for question in questions]))
+            for position, questions in _questions(task, item).items()
+        }
+        if all(each.values()) or any(answer and task.answer(answer).whole for answer in each.values()):
+            choices[item.id] = {position: answer for position, answer in each.items() if answer}
+    keep_judgements(store, key, services.judge(judge).name, choices)
+    return len(choices)
+
+
+def judge_labels(store: LabelStore, key: OwnerKey) -> dict[str, Labels]:
+    """What judges said of a task, by their names, as the report compares it with people."""
+    frame = judgements_frame(store, key)
+    return {
+        str(rater): dict(zip(zip(some["image_id"], some["position"], strict=True), some["answer"], strict=True))
+        for rater, some in frame.groupby("rater", sort=False)
+    }
+
+
+def _questions(task: Task, item: Item) -> dict[str, list[str]]:
+    """Of each position, whether each answer is right."""
+    return {
+        position: [f"{question} Is the answer “{answer.label}”? {INSTRUCTION}" for answer in task.answers]
+        for position, question in task.questions_about(item).items()
+    }
+
+
+def _chosen(task: Task, answers: np.ndarray) -> str:
+    """The answer with the likeliest yes; "" where there is none."""
+    says_yes = calls_of(answers) == 0
+    if says_yes.any():
+        return task.answer_keys[int(np.where(says_yes, answers[:, 0], -1.0).argmax())]
+    return CANNOT_IDENTIFY if CANNOT_IDENTIFY in task.answer_keys else ""
+
+
+def _opened(store: LabelStore, picture: str) -> Image.Image:
+    with Image.open(io.BytesIO(read_picture(store.pictures, picture))) as opened:
+        return opened.convert("RGB")
