@@ -64,7 +64,8 @@ def test_postgresql_of_version_1_is_brought_up_to_date(make_store: MakeStore, tm
     key, _ = answered(store, tmp_path)
     new = columns(store)
     with store.write() as connection:
-        connection.execute(text("DROP TABLE synced"))
+        for table in ("synced", "judgements"):
+            connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("DROP INDEX open_items"))
         connection.execute(text("CREATE INDEX items_by_claims ON items (task_id, n_claims)"))
         connection.execute(text("ALTER TABLE tasks DROP COLUMN hub_user"))

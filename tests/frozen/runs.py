@@ -120,7 +120,8 @@ def compared(report):
     change = findings["change"]
     told |= estimate("findings/change", change.estimate)
     told |= {f"findings/change/{name}": None for name in ("p", "published", "expected")}
-    order = [f"all pictures-{a}-{end}" for a in ("man", "old") for end in KINDS] + ["association"]
+    order = [f"all pictures-{a}-{end}" for a in ("man", "old") for end in KINDS if end != "unclear"]
+    order.append("association")
     by_arm = [{f.key: f.estimate for f in arm.results.findings} for arm in report.arms]
     for i, one in enumerate(arm[key] for arm in by_arm for key in order):
         for name in ("value", "low", "high", "n"):
