@@ -89,6 +89,14 @@ class OnLentGpu(Protocol):
 
 
 @runtime_checkable
+class ChangesSampler(Protocol):
+    """Can take the steps of some models another way than their own. Loads no weights."""
+
+    def check_sampler(self, sampler: str) -> None:
+        """Raise InvalidInput where this model cannot be drawn with the sampler."""
+
+
+@runtime_checkable
 class Hosted(Protocol):
     """Draws on a server of somebody else's: each picture is a request, which may cost money."""
 

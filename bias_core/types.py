@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 VelocitySpace = Literal["flow", "epsilon", "v_prediction"]
 """What a denoiser predicts: noise minus picture, the noise, or the v of variance-preserving diffusion."""
+Sampler = Literal[
+    "", "ddim", "ddpm", "pndm", "lms", "heun", "euler", "euler-a", "dpm2", "dpm2-a", "dpm++", "dpm++-karras",
+    "dpm++-sde", "deis", "unipc",
+]  # fmt: skip
+"""Which way the steps of a diffusion model are taken; "" is the model's own."""
+_LATER = ("rewrite", "sampler")
+"""Fields of a row that came when pictures were kept already: at their default they are no part of its id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +48,13 @@ class ImageRow:
     width: int = 64
     height: int = 64
     rewrite: str = ""  # "own": the model rewrites the prompt itself before it draws; "": it draws what is asked
+    sampler: Sampler = ""
 
     @cached_property
     def id(self) -> str:
-        """First 20 hex digits of the SHA-256 of the row without its group; later settings count where they are set."""
-        row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "group"}
-        if not self.rewrite:
-            del row["rewrite"]
+        """First 20 hex digits of the SHA-256 of the row, without its group and later fields at their default."""
+        absent = {"group", *(f.name for f in fields(self) if f.name in _LATER and getattr(self, f.name) == f.default)}
+        row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in absent}
         return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:20]
 
 

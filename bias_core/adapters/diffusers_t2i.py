@@ -26,6 +26,7 @@ from bias_core.adapters.family_facts import (
     without_guidance,
 )
 from bias_core.adapters.loras import put_on
+from bias_core.adapters.samplers import check_sampler, sampled_by
 from bias_core.adapters.tracing import Tracer, velocity_space
 from bias_core.adapters.weights import Adapter, Batches
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
@@ -87,7 +88,7 @@ class DiffusersTextToImage(Adapter[Any]):
         ``on_step``, at that denoising step; pictures yielded before are whole.
         """
         drawn = (_as_drawn(self._parts(), row) for row in rows)
-        sampling = attrgetter("condition", "num_inference_steps", "guidance_scale", "width", "height")
+        sampling = attrgetter("condition", "num_inference_steps", "guidance_scale", "width", "height", "sampler")
         for _, alike in groupby(drawn, key=lambda row: (bool(row.negative_prompt), *sampling(row))):
             draw = partial(self._generate_batch, on_step)
             for images in self._batches.run(list(alike), draw, most=self._at_once()):
@@ -122,10 +123,11 @@ class DiffusersTextToImage(Adapter[Any]):
         """
         pipeline = self._parts()
         row = _as_drawn(pipeline, row)
-        space = velocity_space(facts_of(pipeline), self.info.id)
         self._use_condition(row.condition)
         try:
-            yield from self._steps(row, attributes, space, guided=guided, predicted=predicted, on_step=on_step)
+            with sampled_by(pipeline, self.info, row.sampler):
+                space = velocity_space(facts_of(pipeline), self.info.id)
+                yield from self._steps(row, attributes, space, guided=guided, predicted=predicted, on_step=on_step)
         except torch.OutOfMemoryError as error:
             raise self._batches.too_large([row]) from error
 
@@ -202,6 +204,10 @@ class DiffusersTextToImage(Adapter[Any]):
             return drawn_size(pipeline, width, height)
         return drawn_size_at(self.info, self.source, width, height)
 
+    def check_sampler(self, sampler: str) -> None:
+        """Refuse, by InvalidInput, a sampler that this model cannot be drawn with; loads no weights."""
+        check_sampler(self.info, self._facts(), sampler)
+
     def check_traceable(self) -> None:
         """Refuse, by InvalidInput, a model that is here and whose steps cannot be traced; loads no weights."""
         if (facts := self._facts()) is not None:
@@ -240,6 +246,7 @@ class DiffusersTextToImage(Adapter[Any]):
         full = [*rows, *[rows[-1]] * (self._at_once() - len(rows))]
         arguments = calls.call_arguments(pipeline, self.info, full)
         with calls.warnings_of_diffusers() as warnings, ExitStack() as call:
+            call.enter_context(sampled_by(pipeline, self.info, rows[0].sampler))
             callbacks = {}
             if on_step is not None:
                 done = calls.report_steps(pipeline, arguments, on_step)

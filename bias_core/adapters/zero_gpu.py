@@ -216,7 +216,14 @@ class ZeroGpuTextToImage(Borrower):
         inner = int(local.batch_size)
         # A whole number of the model's own batches, and the same for a whole run.
         self.batch_size = max(1, min(fit, _MOST_ROWS) // inner) * inner
-        for method in ("check_settings", "check_traceable", "check_rewriting", "drawn_size", "prompt_limits"):
+        for method in (
+            "check_rewriting",
+            "check_sampler",
+            "check_settings",
+            "check_traceable",
+            "drawn_size",
+            "prompt_limits",
+        ):
             if hasattr(local, method):  # they load no weights
                 setattr(self, method, getattr(local, method))
 

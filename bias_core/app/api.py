@@ -29,7 +29,8 @@ from bias_core.studies.explore.options import (
 )
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
-from bias_core.studies.kit.setting_fields import Setting, name_and_value, settings_of
+from bias_core.studies.kit.protocol import with_protocol
+from bias_core.studies.kit.setting_fields import Setting, changed_settings, name_and_value, settings_of
 from bias_core.studies.kit.types import Arm, Design, StudySettings
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import plain, to_dict
@@ -181,7 +182,8 @@ class Tools:
             raise InvalidInput("an arm takes no images of the server; upload them as pictures")
         arms += tuple(Arm(images=_uploaded(one)) for one in given.pop("pictures") or [])
         options = dict(name_and_value(text) for text in given.pop("options") or [])
-        return self._report(find_design(study), StudySettings(**given, options=options, arms=arms))
+        design, settings = find_design(study), StudySettings(**given, options=options, arms=arms)
+        return self._report(design, with_protocol(design, settings, changed_settings(settings)))
 
     @tool
     @with_settings(offered_settings(COMPARE_SETTINGS, compare_settings("", [])))

@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, message_of, quoted
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.protocol import with_protocol
 from bias_core.studies.kit.setting_fields import Setting, name_and_value, settings_of
 from bias_core.studies.kit.types import Arm, Progress, StudySettings, settings_from_dict
 from bias_core.studies.running.arms import parse_arms
@@ -326,6 +328,8 @@ def read_given(study: str, given: Given, file: Path | None) -> tuple[str, StudyS
         like = replace(like, arms=parse_arms(texts))
     if not (study or named):
         raise InvalidInput("name a study of `study list`, or a file of settings that names one as `study`")
+    if like.protocol:
+        like = with_protocol(find_design(study or named), like, {*values, *given})
     models, conditions = given.get("model", [like.model]), given.get("condition", [like.condition])
     return study or named, like, list(dict.fromkeys(models)), list(dict.fromkeys(conditions))
 

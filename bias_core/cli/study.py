@@ -305,6 +305,7 @@ def _settings(
 def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
     """The table of costs; whether the user should think about it."""
     from bias_core.studies.kit.readers import reading_words
+    from bias_core.studies.running.checklist import outlook
     from bias_core.studies.running.run import plan_notes
     from bias_core.studies.running.size import study_cost
 
@@ -317,6 +318,8 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
         cells = f"{cost.n_pictures:,}", exist, missing, _time(cost.seconds), _size(cost.n_bytes)
         table.add_row(_named(plan, "model"), _named(plan, "condition") or "–", *cells)
     show_table(table)
+    for plan in plans if plans[0].design.protocol else ():
+        console.print(outlook(plan, services), markup=False)
     drawn = [plan for plan in plans if plan.rows.revision]
     for note in dict.fromkeys(note for plan in drawn for note in plan_notes(plan, services)):
         console.print(note, markup=False)

@@ -363,4 +363,5 @@ class RateStore:
 
 def _key(row: ImageRow, place: str) -> str:
     guided = "guided" if row.guidance_scale > 1 else "unguided"  # guidance doubles the passes
-    return f"{row.model} | {row.width}x{row.height} | {row.num_inference_steps} steps, {guided} | {place}"
+    how = ", ".join(filter(None, (f"{row.num_inference_steps} steps", guided, row.sampler)))
+    return f"{row.model} | {row.width}x{row.height} | {how} | {place}"

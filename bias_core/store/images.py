@@ -35,7 +35,8 @@ def encode_png(generated: GeneratedImage) -> bytes:
     generated.image.save(buffer, "PNG", compress_level=_COMPRESS_LEVEL)
     data, row = buffer.getvalue(), asdict(generated.row)
     record = {"row": row, "truth": generated.truth, "blocked": generated.blocked, "pixels": pixel_digest(data)}
-    settings = ("num_inference_steps", "guidance_scale", "negative_prompt", "width", "height")
+    settings = ["num_inference_steps", "guidance_scale", "negative_prompt", "width", "height"]
+    settings += ["sampler"] if generated.row.sampler else []
     if generated.drawn is not None:
         record["drawn"] = dict(generated.drawn)
     text = {key: str(row[key]) for key in ("prompt", "seed", "model", "revision", "condition")}

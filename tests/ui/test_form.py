@@ -37,6 +37,8 @@ def form(**changes: Any) -> list[Any]:
         "rewrite": "",
         "rewriter": "",
         "judge": "",
+        "size": "",
+        "sampler": "",
     }
     return [*[(values | changes)[name] for name in FIELDS], ()]
 

@@ -350,6 +350,8 @@ def own_association(
             "tests": [{"key": "own", **names, "kind": kind, "template": template}],
         },
         images_per_prompt=n,
+        protocol={},
+        our_reading=(),
     )
 
 

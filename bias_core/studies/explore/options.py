@@ -137,8 +137,8 @@ def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySe
 
 EXPLORE_SETTINGS = (
     "model", "condition", "n_images", "seed", "template", "encoder", "further_encoders", "judge", "attribute_a",
-    "attribute_b", "n_attribute_images", "num_inference_steps", "guidance_scale", "negative_prompt", "rewrite",
-    "rewriter", "n_clusters", "confidence", "force",
+    "attribute_b", "n_attribute_images", "num_inference_steps", "guidance_scale", "size", "sampler", "negative_prompt",
+    "rewrite", "rewriter", "n_clusters", "confidence", "force",
 )  # fmt: skip
 COMPARE_SETTINGS = (
     "encoder", "further_encoders", "judge", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed",

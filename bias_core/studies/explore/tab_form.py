@@ -37,7 +37,7 @@ from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
     "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
-    "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge",
+    "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler",
 )  # fmt: skip
 """The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
 FIRST_SET = "doctor"
@@ -132,6 +132,9 @@ class ExploreForm(StudyTab):
                 "guidance_scale", gr.Number, model.default_guidance, label="Guidance", min_width=200,
                 elem_id="guidance", info="Above 1 sharpens the majority; rates hold at 1",
             )  # fmt: skip
+            add("size", gr.Textbox, info="Such as 512x512; empty: the model's own", max_lines=1, min_width=130)
+            samplers = [(name or "default", name) for name in _DECLARED["sampler"].choices]
+            add("sampler", gr.Dropdown, samplers, info="Of diffusion models", min_width=130)
         with gr.Row():
             add(
                 "encoder", gr.Dropdown, encoder_choices(self.services), scale=2, min_width=240,

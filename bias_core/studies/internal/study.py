@@ -445,6 +445,8 @@ def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
         data=data,
         images_per_prompt=n,
         options={**paper.options, "targets": keywords},
+        protocol={},
+        our_reading=(),
     )
 
 

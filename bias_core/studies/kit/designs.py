@@ -102,6 +102,10 @@ def _load(path: Path) -> Design:
     if isinstance(data, str):
         places = (path.parent / data, path.parent.parent / data, STUDY_DATA / data)
         values["data"] = read_yaml(next((place for place in places if place.is_file()), places[-1]))
+    if values.get("protocol"):
+        shared = _protocols().get(str(values.get("reference")), {})
+        values["protocol"] = {**shared.get("protocol", {}), **values["protocol"]}
+        values["our_reading"] = list(dict.fromkeys([*values.get("our_reading", ()), *shared.get("our_reading", ())]))
     needs = {one.name: one.default is one.default_factory is MISSING for one in fields(Design)}
     if wrong := values.keys() - needs:
         raise StorageError(f"{path}: a design has no {', '.join(sorted(wrong))}; it has {', '.join(sorted(needs))}")
@@ -109,6 +113,12 @@ def _load(path: Path) -> Design:
         raise StorageError(f"{path}: a design needs {', '.join(sorted(missing))}")
     settings_from_dict(values.get("settings", {}))
     return Design(**values)
+
+
+@cache
+def _protocols() -> Mapping[str, Any]:
+    """What the designs of each paper have in common, by the paper's key in ``refs.bib``."""
+    return read_study("protocols")
 
 
 # The one in C reads the designs of all tabs in a tenth of the time, when the app starts.

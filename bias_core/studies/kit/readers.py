@@ -36,17 +36,30 @@ class Reader:
     name: str
 
 
-def resolve_readers(settings: StudySettings, services: StudyServices, world: str) -> StudySettings:
+def resolve_readers(
+    settings: StudySettings, services: StudyServices, world: str, papers: Mapping[str, str] = {}
+) -> StudySettings:
     """The settings with the name of a reader of these pictures wherever "auto" stands.
 
-    ``world`` is that of the pictures, "" where nobody can say; the settings' options are typed.
+    ``world`` is that of the pictures, "" where nobody can say; the settings' options are typed. The ``papers`` readers,
+    by setting, read all but a world's pictures where this machine has room for them.
     """
+
+    def suited(name: str, role: Role) -> str:
+        paper = papers.get(name, "")
+        if world or paper not in services.fitting_readers(role):
+            return services.default_reader(role, world)
+        absent = services.settings.offline and services.reader_facts(role, paper).download_gb
+        return services.default_reader(role, world) if absent else paper
 
     def names(values: Any) -> dict[str, Any]:
         automatic = {name: role for name, role in _SETTINGS.items() if getattr(values, name, "") == AUTO}
-        return {name: services.default_reader(role, world) for name, role in automatic.items()}
+        return {name: suited(name, role) for name, role in automatic.items()}
 
     return replace(settings, **names(settings), options=replace(settings.options, **names(settings.options)))
+
+
+READER_SETTINGS = tuple(_SETTINGS)
 
 
 def chosen_readers(settings: StudySettings) -> dict[str, str]:

@@ -18,14 +18,15 @@ from bias_core.exchange.picture_metadata import PictureMetadata
 from bias_core.models.catalogue import check_condition
 from bias_core.models.hosted import hosted_name
 from bias_core.prompts import fill_template
-from bias_core.protocols import ChecksSettings, Hosted, TextToImage
+from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, TextToImage
 from bias_core.studies.kit.rewriting import Rewriting, check_own_rewriting, rewriting_of
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Shot, StudySettings, listed
-from bias_core.types import ImageRow, ModelInfo
+from bias_core.types import ImageRow, ModelInfo, Sampler
 
 T = TypeVar("T")
 _SAMPLING = frozenset({"num_inference_steps", "guidance_scale", "negative_prompt"})
+_LEAST_SIDE, _MOST_SIDE, _SIDE_OF = 64, 4096, 8  # pixels; sides are multiples of the last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +43,14 @@ class RowMaker:
     template: str = ""
     rewrite: str = ""  # of the rows
     rewriting: Rewriting | None = None  # by a language model
+    sampler: Sampler = ""
+    ignored: tuple[str, ...] = ()  # a sentence on each size or sampler that was asked for and is not drawn with
     has_seeds: bool = True  # the k-th picture of a shot has the seed that it has in every other arm
 
     @classmethod
     def build(cls, settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> "RowMaker":
         """Look the model up; UnknownModel or InvalidInput where it cannot be. To ``estimate``, no revision is ""."""
-        info = drawn_info(services, settings.model)
+        info = drawn_info(services, settings.model, settings.size)
         condition = check_condition(info, settings.condition)
         try:
             revision = services.revision(settings.model)
@@ -72,6 +75,8 @@ class RowMaker:
             template=treatment(settings),
             rewrite=check_own_rewriting(settings, generator),
             rewriting=rewriting_of(settings, services, estimate=estimate),
+            sampler=_sampler(settings, info, generator),
+            ignored=_ignored(settings, info),
             has_seeds=generator.has_seeds if isinstance(generator, Hosted) else hosted is None,
         )
 
@@ -95,6 +100,7 @@ class RowMaker:
             negative_prompt=self.negative_prompt,
             width=self.info.width,
             height=self.info.height,
+            sampler=self.sampler,
         )
         return [replace(first, seed=self.seed + shot.first_seed + k) for k in range(shot.n)]
 
@@ -266,13 +272,50 @@ def treated(prompt: str, template: str) -> str:
     return fill_template(template, prompt) if template else prompt
 
 
-def drawn_info(services: StudyServices, name: str) -> ModelInfo:
-    """The catalogue's entry, with the size that is really drawn where the model draws another one."""
+def drawn_info(services: StudyServices, name: str, size: str = "") -> ModelInfo:
+    """The catalogue's entry, with the size that is really drawn where this one, or "" for its own, is asked for."""
     info, generator = services.model_info(name), _generator(services, name)
-    if generator is None or not isinstance(generator, ChecksSettings):
-        return info
-    width, height = generator.drawn_size(info.width, info.height)
+    width, height = (info.width, info.height) if not size or info.family == "renderer" else sides_of(size)
+    if generator is not None and isinstance(generator, ChecksSettings):
+        width, height = generator.drawn_size(width, height)
     return replace(info, width=width, height=height)
+
+
+def sides_of(size: str) -> tuple[int, int]:
+    """Width and height; InvalidInput where nothing can be drawn so.
+
+    >>> sides_of("768x512")
+    (768, 512)
+    """
+    width, height = map(int, size.split("x"))
+    if any(not _LEAST_SIDE <= side <= _MOST_SIDE or side % _SIDE_OF for side in (width, height)):
+        raise InvalidInput(
+            f"size must have sides of {_LEAST_SIDE} to {_MOST_SIDE:,} pixels that are multiples of {_SIDE_OF}, such as "
+            f"512x512; got {size}"
+        )
+    return width, height
+
+
+def _sampler(settings: StudySettings, info: ModelInfo, generator: TextToImage | None) -> Sampler:
+    """What the rows say of the sampler; InvalidInput where this model cannot be drawn with it."""
+    if not settings.sampler or info.family == "renderer":
+        return ""
+    if generator is not None and isinstance(generator, ChangesSampler):
+        generator.check_sampler(settings.sampler)
+    elif generator is not None or hosted_name(info.id):
+        raise InvalidInput(f"{info.id} has no sampler that can be chosen; leave the sampler out")
+    return settings.sampler
+
+
+def _ignored(settings: StudySettings, info: ModelInfo) -> tuple[str, ...]:
+    own = f"{info.width}x{info.height}"
+    if info.family == "renderer":
+        names = [f"the {name}" for name in ("size", "sampler") if getattr(settings, name)]
+        effect = f"so {' and '.join(names)} of the settings {'has' if len(names) == 1 else 'have'} no effect"
+        return (f"{info.id} draws by rules, always {own} pixels, {effect}.",) if names else ()
+    if settings.size and settings.size != own:
+        return (f"{info.id} draws {own} pixels where {settings.size} were asked for, and is recorded with them.",)
+    return ()
 
 
 def _generator(services: StudyServices, name: str) -> TextToImage | None:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from bias_core import protocols
 from bias_core.engine.local import Engine, EngineProgress, RateStore
 from bias_core.models.catalogue import Role
+from bias_core.models.fit import ModelFit
 from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
@@ -31,6 +32,9 @@ class StudyServices(Protocol):
 
     def model_info(self, name: str) -> ModelInfo:
         """The catalogue's entry of a model."""
+
+    def model_fit(self, name: str) -> ModelFit:
+        """What choosing this model would mean here."""
 
     def revision(self, name: str) -> str:
         """Which weights a model name stands for now."""

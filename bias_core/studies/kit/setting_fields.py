@@ -22,6 +22,7 @@ from bias_core.given_values import check_texts
 
 __all__ = ["settings_class"]  # which type checkers take for an import of another module
 _INFO = "setting"
+_GIVEN = "_given"  # the names that an object was made with
 _COMMA = r"\,"  # one that belongs to a text of a list
 _ENDLESS = 1e9  # an end that nobody needs to be told of
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "a list of texts"}
@@ -43,6 +44,8 @@ class Setting:
     option: str = ""  # on the command line; "" for the usual one
     link: str = ""  # in addresses; "" for the last word of ``option``
     percent: bool = False  # forms and addresses show 100 times the value
+    pattern: str = ""  # that a text matches as a whole, as the ``example`` does
+    example: str = ""
     local: bool = False  # names a file of this machine, so that no program or address may give it
 
     @property
@@ -57,7 +60,8 @@ class Setting:
     @property
     def choices(self) -> tuple[Any, ...]:
         """The values it may have; () for any of its kind."""
-        return get_args(self.annotation) if get_origin(self.annotation) is Literal else ()
+        kinds = (self.annotation, *get_args(self.annotation))
+        return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
 
     @property
     def may_be_left_out(self) -> bool:
@@ -90,7 +94,9 @@ class Setting:
     def words(self) -> str:
         """What would do, in words."""
         if self.choices:
-            return f"one of {', '.join(map(str, self.choices))}"
+            return f"one of {', '.join(filter(None, map(str, self.choices)))}"
+        if self.example:
+            return f"a text such as {self.example}"
         return _WORDS.get(self.kind, "something else")
 
     @property
@@ -153,7 +159,7 @@ class Setting:
     @property
     def may_be_linked(self) -> bool:
         """Whether an address may ask for it: no file of this machine, and nobody's consent."""
-        return not self.local and self.kind is not object and self.name not in ("force", "arms")
+        return not self.local and self.kind is not object and self.name not in ("force", "arms", "protocol")
 
     @property
     def info(self) -> str:
@@ -187,6 +193,7 @@ def setting(default: Any, label: str, sentence: str, **more: Any) -> Any:
     """Declare a field of a :func:`settings_class`; doors go on with the sentence, which ends without a full stop."""
     info = Setting(label=label, sentence=sentence, **more)
     checks = {name: end for name in ("ge", "gt", "le", "lt") if (end := getattr(info, name)) is not None}
+    checks |= {"pattern": info.pattern} if info.pattern else {}
     metadata = {"title": label, "description": sentence, _INFO: info, **checks}
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
@@ -214,6 +221,7 @@ else:
                 for name, value in values.items():
                     if not isinstance(value, Mapping):  # options, which are checked by their own names
                         check_texts(name, value)
+                object.__setattr__(self, _GIVEN, frozenset(values))
 
             made.__init__ = init
             return made
@@ -259,6 +267,16 @@ def changed_settings(settings: Any) -> dict[str, Any]:
         for name, one in settings_of(type(settings)).items()
         if (value := getattr(settings, name)) != one.default
     }
+
+
+def given_settings(settings: Any) -> frozenset[str]:
+    """The names that somebody gave a value, also that of the default; of a copy those that are not at their default.
+
+    >>> sorted(given_settings(Options()))
+    []
+    """
+    names, given = set(settings_of(type(settings))), getattr(settings, _GIVEN, frozenset[str]())
+    return frozenset(changed_settings(settings)) | (frozenset() if given >= names else given)
 
 
 def _sentence(kind: type, error: ValidationError) -> str:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
-from bias_core.types import Estimate, ReaderFacts, StoredImage
+from bias_core.types import Estimate, ReaderFacts, Sampler, StoredImage
 
 if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
     from bias_core.metrics.paired_prevalence import PairedTest
@@ -55,6 +55,15 @@ _REWRITE = {
     "label": "Rewriting of prompts",
     "sentence": "own: by the model itself; fair: by the rewriter, fairness-aware; or an instruction; off: none",
 }
+_SIZE: dict[str, Any] = {
+    "label": "Picture size",
+    "sentence": "Width x height in pixels, such as 512x512; left out: the model's own",
+    "pattern": r"^(\d{2,4}x\d{2,4})?$",
+    "example": "512x512",
+}
+_SAMPLER = {
+    "label": "Sampler", "sentence": "How a diffusion model takes its steps, its scheduler; left out: its own",
+}  # fmt: skip
 _IMAGES: dict[str, Any] = {
     "label": "Your own pictures instead",
     "sentence": "Folder or zip of pictures with their prompts, instead of drawing",
@@ -76,6 +85,8 @@ class Arm:
     guidance_scale: float | None = setting(None, **_GUIDANCE)
     num_inference_steps: int | None = setting(None, **_STEPS)
     rewrite: str | None = setting(None, **_REWRITE)
+    size: str | None = setting(None, **_SIZE)
+    sampler: Sampler | None = setting(None, **_SAMPLER)
     images: str | None = setting(None, **_IMAGES)
 
 
@@ -117,6 +128,11 @@ class StudySettings:
     negative_prompt: str = setting("", **_NEGATIVE)
     rewrite: str = setting("", **_REWRITE)
     rewriter: str = setting("", "Rewriter", "Language model that rewrites; left out: the endpoint of this machine")
+    size: str = setting("", **_SIZE)
+    sampler: Sampler = setting("", **_SAMPLER)
+    protocol: Literal["", "paper"] = setting(
+        "", "Protocol", "paper: what is not given is as the paper of the study had it: model, steps, size, readers"
+    )
     arms: tuple[Arm, ...] = setting(
         (),
         "Arms",
@@ -156,6 +172,10 @@ class Design:
     data: Mapping[str, Any] = field(default_factory=dict)
     images_per_prompt: int = 10  # as published
     options: Mapping[str, Any] = field(default_factory=dict)  # of the program, with their values as published
+    # what its paper says of each setting, option and circumstance of it (:mod:`bias_core.studies.kit.protocol`), by
+    # name; with those of ``assets/studies/protocols.yaml`` for the reference. Empty where it follows none
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    our_reading: Sequence[str] = ()  # how this study reads what the paper leaves open, a sentence each
     published_size: str = ""  # in words, how many pictures were published, where that is not the design's full size
     # of :class:`StudySettings`, by name: the defaults of this study in place of the program's
     settings: Mapping[str, Any] = field(default_factory=dict)

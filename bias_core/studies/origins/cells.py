@@ -202,6 +202,8 @@ def own_concepts(
         },
         images_per_prompt=n,
         options={name: own.get(name, value) for name, value in design.options.items()},
+        protocol={},
+        our_reading=(),
     )
 
 

@@ -72,7 +72,7 @@ def check_arms_differ(plans: Sequence[StudyPlan], names: Sequence[str]) -> None:
             one = plans[i].settings
             takes_none = not one.images and plans[i].manifest.rows[0].num_inference_steps == 0
             who = one.model if hosted_name(one.model) else "The renderer"
-            hint = f" {who} takes no guidance, steps or negative prompt." if takes_none else ""
+            hint = f" {who} takes no guidance, steps, sampler or negative prompt." if takes_none else ""
             raise InvalidInput(
                 f"“{names[i]}” and “{names[j]}” draw the same pictures: their difference would be nothing by "
                 f"construction. Change the model, condition, template, guidance or images.{hint}"
@@ -115,6 +115,8 @@ def _in_words(settings: StudySettings, arm: Arm) -> dict[str, str]:
         "guidance_scale": f"guidance {'default' if guidance is None else format(guidance, 'g')}",
         "num_inference_steps": f"steps {'default' if steps is None else steps}",
         "rewrite": _REWRITING.get(one.rewrite) or f"rewritten: {_short(one.rewrite)}",
+        "size": f"size {one.size or 'default'}",
+        "sampler": f"sampler {one.sampler or 'default'}",
     }
 
 

@@ -1,7 +1,5 @@
 """Runs a study: its pictures, then its numbers; a run that was cut off goes on where it ended."""
 
-import hashlib
-import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -23,26 +21,19 @@ from bias_core.studies.arms.results import compare_arms
 from bias_core.studies.kit.designs import program_of, typed_options
 from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.program import Program, StudyData, StudyPlan, nothing_ahead
+from bias_core.studies.kit.protocol import papers_readers, with_protocol
 from bias_core.studies.kit.readers import check_readers, chosen_readers, fetch_reader, reader_note, resolve_readers
 from bias_core.studies.kit.rewriting import rewriting_note
 from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import changed_settings, option_values
-from bias_core.studies.kit.types import (
-    AUTO,
-    ArmReport,
-    Design,
-    Progress,
-    Results,
-    Shot,
-    StudyReport,
-    StudySettings,
-    mapped,
-)
+from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, Shot, StudyReport, StudySettings, mapped
 from bias_core.studies.reports.saved import encode, keep_report
 from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm
+from bias_core.studies.running.checklist import protocol_tables
 from bias_core.studies.running.drawn import before_drawing, refusals, rewritten_prompts, while_drawing
 from bias_core.studies.running.readers import beside
+from bias_core.studies.running.run_ids import run_id
 from bias_core.studies.running.size import MOST_ESTIMATED, check_size, check_work_of_arms, n_asked
 from bias_core.types import ImageRow
 
@@ -52,11 +43,6 @@ T = TypeVar("T")
 # A run at work protects its pictures from eviction as long as its manifest is fresh.
 _SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
 _SECONDS_BETWEEN_UPDATES = 0.5  # while files of weights are read
-_FIRST = {
-    "model", "condition", "encoder", "scale", "seed", "num_inference_steps", "guidance_scale", "confidence",
-    "images", "labels", "options", "force",
-}  # fmt: skip
-"""Settings that every run has had; later ones are left out at their default, so that ids stay."""
 
 
 def run_study(
@@ -77,6 +63,7 @@ def run_study(
     """
     started = time.monotonic()
     limit = TimeLimit(services.settings, cancelled)
+    settings = with_protocol(design, settings)
     with limit.explained():
         for name in dict.fromkeys(arm.model for arm in each_arm(settings) if not arm.images):
             yield from _read_files(name, services, limit)
@@ -136,14 +123,14 @@ def plan_study(
     check = looks_at_stop(cancelled)
     settings, rows, shots = _laid_out(design, settings, services, program, check, estimate=estimate)
     world = rows.world(shots, services)
-    settings = resolve_readers(settings, services, "" if any_world else world)
+    settings = resolve_readers(settings, services, "" if any_world else world, papers_readers(design))
     read = measure and not estimate
     warning = check_study_readers(program, settings, world, services) if read else ""
     is_here = bool(rows.revision or settings.images)
     if is_here:
         program.suits(settings, services)
     manifest = Manifest(
-        id=_run_id(design, settings, session),
+        id=run_id(design, settings, session),
         study=design.name,
         session=session,
         title=program.title(design, settings),
@@ -152,7 +139,7 @@ def plan_study(
         rows=tuple(_rows_of(shots, rows, check)),
         versions=library_versions() | {"model_revision": rows.revision},
     )
-    if measure and is_here:
+    if read and is_here:
         program.ready(settings, services)
     return StudyPlan(
         design=design, settings=settings, program=program, rows=rows, shots=shots, manifest=manifest, warning=warning
@@ -192,7 +179,7 @@ def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPl
     rows = {(row.id, row.group): row for manifest in manifests for row in manifest.rows}
     manifest = replace(
         manifests[0],
-        id=_run_id(design, settings, session),
+        id=run_id(design, settings, session),
         session=session,
         title=f"{manifests[0].title}: {' against '.join(names)}",
         settings=asdict(settings),
@@ -244,23 +231,10 @@ def _laid_out(
 
 
 def with_options(design: Design, settings: StudySettings) -> StudySettings:
-    """The settings with the design's own and its options filled in; InvalidInput for an option that cannot be."""
+    """The settings with the paper's where asked, the design's and its options; InvalidInput for one that cannot be."""
+    settings = with_protocol(design, settings)
     own = {name: value for name, value in design.settings.items() if name not in changed_settings(settings)}
     return check_arms(replace(settings, **{**own, "options": typed_options(design, settings.options)}))
-
-
-def _run_id(design: Design, settings: StudySettings, session: str) -> str:
-    # The design's data decides the numbers too, so it is part of what makes a run the same run.
-    chosen = _FIRST | set(changed_settings(settings))
-    values = {k: v for k, v in asdict(settings).items() if k in chosen}
-    changed = changed_settings(settings.options)
-    values["options"] = {k: v for k, v in values["options"].items() if k in design.options or k in changed}
-    laid_out = {k: v for k, v in asdict(design).items() if k != "settings" or v}
-    # A design leaves its readers open; what read the pictures decides the numbers.
-    readers = {k: v for k, v in chosen_readers(settings).items() if laid_out["options"].get(k) == AUTO}
-    laid_out["options"] = {**laid_out["options"], **readers}
-    text = json.dumps([session, laid_out, values], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @cache
@@ -422,7 +396,9 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         run_id=plan.manifest.id,
         design=plan.design,
         settings=plan.settings,
-        results=replace(results, notes=(*results.notes, *notes)),
+        results=replace(
+            results, notes=(*results.notes, *notes), tables=(*results.tables, *protocol_tables(plan, drawn))
+        ),
         n_planned=sum(data.n_planned for data in drawn),
         n_images=sum(map(len, frames)),
         n_blocked=sum(data.n_blocked for data in drawn),
@@ -445,7 +421,8 @@ def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:
     """What is known before one arm is drawn: settings without effect, prompts not read to their end."""
     if plan.settings.images:
         return []
-    return [*rewriting_note(plan.settings), *before_drawing(services, plan.manifest.rows)]
+    ignored = plan.rows.ignored if isinstance(plan.rows, RowMaker) else ()
+    return [*rewriting_note(plan.settings), *ignored, *before_drawing(services, plan.manifest.rows)]
 
 
 def _on_record(

@@ -39,7 +39,7 @@ def check_size(design: Design, settings: StudySettings, limits: Settings, rows: 
         what = f"exploring “{program_of(design).title(design, settings)}”"
     if n > limits.max_images:
         scale = _largest_scale(design, settings, limits.max_images)
-        advice = f"ask for {f'a scale of {scale:g} ({100 * scale:g} % of the published size)' if scale else less}"
+        advice = f"ask for {f'a scale of {scale:g} ({100 * scale:g} % of the full size)' if scale else less}"
     check_budget(
         n,
         limits,

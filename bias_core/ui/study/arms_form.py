@@ -19,6 +19,7 @@ from bias_core.ui.templates import render, script
 Updates = dict[Any, Any]
 _FIELDS = settings_of(Arm)
 _AS_ABOVE = "Empty: as above"
+_PER_LINE = 4  # fields
 _HINTS: Mapping[str, str] = {
     "name": "If you like; else what makes it differ",
     "template": "{} is the whole prompt; empty: plain",
@@ -48,7 +49,8 @@ class ArmsForm:
             (build_presets or (lambda: self._build_presets(key)))()
             self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
             self.fields: dict[str, Any] = {}
-            for names in (list(_FIELDS)[:4], list(_FIELDS)[4:]):
+            for first in range(0, len(_FIELDS), _PER_LINE):
+                names = list(_FIELDS)[first : first + _PER_LINE]
                 with gr.Row(equal_height=True, elem_classes="line"):
                     self.fields |= {name: self._field(key, name) for name in names}
             with gr.Row(elem_classes="tools"):
@@ -76,6 +78,8 @@ class ArmsForm:
             return gr.File(
                 label=label, file_types=[".zip"], height=110, min_width=240, scale=2, elem_id=f"{key}-arm-images"
             )
+        if _FIELDS[name].choices:
+            return gr.Dropdown([choice for choice in _FIELDS[name].choices if choice], value=None, **place)
         return gr.Textbox("", max_lines=3, **place)
 
     def outputs(self) -> list[Any]:
@@ -135,6 +139,7 @@ def arms_html(chosen: Sequence[Arm]) -> str:
         values = {
             "model": arm.model, "condition": arm.condition, "prompt": arm.template,
             "without": arm.negative_prompt, "guidance": arm.guidance_scale, "steps": arm.num_inference_steps,
+            "size": arm.size, "sampler": arm.sampler,
             "pictures": arm.images and arm.images.rpartition("/")[2],
         }  # fmt: skip
         words = ", ".join(f"{word} {value}" for word, value in values.items() if value not in (None, ""))

@@ -31,7 +31,7 @@ from bias_core.ui.templates import render, script
 
 Updates = dict[Any, Any]
 FORM: Mapping[str, Setting] = {
-    one.key: one for one in settings_of(StudySettings).values() if one.name not in ("options", "arms")
+    one.key: one for one in settings_of(StudySettings).values() if one.name not in ("options", "arms", "protocol")
 }
 """The settings that stand in the form, by the names of their components."""
 FIELDS = ("study", *FORM)
@@ -191,7 +191,8 @@ class StudyForm:
         if name == "judge":
             more["visible"] = any(program_of(design).judged for design in self.designs.values())
         if name in menus or one.choices:
-            return gr.Dropdown(menus[name](services) if name in menus else list(one.choices), **more)
+            choices = [(str(choice) or "default", choice) for choice in one.choices]
+            return gr.Dropdown(menus[name](services) if name in menus else choices, **more)
         if name == "percent":
             return gr.Slider(**more)
         if one.kind is bool:

@@ -22,8 +22,9 @@ from bias_core.studies.kit.setting_fields import changed_settings
 from bias_core.studies.kit.types import Design, Progress, StudyFigure, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.reports.saved import Example, SavedReport, list_examples, open_example
 from bias_core.studies.reports.text import arms_overview, further_tables
+from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import to_command, to_python
-from bias_core.studies.running.run import followed, run_study
+from bias_core.studies.running.run import followed, plan_study, run_study, with_options
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
 from bias_core.ui.study import view as study_html
@@ -132,8 +133,11 @@ class StudyTab(StudyForm):
         with gr.Row(elem_classes="tools"):
             self.parts["run"] = gr.Button("Run and measure", variant="primary", elem_id=f"{key}-run", **place)
             self.parts["stop"] = gr.Button("Stop", variant="stop", elem_id=f"{key}-stop", visible=False, **place)
+            if any(design.protocol for design in self.designs.values()):
+                self.parts["replicate"] = gr.Button("Replicate the paper", elem_id=f"{key}-replicate", **place)
             self.parts["count"] = gr.HTML(elem_classes="quiet", elem_id=f"{key}-count")
             self._build_gpu_time()
+        self.parts["outlook"] = gr.HTML(elem_classes="quiet", elem_id=f"{key}-outlook")
 
     def _build_gpu_time(self) -> None:
         """Beside the button, where each visitor has some GPU time a day: how many more pictures that draws."""
@@ -202,6 +206,10 @@ class StudyTab(StudyForm):
     def _wire(self, demo: gr.Blocks) -> None:
         parts = self.parts
         self._wire_run(parts["run"].click)
+        if "replicate" in parts:
+            changed = [*self.filled(), parts["outlook"]]
+            parts["replicate"].click(self.on_replicate, self.form["study"], changed, **QUIET)
+            self.form["study"].input(lambda: "", None, parts["outlook"], **QUIET)
         if parts["chips"]:
             self._wire_run(self.on_any("click", parts["chips"], self.on_preset, None, self.filled()).then)
         self.wire_stop(parts["stop"], parts["status"])
@@ -246,6 +254,17 @@ class StudyTab(StudyForm):
         """The form as a preset has it."""
         preset = self.presets[place]
         return self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
+
+    def on_replicate(self, name: str) -> Updates:
+        """The form as the paper of a study had it, and what running that would take; nothing is run."""
+        with messages.user_errors() as problem:
+            design = self.designs[name]
+            settings = with_options(design, StudySettings(protocol="paper"))
+            plan = plan_study(design, settings, self.services, estimate=True)
+            return self.form_of(design, settings) | {
+                self.parts["outlook"]: messages.done_html(outlook(plan, self.services))
+            }
+        return {self.parts["outlook"]: messages.error_html(problem.message)}
 
     def on_click(self, visitor: Visitor) -> Updates:
         """Take a turn in the queue; a run of the same visitor that is still at work ends."""
