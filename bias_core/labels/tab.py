@@ -338,8 +338,9 @@ class LabelScores(StudyTab):
         with gr.Row(elem_classes="tools"):
             put("run", "stop")
         gr.HTML(note("judge"))
+        put("judge")
         with gr.Row(elem_classes="tools"):
-            put("judge", "judge_run")
+            put("judge_run")
         self.parts["judge"].choices = judge_choices(self.services)[1:]
         self.parts |= {"status": gr.HTML(elem_id="label-use-status"), "report": gr.State(None)}
         put("used")
@@ -400,9 +401,14 @@ class LabelScores(StudyTab):
         """Let a judge answer the task, and show how far people agree with it."""
         with messages.user_errors() as problem:
             start = partial(self._judged, visitor, owner_of(key, profile), as_text(judge))
-            yield from self.following(visitor, in_line(self.services, visitor, start))
+            yield from self.following(visitor, in_line(self.services, visitor, start), show=self._judge_shown)
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
+
+    def _judge_shown(self, report: StudyReport) -> Updates:
+        html = {"findings": Markup(findings_html(report, "chance reads")), "notes": Markup(notes_html(report))}
+        shown = {self.parts["used"]: render("label_findings", headline="People and the judge", **html)}
+        return {**shown, self.parts["report"]: report, self.parts["status"]: ""}
 
     def done(self, report: StudyReport) -> Updates:
         """The numbers with people's labels, without pictures; a study's whole report is in the tab Runs."""

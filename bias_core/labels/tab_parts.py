@@ -83,7 +83,7 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
         "choices": [], "value": None, "label": "Judge", "allow_custom_value": True, "min_width": 280,
         "info": "A model that looks at pictures; or type org/name",
     }),
-    "judge_run": button("Let a judge answer this task", 240),
+    "judge_run": button("Let a judge answer this task", 300),
     "stop": button("Stop", 120, variant="stop", visible=False),
 }  # fmt: skip
 """The tab's components, but for the form of a new task."""
