@@ -123,7 +123,7 @@ def test_a_run_updates_at_most_five_times_a_second_and_blocks_nothing(desk: Any)
             }""",
             arg=before,
         )
-        assert time.monotonic() - asked < 5 * slowdown()
+        assert time.monotonic() - asked < 10 * slowdown()  # and the run still goes on
         switch(desk, "explore")
         assert desk.is_visible("#stop")
         desk.click("#stop")

@@ -102,7 +102,7 @@ def test_a_group_and_the_map_choose_pictures(desk: Any) -> None:
 
 def test_stop_ends_the_run_and_scores_what_is_there(desk: Any) -> None:
     switch(desk, "explore")
-    desk.fill(CONCEPT, "slow doctor")
+    desk.fill(CONCEPT, "slow person")  # of whom no test has stored a picture
     with a_run(desk, "explore"):
         desk.click("#generate")
         desk.wait_for_selector("#results", state="hidden")  # of the run before
