@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from bias_core.annotation.collected import labelled_items, task_items, task_progress
 from bias_core.annotation.label_store import LabelStore  # noqa: TC001
@@ -282,8 +282,9 @@ def test_pictures_of_an_import_are_asked_about_with_the_words_of_its_owner(servi
     folder = tmp_path / "pictures" / "a photo of a baker"
     folder.mkdir(parents=True)
     for one in candidates(study, "pst_single")[:4]:
-        shutil.copyfile(one.path, folder / f"{one.number}.png")
-    settings = StudySettings(images=str(tmp_path / "pictures"))
+        with Image.open(one.path) as image:
+            image.convert("RGB").save(folder / f"{one.number}.png")  # without its record, which names its prompt
+    settings = StudySettings(images=str(tmp_path / "pictures"), encoder="calibration-clip", force=True)
     report = measured(settings, services)
     assert kind_of(report) == "own"
     task = pst_task(paired=False)
