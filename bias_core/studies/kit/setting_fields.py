@@ -214,6 +214,7 @@ else:
 
             @wraps(build)
             def init(self, **values):
+                values.pop(_GIVEN, None)  # of another object, whose ``vars`` these are
                 try:
                     build(self, **values)
                 except ValidationError as error:

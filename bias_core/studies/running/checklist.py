@@ -60,7 +60,7 @@ def protocol_tables(plan: StudyPlan, data: Sequence[StudyData]) -> Iterator[Stud
 
 
 def _row(item: str, paper: str, here: str, status: str) -> dict[str, str]:
-    return {"item": item, "the paper": paper, "this run": here, "status": status}
+    return {"item": item, "status": status, "the paper": paper, "this run": here}
 
 
 def _rows(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: StudyData) -> Iterator[dict[str, str]]:
