@@ -116,7 +116,7 @@ def test_every_number_of_the_table_has_its_interval_and_n(report: Explored) -> N
 
 
 def test_the_blocked_picture_is_counted_and_not_scored(report: Explored) -> None:
-    assert "1 blocked" in study_html.header_html(report.report, "")
+    assert "1 refused or blanked" in study_html.header_html(report.report, "")
     blocked = next(image for image in report.images if image.blocked)
     assert "never scored" in explore_view.picture_html(report, blocked.number)
 
