@@ -129,8 +129,8 @@ def test_the_list_has_the_user_s_tasks_once(services: FakeServices, task: Create
 def test_a_task_belongs_to_whoever_was_signed_in_when_it_was_made(
     tab: LabelTab, services: FakeServices, visitor: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = SimpleNamespace(task=pst_task(paired=True), pictures=pictures(tmp_path, 2))
-    monkeypatch.setattr(tab.making, "order", lambda *_: asked)
+    order = pst_task(paired=True), pictures(tmp_path, 2)
+    monkeypatch.setattr(tab.making, "order", lambda *_: order)
     for who, owner in ((signed_in("77"), "77"), (None, "")):
         told = tab.on_make(visitor, None, who, *[None] * 20)
         key = OwnerKey.parse(told[tab.parts["key"]])

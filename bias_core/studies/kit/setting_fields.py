@@ -22,7 +22,6 @@ from bias_core.given_values import check_texts
 
 __all__ = ["settings_class"]  # which type checkers take for an import of another module
 _INFO = "setting"
-_GIVEN = "_given"  # the names that an object was made with
 _COMMA = r"\,"  # one that belongs to a text of a list
 _ENDLESS = 1e9  # an end that nobody needs to be told of
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "a list of texts"}
@@ -214,7 +213,6 @@ else:
 
             @wraps(build)
             def init(self, **values):
-                values.pop(_GIVEN, None)  # of another object, whose ``vars`` these are
                 try:
                     build(self, **values)
                 except ValidationError as error:
@@ -222,12 +220,19 @@ else:
                 for name, value in values.items():
                     if not isinstance(value, Mapping):  # options, which are checked by their own names
                         check_texts(name, value)
-                object.__setattr__(self, _GIVEN, frozenset(values))
+                if isinstance(self, RemembersNames):
+                    object.__setattr__(self, "_given", frozenset(values))
 
             made.__init__ = init
             return made
 
         return decorate
+
+
+class RemembersNames:
+    """Settings that know which of them were given, at their default or not; beside the fields, so no copy has it."""
+
+    __slots__ = ("_given",)
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -276,7 +281,7 @@ def given_settings(settings: Any) -> frozenset[str]:
     >>> sorted(given_settings(Options()))
     []
     """
-    names, given = set(settings_of(type(settings))), getattr(settings, _GIVEN, frozenset[str]())
+    names, given = set(settings_of(type(settings))), getattr(settings, "_given", frozenset[str]())
     return frozenset(changed_settings(settings)) | (frozenset() if given >= names else given)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
+from bias_core.studies.kit.setting_fields import RemembersNames, setting, settings_class, settings_of
 from bias_core.types import Estimate, ReaderFacts, Sampler, StoredImage
 
 if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
@@ -91,7 +91,7 @@ class Arm:
 
 
 @settings_class(frozen=True, kw_only=True)
-class StudySettings:
+class StudySettings(RemembersNames):
     """How a study is run: on which model, read by whom, how much of it.
 
     ``condition`` is "" for models without planted conditions. ``scale`` thins lists out before pictures per
