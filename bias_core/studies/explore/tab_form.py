@@ -144,7 +144,7 @@ class ExploreForm(StudyTab):
                 "judge", gr.Dropdown, judge_choices(self.services), scale=2, min_width=240, info=JUDGE_HINT,
                 allow_custom_value=True,
             )  # fmt: skip
-            self.form["force"] = force_box(self.key)
+        self.form["force"] = force_box(self.key)  # beside a menu it is squeezed on a phone
         with gr.Row():
             add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
             add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
