@@ -20,7 +20,7 @@ from bias_core.types import Estimate
 SEQUENCE = "confidence sequence"  # how the method of such an interval begins
 _PRIOR = 0.5  # of both sides of the Beta mixture
 _ROUNDING = 1e-9  # sums of values that differ by less are equal
-_KEPT = 65_536  # pairs of counts whose ends are remembered
+_MOST_REMEMBERED = 65_536  # pairs of counts whose ends are remembered
 
 
 @overload
@@ -141,7 +141,7 @@ def _look(k: float, n: int, confidence: float, null_value: float | None) -> Esti
     return Estimate(value=share, low=low, high=high, n=n, null_value=null_value, method=method)
 
 
-@lru_cache(_KEPT)
+@lru_cache(_MOST_REMEMBERED)
 def _end(k: float, n: int, confidence: float) -> float:
     """The smallest share that is not ruled out, in log-odds t the left root of c + k log(1+e⁻ᵗ) + (n−k) log(1+eᵗ)."""
     if k == 0:
