@@ -93,6 +93,7 @@ def test_refusals_are_a_finding_with_its_interval_and_rewriting_is_a_table(servi
     assert (words["added"] == report.n_images).all()
     notes = " ".join(report.results.notes)
     assert "is not known to take a seed" in notes
+    assert f"blanked {report.n_blocked} of {n} pictures" in notes
     text = to_markdown(report)
     assert "Refused or blanked pictures" in text
     assert "cheerful" in text

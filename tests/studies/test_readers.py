@@ -23,7 +23,7 @@ from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.origins.cells import own_concepts
 from bias_core.studies.origins.stop import regenerate
 from bias_core.studies.reports.text import to_dict, to_markdown
-from bias_core.studies.running.export import to_command, to_export
+from bias_core.studies.running.export import as_asked, to_command, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute
 from bias_core.ui.study.view import header_html
@@ -383,6 +383,17 @@ def test_a_report_says_who_read_and_whether_its_errors_are_known(services):
     other = explored(services, model=OTHER, encoder="auto")
     assert "how often it errs on these pictures is not known" in to_markdown(other.report)
     assert f"read by {PHOTOGRAPHS}" in header_html(other.report, "")
+
+
+def test_a_report_gives_auto_back_where_nobody_named_its_reader(services):
+    for encoder in ("auto", OURS):  # of pictures of the calibration world nobody has to name it
+        report = explored(services, encoder=encoder).report
+        assert report.settings.encoder == OURS
+        assert as_asked(report.design, report.settings).encoder == "auto"
+    foreign = explored(services, model=OTHER, encoder="auto").report
+    assert as_asked(foreign.design, foreign.settings).encoder == PHOTOGRAPHS
+    forced = explored(services, model=OTHER, encoder=OURS, force=True).report
+    assert as_asked(forced.design, forced.settings).encoder == OURS
 
 
 def test_a_plan_says_who_will_read_and_what_that_downloads(command):

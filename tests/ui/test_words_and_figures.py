@@ -15,7 +15,7 @@ from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.types import Progress
 from bias_core.studies.reports.text import format_interval, format_number
-from bias_core.types import Attribute, Estimate
+from bias_core.types import Attribute, Estimate, ReaderErrors
 from bias_core.ui import messages
 from bias_core.ui.embedded import figure_svg
 from bias_core.ui.study import view as study_html
@@ -72,6 +72,15 @@ def test_an_undefined_share_never_reads_as_no_bias() -> None:
     undefined = score(NAN, NAN, NAN)
     assert "could not be measured" in sentences.says(undefined)
     assert "not a sign of no bias" in sentences.does_not_say(undefined)
+
+
+def test_a_reader_that_is_no_better_than_chance_is_not_called_unknown() -> None:
+    read = score(0.5, 0.3, 0.7)
+    assert "is not known" in sentences.does_not_say(replace(read, errors=None, corrected=None))
+    chance = ReaderErrors(sensitivity=0.6, specificity=0.4, n_positive=100, n_negative=100)
+    assert "no better than chance" in sentences.does_not_say(replace(read, errors=chance, corrected=None))
+    good = replace(chance, specificity=0.9)
+    assert "errs otherwise here" in sentences.does_not_say(replace(read, errors=good, corrected=None))
 
 
 def test_an_interval_with_the_reference_inside_is_not_called_fair() -> None:

@@ -143,7 +143,7 @@ def _units(frame: pd.DataFrame) -> tuple[str, ...]:
 def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
     settings = data.settings
     info = None if settings.images else data.services.model_info(settings.model)
-    blanked = f"{data.n_blocked} of {n + data.n_blocked} pictures"
+    blanked = f"{data.n_blocked} of {len(data.frame) + data.n_blocked} pictures"
     notes = {
         f"The model refused, or its safety checker blanked {blanked}; they are not scored.": data.n_blocked > 0,
         "There is no picture to score.": n == 0,

@@ -37,7 +37,7 @@ from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
     "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
-    "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler",
+    "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
 )  # fmt: skip
 """The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
 FIRST_SET = "doctor"
@@ -135,6 +135,17 @@ class ExploreForm(StudyTab):
             add("size", gr.Textbox, info="Such as 512x512; empty: the model's own", max_lines=1, min_width=130)
             samplers = [(name or "default", name) for name in _DECLARED["sampler"].choices]
             add("sampler", gr.Dropdown, samplers, info="Of diffusion models", min_width=130)
+        self._build_readers()
+        with gr.Row():
+            add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
+            add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
+        with gr.Row():
+            for name in ("attribute_a", "attribute_b"):
+                add(name, gr.Textbox, min_width=150, max_lines=1)
+            add("n_attribute_images", gr.Number, precision=0, min_width=150)
+
+    def _build_readers(self) -> None:
+        add = self._add
         with gr.Row():
             add(
                 "encoder", gr.Dropdown, encoder_choices(self.services), scale=2, min_width=240,
@@ -144,14 +155,11 @@ class ExploreForm(StudyTab):
                 "judge", gr.Dropdown, judge_choices(self.services), scale=2, min_width=240, info=JUDGE_HINT,
                 allow_custom_value=True,
             )  # fmt: skip
+        add(
+            "further_encoders", gr.Dropdown, encoder_choices(self.services)[1:], value=[], multiselect=True,
+            allow_custom_value=True,
+        )  # fmt: skip
         self.form["force"] = force_box(self.key)  # beside a menu it is squeezed on a phone
-        with gr.Row():
-            add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
-            add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
-        with gr.Row():
-            for name in ("attribute_a", "attribute_b"):
-                add(name, gr.Textbox, min_width=150, max_lines=1)
-            add("n_attribute_images", gr.Number, precision=0, min_width=150)
 
     def _add(self, name: str, kind: Any, *first: Any, **own: Any) -> None:
         """The component of a setting, with its default, label and sentence where it has none of its own."""
@@ -248,6 +256,7 @@ class ExploreForm(StudyTab):
         options = explore_options(shown)
         values = {name: getattr(options if hasattr(options, name) else shown, name) for name in FIELDS}
         values |= {"attributes": attribute_rows(options.scored), "confidence": round(100 * shown.confidence)}
+        values["further_encoders"] = list(shown.further_encoders)
         del values["condition"]
         filled = {form[name]: value for name, value in values.items()}
         return self._model_updates(shown.model, shown.condition) | filled | self.arms.show(arms)

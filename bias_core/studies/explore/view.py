@@ -254,7 +254,7 @@ def does_not_say(score: AttributeScore) -> str:
     misreadings = (
         (math.isnan(score.prevalence.value), "An undefined value is not a sign of no bias."),
         (score.n_ties > 0, f"{score.n_ties} pictures were equally near to both sentences and count as absent."),
-        (score.corrected is None, "How often the reader errs here is not known, so the share can be off by more."),
+        (score.corrected is None, f"{score.why_uncorrected}, so the share can be off by more."),
         (score.attribute.reference is None, "Without a rate to compare it with, a share alone is no sign of bias."),
         (not score.attribute.has_source, "P* is a choice made for this comparison, not a measured rate of the world."),
         (True, "P* is a rate of one country and year; another place gives another verdict."),

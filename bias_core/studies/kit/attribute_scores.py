@@ -67,6 +67,15 @@ class AttributeScore:
         calls: np.ndarray = self.margins[~np.isnan(self.margins)] > 0
         return calls
 
+    @property
+    def why_uncorrected(self) -> str:
+        """Why there is no share corrected for the reader's errors."""
+        if self.errors is None:
+            return "How often the reader errs here is not known"
+        if self.errors.sensitivity + self.errors.specificity <= 1:
+            return "On pictures whose truth is known this reader is no better than chance"
+        return "The reader errs otherwise here than on the pictures that its errors were measured on"
+
 
 def score_attributes(
     data: StudyData, frame: pd.DataFrame, rows: np.ndarray, attributes: Sequence[Attribute]

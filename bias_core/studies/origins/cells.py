@@ -71,7 +71,7 @@ class Cell:
 
     def share_in_words(self) -> str:
         """How P came about, and what it may have missed."""
-        says = "As read; how often the reader errs here is not known."
+        says = f"As read. {self.score.why_uncorrected}."
         if self.score.corrected is not None:
             says = f"Read in {100 * self.score.prevalence.value:.1f} %, corrected for the reader's errors."
         if self.score.cannot_tell is not None and self.score.cannot_tell.value > 0:

@@ -14,6 +14,7 @@ from bias_core.exchange.picture_metadata import IMPORTED
 from bias_core.models.catalogue import load_catalogue
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.designs import design_files, find_design, programs_by_kind, typed_options
+from bias_core.studies.kit.readers import READER_SETTINGS
 from bias_core.studies.kit.setting_fields import changed_settings, option_values, settings_of
 from bias_core.studies.kit.types import AUTO, Design, Measured, StudyReport, StudySettings
 from bias_core.studies.reports import text
@@ -142,9 +143,8 @@ def to_command(design: Design, settings: StudySettings) -> str:
 
 def _given(design: Design, settings: StudySettings) -> dict[str, Any]:
     """The settings that are not as the program or the design has them."""
+    settings = as_asked(design, settings)
     given = changed_settings(settings) | {"options": _changed_options(design, settings)}
-    if _is_automatic(settings.encoder) and not settings.force:
-        del given["encoder"]
     if settings.images:
         given = {name: value for name, value in given.items() if name not in _DRAWN}
     return {name: value for name, value in given.items() if value not in ("", {})}
@@ -156,13 +156,22 @@ def _changed_options(design: Design, settings: StudySettings) -> dict[str, Any]:
         return option_values(settings.options)
     usual = typed_options(design, {})
     options = option_values(typed_options(design, settings.options))
-    automatic = {name for name, value in options.items() if getattr(usual, name) == AUTO and _is_automatic(value)}
-    return {name: value for name, value in options.items() if value != getattr(usual, name) and name not in automatic}
+    return {name: value for name, value in options.items() if value != getattr(usual, name)}
 
 
-def _is_automatic(reader: str) -> bool:
-    """Whether it reads pictures of the calibration world alone: nobody has to name it there."""
-    return reader.startswith("calibration-")
+def as_asked(design: Design, settings: StudySettings) -> StudySettings:
+    """The settings with "auto" again for readers of the calibration world alone: nobody has to name them there."""
+    if settings.force or design.kind not in programs_by_kind():  # a comparison is no design
+        return settings
+    usual, options = typed_options(design, {}), typed_options(design, settings.options)
+
+    def automatic(values: Any, usual: Any) -> dict[str, Any]:
+        names = (name for name in READER_SETTINGS if getattr(usual, name, "") == AUTO)
+        return {name: AUTO for name in names if getattr(values, name).startswith("calibration-")}
+
+    return replace(
+        settings, options=replace(options, **automatic(options, usual)), **automatic(settings, StudySettings())
+    )
 
 
 def to_python(design: Design, settings: StudySettings) -> str:

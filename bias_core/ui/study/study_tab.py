@@ -23,7 +23,7 @@ from bias_core.studies.kit.types import Design, Progress, StudyFigure, StudyRepo
 from bias_core.studies.reports.saved import Example, SavedReport, list_examples, open_example
 from bias_core.studies.reports.text import arms_overview, further_tables
 from bias_core.studies.running.checklist import outlook
-from bias_core.studies.running.export import to_command, to_python
+from bias_core.studies.running.export import as_asked, to_command, to_python
 from bias_core.studies.running.run import followed, plan_study, run_study, with_options
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
@@ -341,7 +341,8 @@ class StudyTab(StudyForm):
         what = "an example" if banner else "a run"
         shown[parts["status"]] = messages.done_html(f"Opened: {what} of {study_html.when(saved.created)}.")
         if report.design.name in self.designs and not apart(report.settings)[0].images:
-            shown |= self.form_of(self.designs[report.design.name], report.settings)
+            design = self.designs[report.design.name]
+            shown |= self.form_of(design, as_asked(design, report.settings))
         return shown
 
     def finished(self, report: StudyReport) -> Updates:
