@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from jinja2 import UndefinedError
 
-from bias_core.ui.templates import STATIC, TEMPLATES, environment, script
+from bias_core.ui.templates import STATIC, TEMPLATES, environment, render, script
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -63,3 +64,10 @@ def test_an_installed_copy_has_every_template_and_script(tmp_path):
         ours = {path.name for path in folder.iterdir() if path.is_file()}
         there = {path.name for path in (tmp_path / "built" / folder.relative_to(ROOT)).iterdir()}
         assert ours <= there
+
+
+def test_a_table_of_words_is_read_from_the_left_and_numbers_stand_below_each_other() -> None:
+    frame = pd.DataFrame({"item": ["steps", "size"], "status": ["met", "differs"], "n": [3, 17]})
+    html = render("frame", frame=frame, name="a table")
+    assert '<td class="as-text">differs</td><td>17</td>' in html
+    assert '<th scope="col" class="as-text">status</th><th scope="col">n</th>' in html

@@ -11,11 +11,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 from markupsafe import Markup
 
-from bias_core.studies.reports.text import excerpt, format_estimate, format_interval, format_number, format_p, is_known
+from bias_core.studies.reports.text import (
+    NO_NULL,
+    NOT_KNOWN,
+    excerpt,
+    format_estimate,
+    format_interval,
+    format_number,
+    format_p,
+    is_known,
+)
 from bias_core.ui.embedded import data_uri, figure_svg
 from bias_core.ui.study.downloads import FIGURE_FORMS, TABLE_FORMS
 
@@ -23,6 +33,7 @@ TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"
 
 _BREAK = re.compile(r"[ \t]*\n\s*")
+_NUMBER = re.compile(r"[-+−<>≥≤]?[\d.\[]")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
 
 
@@ -63,10 +74,21 @@ def environment() -> Environment:
         "picture": data_uri,
         "svg": lambda figure: Markup(figure_svg(figure)),
         "excerpt": excerpt,
+        "numbers": number_columns,
     }
     made.tests["known"] = is_known
     made.globals |= {"axis": axis, "FIGURE_FORMS": FIGURE_FORMS, "TABLE_FORMS": TABLE_FORMS}
     return made
+
+
+def number_columns(text: pd.DataFrame) -> list[str]:
+    """The columns that hold nothing but numbers, intervals, and words for what is missing.
+
+    >>> number_columns(pd.DataFrame({"n": ["7", "not known"], "at": ["[0.1, 0.2]", "…"], "step": ["none", "5"]}))
+    ['n', 'at']
+    """
+    missing = {"", "…", NOT_KNOWN, NO_NULL}
+    return [str(name) for name in text if all(cell in missing or _NUMBER.match(cell) for cell in text[name].astype(str))]
 
 
 def axis(scale: Sequence[float], width: float, edge: float) -> Callable[[float], float]:
