@@ -15,6 +15,8 @@ TARGET = ROOT / "assets" / "wordnet"
 PARTS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 SYNSET_TYPES = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "a"}  # 5: satellite adjective
 PERSON = 18  # number of the lexicographer file noun.person
+ARTIFACT = 6
+SEEN = {5, ARTIFACT, 8, 13, 17, PERSON, 20, 27}  # animals, things, bodies, food, natural objects, people, plants, stuff
 NAMED = {5, 15, 18, 20}  # animals, places, people, plants: capitalised, they are taxa and proper names
 
 
@@ -85,11 +87,20 @@ def noun_names(nouns, synsets, frequencies, words):
     return names
 
 
+def kind_of(offsets, synsets):
+    """P for a noun whose first sense is a person and none a thing, o for others that can be seen, else nothing."""
+    kinds = [synsets[offset][0] for offset in offsets]
+    if kinds and kinds[0] == PERSON and ARTIFACT not in kinds:
+        return "p"
+    return "o" if SEEN.intersection(kinds) else ""
+
+
 def table(source, words):
-    """Rows of the lexicon: word, four frequencies (empty: no such part of speech), shared name if another."""
+    """Rows of the lexicon: word, four frequencies (empty: no such part of speech), kind, shared name if another."""
     frequencies = read_frequencies(source)
     indexes = {part: read_index(source, name) for name, part in PARTS.items()}
-    names = noun_names(indexes["n"], read_synsets(source), frequencies, words)
+    synsets = read_synsets(source)
+    names = noun_names(indexes["n"], synsets, frequencies, words)
     known = {
         part: set(names) if part == "n" else {w for w in index if usable(w, ())} for part, index in indexes.items()
     }
@@ -97,6 +108,8 @@ def table(source, words):
         counts = [str(frequencies[word, p]) if word in known[p] else "" for p in PARTS.values()]
         plain = word.replace("_", " ")
         name = names.get(word, plain)
+        kind = kind_of(indexes["n"].get(word, ()), synsets)
+        counts.append("o" if kind and word in words["names"] else kind)  # whose first sense captions do not mean
         yield plain, ",".join(counts), "" if name == plain else name
 
 

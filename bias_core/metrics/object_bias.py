@@ -70,7 +70,7 @@ def jaccard_distances(prompt_objects: Words, image_objects: Words, *, fold_perso
     ----------
     prompt_objects, image_objects : one collection of words per image, or both of a single image. Of the prompt and of
         the picture's caption.
-    fold_person : bool. Call man, woman, boy, girl and child "person" first: a person was asked for, and shown.
+    fold_person : bool. Call everybody "person" first, a doctor or a lady too: a person was asked for, and shown.
 
     Returns
     -------

@@ -40,6 +40,7 @@ def extract_objects(
     pos: Sequence[PartOfSpeech] = ("NOUN",),
     lexicon: Lexicon | None = None,
     stop_words: Collection[str] | None = None,
+    colours: bool = False,
 ) -> list[str]:
     """Objects that a caption or a prompt names: nouns, lemmatised, synonyms folded, each once.
 
@@ -52,6 +53,8 @@ def extract_objects(
         their synonyms.
     lexicon : Lexicon or None. None: the shipped one, see :func:`bias_core.metrics.wordnet.lexicon`.
     stop_words : collection of str or None. Words that are no objects, instead of the lexicon's own.
+    colours : bool. Keep names of colours too, as attributes of objects; the paper's evidence has "green" and "red"
+        (Table III).
 
     Returns
     -------
@@ -85,15 +88,24 @@ def extract_objects(
     names: dict[str, None] = {}  # keeps the order, as a set would not
     for word, part in _tagged(text, words):
         name = words.name(word) if part == "NOUN" else word
-        if part in pos and word not in stop and name not in stop:
+        if colours and word in words.colours:
+            names[word] = None
+        elif part in pos and word not in stop and name not in stop:
             names[name] = None
     return list(names)
 
 
-def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list[str]:
-    """Objects with man, woman, boy, girl and child called "person", each once, for the sets of H_J.
+def to_person(objects: Iterable[str], *, roots: bool = True, lexicon: Lexicon | None = None) -> list[str]:
+    """Objects with all that name people called "person", each once, for the sets of H_J.
 
-    A prompt says "a person"; its picture shows a man or a woman, which is no hallucination [vice2023tbyb].
+    A prompt says "a person" or "a doctor"; its picture shows a man or a woman, which is no hallucination
+    [vice2023tbyb].
+
+    Parameters
+    ----------
+    objects : collection of str
+    roots : bool. Fold every noun whose root is a person ("doctor", "lady", "people"); False: only man, woman, boy, girl
+        and child.
 
     Raises
     ------
@@ -101,13 +113,37 @@ def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list
 
     Examples
     --------
-    >>> to_person(["man", "dog", "girl"])
-    ['person', 'dog']
+    >>> to_person(["man", "dog", "doctor"]), to_person(["man", "dog", "doctor"], roots=False)
+    (['person', 'dog'], ['person', 'dog', 'doctor'])
     """
     if isinstance(objects, str):
         raise InvalidInput(f"objects must be a collection of words; got the text {objects!r:.80}.")
-    people = _lexicon(lexicon).person_words
-    return list(dict.fromkeys("person" if word in people else word for word in objects))
+    words = _lexicon(lexicon)
+    return list(
+        dict.fromkeys(
+            "person" if word in words.person_words or (roots and words.is_person(word)) else word for word in objects
+        )
+    )
+
+
+def groundable(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list[str]:
+    """Those objects that can be seen in a picture: things, food, animals, plants, people, parts of bodies.
+
+    "science" is none. A word that WordNet [miller1995] does not know may be a brand, and is kept.
+
+    Raises
+    ------
+    InvalidInput : if ``objects`` is one string.
+
+    Examples
+    --------
+    >>> groundable(["sign", "science", "starbucks"])
+    ['sign', 'starbucks']
+    """
+    if isinstance(objects, str):
+        raise InvalidInput(f"objects must be a collection of words; got the text {objects!r:.80}.")
+    words = _lexicon(lexicon)
+    return [word for word in objects if words.is_groundable(word)]
 
 
 def count_gender_words(

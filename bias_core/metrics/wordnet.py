@@ -37,8 +37,9 @@ _DETACHMENTS: Mapping[PartOfSpeech, tuple[tuple[str, str], ...]] = {
 class Lexicon:
     """The words that :func:`bias_core.metrics.objects.extract_objects` knows."""
 
-    # word -> "noun,verb,adjective,adverb<tab>name": how often its most frequent sense of each part of speech was tagged
-    # in WordNet's corpora (empty: it is no such part), and the name that it shares with its synonyms (empty: its own)
+    # word -> "noun,verb,adjective,adverb,kind<tab>name": how often its most frequent sense of each part of speech was
+    # tagged in WordNet's corpora (empty: it is no such part), p for a noun that names people and o for one that names
+    # other things that can be seen, and the name that it shares with its synonyms (empty: its own)
     rows: Mapping[str, str]
     # (form, part of speech) -> lemmas that no rule finds ("mice", "left")
     irregular: Mapping[tuple[str, PartOfSpeech], tuple[str, ...]]
@@ -55,7 +56,9 @@ class Lexicon:
     # masculine, feminine: gender words of Table IV
     masculine: Collection[str]
     feminine: Collection[str]
-    person_words: Collection[str]  # those that are "person" in the sets of H_J
+    person_words: Collection[str]  # those that are "person" wherever prompts and pictures are compared
+    people: Collection[str]  # further nouns for people, whose kind WordNet has otherwise ("people", "driver")
+    colours: Collection[str]  # names of colours
     keep_plural: Collection[str]  # plurals with a meaning of their own ("glasses")
 
     def frequency(self, lemma: str, part: PartOfSpeech) -> int | None:
@@ -64,6 +67,17 @@ class Lexicon:
             return None
         count = self.rows[lemma].split("\t")[0].split(",")[PARTS_OF_SPEECH.index(part)]
         return int(count) if count else None
+
+    def is_person(self, noun: str) -> bool:
+        """Whether it names people: its first sense is a person, and none is a thing."""
+        return noun == "person" or noun in self.people or self._kind(noun) == "p"
+
+    def is_groundable(self, noun: str) -> bool:
+        """Whether a picture can show it; so may a word that is not known, as brands are not."""
+        return noun not in self.rows or self.is_person(noun) or bool(self._kind(noun))
+
+    def _kind(self, noun: str) -> str:
+        return self.rows[noun].split("\t")[0].split(",")[len(PARTS_OF_SPEECH)] if noun in self.rows else ""
 
     def lemma(self, form: str, part: PartOfSpeech) -> str | None:
         """The most frequent of the words that ``form`` can be a form of, itself first; None if there is none.

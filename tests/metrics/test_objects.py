@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.objects import count_gender_words, extract_objects, to_person
+from bias_core.metrics.objects import count_gender_words, extract_objects, groundable, to_person
 from bias_core.metrics.wordnet import lexicon
 from bias_core.world.captions import caption, look_of, things
 from bias_core.world.lexicon import book
@@ -171,7 +171,9 @@ def test_the_hash_seed_changes_nothing():
 
 
 def test_people_become_persons_before_sets_are_made():
-    assert to_person(["man", "cup", "woman", "boy", "girl", "child", "nurse"]) == ["person", "cup", "nurse"]
+    assert to_person(["man", "cup", "woman", "boy", "girl", "child", "nurse"]) == ["person", "cup"]
+    assert to_person(["lady", "baby", "people", "driver", "astronaut", "printer"]) == ["person", "printer"]
+    assert to_person(["man", "cup", "nurse"], roots=False) == ["person", "cup", "nurse"]
     assert to_person(extract_objects("two boys and a kid")) == ["person"]
     with pytest.raises(InvalidInput, match="collection"):
         to_person("man")
@@ -204,3 +206,17 @@ def test_gender_percentages_have_wilson_intervals():
 def test_captions_that_are_none_are_refused(bad):
     with pytest.raises(InvalidInput):
         count_gender_words(bad)
+
+
+def test_names_of_colours_are_attributes_of_objects_on_request():
+    caption = "a green cup and a red and white sign on a table"
+    assert extract_objects(caption) == ["cup", "sign", "table"]
+    assert extract_objects(caption, colours=True) == ["green", "cup", "red", "white", "sign", "table"]
+
+
+def test_what_no_picture_can_show_is_not_groundable():
+    assert groundable(["sign", "book", "dog", "nurse", "science", "music", "starbucks"]) == [
+        "sign", "book", "dog", "nurse", "starbucks",
+    ]  # fmt: skip
+    with pytest.raises(InvalidInput, match="collection of words"):
+        groundable("sign")

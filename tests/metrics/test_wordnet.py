@@ -110,7 +110,8 @@ def test_rows_hold_four_counts_and_a_known_name():
     for word, row in words.rows.items():
         counts, name = row.split("\t")
         cells = counts.split(",")
-        assert len(cells) == len(PARTS_OF_SPEECH)
+        assert len(cells) == len(PARTS_OF_SPEECH) + 1
+        assert cells.pop() in ("", "p", "o")
         assert any(cells), word
         assert not name or name in words.rows
 
