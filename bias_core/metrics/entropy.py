@@ -35,7 +35,7 @@ def chao_shen_entropy(counts: ArrayLike) -> float:
     Examples
     --------
     >>> round(chao_shen_entropy([8, 1, 1]), 4), chao_shen_entropy([7]), chao_shen_entropy([1, 1])
-    (0.8784, 0.0, nan)
+    (1.0001, 0.0, nan)
     """
     values = positive_counts(counts)
     n = values.sum()

@@ -88,7 +88,9 @@ def number_columns(text: pd.DataFrame) -> list[str]:
     ['n', 'at']
     """
     missing = {"", "…", NOT_KNOWN, NO_NULL}
-    return [str(name) for name in text if all(cell in missing or _NUMBER.match(cell) for cell in text[name].astype(str))]
+    return [
+        str(name) for name in text if all(cell in missing or _NUMBER.match(cell) for cell in text[name].astype(str))
+    ]
 
 
 def axis(scale: Sequence[float], width: float, edge: float) -> Callable[[float], float]:
