@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pandas as pd
@@ -11,12 +12,16 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.stats.effects import wilson_interval
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.types import Shot, StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study
-from bias_core.studies.validity.measures import MEASURES, measures_of
-from bias_core.studies.validity.rates import _orders
+from bias_core.studies.validity.measures import MEASURES, measures_of, null_distances, null_shares
+from bias_core.studies.validity.rates import RateOptions, _orders
+from bias_core.studies.validity.repetitions import repeated
+from bias_core.world.grammar import parse
+from bias_core.world.planted import sample_scene
 from bias_core.world.truth import planted_lines
 from tests.studies.test_run_study import finish
 
@@ -46,7 +51,7 @@ def test_planted_rates_are_measured(services):
     design = find_design("validity-rates")
     concepts = list(dict.fromkeys(map(tuple, only(services, SEEN))))
     small = replace(design, data={"concepts": concepts}, images_per_prompt=40)
-    report, _ = finish(run_study(small, StudySettings(), services))
+    report, _ = finish(run_study(small, StudySettings(options={"repetitions": 1}), services))
     table = table_of(report, "rates").frame
     assert set(table["concept"]) == set(SEEN)
     gender = table[(table["concept"] == "doctor") & (table["condition"] == "published")].iloc[0]
@@ -66,7 +71,7 @@ def test_a_reader_that_guesses_is_found_out():
     lines = [
         {
             "concept": f"c{i}", "attribute": "gender", "value": "masculine", "condition": condition,
-            "planted": planted, "measured": rng.uniform(),
+            "planted": planted, "measured": rng.uniform(), "repetition": 0,
         }
         for i in range(200)
         for condition, planted in (("fair", 0.5), ("published", 0.8), ("extreme", 1.0))
@@ -77,9 +82,12 @@ def test_a_reader_that_guesses_is_found_out():
 def test_psi_is_taken_on_the_side_that_is_planted():
     told = {"fair": (0.5, 0.52), "published": (0.2, 0.25), "extreme": (0.0, 0.01)}
     lines = [
-        {"concept": "nurse", "attribute": "gender", "value": "masculine", "condition": c, "planted": p, "measured": m}
+        {
+            "concept": "nurse", "attribute": "gender", "value": "masculine", "condition": c, "planted": p,
+            "measured": m, "repetition": 0,
+        }
         for c, (p, m) in told.items()
-    ]
+    ]  # fmt: skip
     (order,) = _orders(pd.DataFrame(lines)).to_dict("records")
     # Psi of absence: 0.5 - 0.52 < 0 -> 0; 0.5 - 0.25 = 0.25; 0.5 - 0.01 = 0.49
     assert [order[f"Ψ {c}"] for c in told] == pytest.approx([0.0, 0.25, 0.49])
@@ -89,7 +97,8 @@ def test_psi_is_taken_on_the_side_that_is_planted():
 def test_measures_are_repeated_on_new_pictures(services):
     design = find_design("validity-measures")
     data = {**design.data, "concepts": design.data["concepts"][:1]}
-    report, _ = finish(run_study(replace(design, data=data, images_per_prompt=16), StudySettings(scale=0.1), services))
+    settings = StudySettings(options={"repetitions": 3, "attribute_images": 8})
+    report, _ = finish(run_study(replace(design, data=data, images_per_prompt=16), settings, services))
     table = table_of(report, "repetitions").frame
     assert set(table["measure"]) == set(MEASURES)
     prevalence = table[table["measure"] == "attribute_prevalence"]
@@ -105,11 +114,53 @@ def test_measures_are_taken_towards_the_side_that_is_planted(services):
     design = find_design("validity-measures")
     data = {**design.data, "concepts": [c for c in design.data["concepts"] if c["name"] == "nurse"]}
     small = replace(design, data=data, images_per_prompt=8)
-    options = {"attribute_images": 4, "conditions": ["fair", "extreme"]}
-    report, _ = finish(run_study(small, StudySettings(scale=0.1, options=options), services))
+    options = {"attribute_images": 4, "conditions": ["fair", "extreme"], "repetitions": 3}
+    report, _ = finish(run_study(small, StudySettings(options=options), services))
     means = table_of(report, "repetitions").frame.groupby(["measure", "condition"])["value"].mean()
-    for key in ("attribute_prevalence", "signed_difference", "association", "composite_association"):
+    for key in ("attribute_prevalence", "signed_difference", "association_beyond_even_mix", "composite_association"):
         assert means[key, "extreme"] > means[key, "fair"], key
+
+
+def test_pictures_mixed_at_the_own_null_lean_as_the_texts_do():
+    """At the share that is found, the distances to the null of many pictures are 0; elsewhere they are not."""
+    rng = np.random.default_rng(4)
+    axes = {"a": np.eye(7)[0], "b": np.eye(7)[1]}
+
+    def near(centre, n):
+        rows = centre + 0.3 * rng.normal(size=(n, 7)) + np.eye(7)[2]
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    sets = {f"{kind}{side}": near(axis, 50) for kind in ("", "attribute_", "text_") for side, axis in axes.items()}
+    sets |= {"prompt": near(0.6 * axes["a"] + 0.4 * axes["b"], 1)}
+    of_a, of_b = near(axes["a"], 400), near(axes["b"], 400)
+    shares = null_shares(*(null_distances(sets | {"neutral": rows}) for rows in (of_a, of_b)))
+    assert 0.3 < shares["association"] < 0.7
+    for key, share in shares.items():
+        n_a = round(400 * share)
+        mixture = np.concatenate([of_a[:n_a], of_b[: 400 - n_a]])
+        distances, even = (null_distances(sets | {"neutral": rows})[key] for rows in (mixture, of_a))
+        assert abs(distances) < 0.1 * abs(even), key
+
+
+def test_shares_drawn_on_fair_are_binomial_at_the_planted_rate():
+    """Why P on fair held 90 % once: one unlucky set of seeds, shared by all conditions; draws themselves are right."""
+    lines = [line for line in planted_lines() if line.attribute == "gender" and len(line.prompts) == 1][::3]
+    exact = [wilson_interval(k, 60) for k in range(61)]
+    settings = StudySettings(options=RateOptions(conditions=("fair", "extreme"), repetitions=4))
+    shots = repeated(settings, lambda _group, _chance: (Shot(prompt=one.prompts[0], n=60, group="") for one in lines))
+    counts = []
+    for shot in shots:
+        if shot.condition == "fair":
+            request = parse(shot.prompt)
+            scenes = (
+                sample_scene(request, "fair", Random(f"{shot.first_seed + k} {shot.prompt}")) for k in range(shot.n)
+            )
+            counts.append(sum(scene.people[0].gender == "masculine" for scene in scenes))
+    assert len(counts) > 300
+    assert np.mean(counts) / 60 == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(60 * len(counts)))
+    assert np.var(counts) / 15 == pytest.approx(1.0, abs=4 * np.sqrt(2 / len(counts)))  # binomial: 60 / 4
+    held = np.mean([exact[k].low <= 0.5 <= exact[k].high for k in counts])
+    assert held == pytest.approx(0.948, abs=3 * np.sqrt(0.948 * 0.052 / len(counts)))  # Wilson's exact coverage
 
 
 def test_the_association_test_is_repeated(services):

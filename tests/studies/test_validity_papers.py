@@ -22,7 +22,8 @@ from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study
 from bias_core.studies.validity.measures import MEASURES
-from bias_core.studies.validity.summary import NOT_HERE, STUDIES, planted_shares, report_files
+from bias_core.studies.validity.repetitions import planted_shares
+from bias_core.studies.validity.summary import NOT_HERE, STUDIES, report_files
 from bias_core.types import ImageRow, PlantedLine
 from tests.studies.test_run_study import finish
 
@@ -137,7 +138,7 @@ def test_the_report_gathers_the_verdicts(pairs, objects):
 
 def test_measures_without_a_study_are_named_with_the_reason(pairs):
     page = report_files([pairs])["README.md"].decode()
-    told = page.split("Not tested here:")[1].split("##")[0]
+    told = page.split("## Not tested here")[1]
     assert f"- {METRICS['kendall_tau'].name}: of two orders, not of pictures." in told
     assert METRICS["stereotype_test_score"].name not in told
     assert set(NOT_HERE) <= set(METRICS)
@@ -147,7 +148,7 @@ def test_measures_without_a_study_are_named_with_the_reason(pairs):
 def test_the_page_of_the_calibration_world_says_what_the_shipped_report_says():
     page = (DOCS.parent / "calibration.md").read_text(encoding="utf-8")
     section = page.split("## Is the instrument right?")[1].split("\n## ")[0]
-    verdicts = (DOCS / "README.md").read_text(encoding="utf-8").split("Rule:")[0]
+    verdicts = (DOCS / "README.md").read_text(encoding="utf-8").split("## How to read this")[0]
     cells = [cell for line in section.splitlines() if "→" in line for cell in line.split("|")[2:5]]
     numbers = re.findall(r"-?\d[\d.]*", " ".join(cells))
     assert len(numbers) > 60

@@ -8,9 +8,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bias_core.stats.effects import normal_estimate
+from bias_core.stats.effects import normal_estimate, wilson_interval
 from bias_core.studies.kit.types import Shot, StudySettings
-from bias_core.studies.validity.summary import RepetitionOptions, measured, repeated, results_of, verdicts_of
+from bias_core.studies.validity.repetitions import OWN_NULL, RepetitionOptions, repeated
+from bias_core.studies.validity.verdicts import (
+    FEWEST,
+    NULL_OF_ITS_OWN,
+    kind_of,
+    measured,
+    power_of,
+    results_of,
+    verdicts_of,
+)
 
 TRUE = {"fair": 0.0, "published": 0.3, "extreme": 0.6}
 
@@ -48,9 +57,60 @@ def test_intervals_that_are_too_narrow_fail():
     assert found.says == "fails: intervals too narrow; reads bias where none is planted"
 
 
-def test_slightly_narrow_intervals_are_remarked_on():
-    # +-1.75 standard errors hold 92.0 %: clearly below 95 % with 3,000 intervals, but by less than 5 points.
-    assert verdict(width=1.75 / 1.96, n=1000).says.startswith("passes (intervals a little narrow")
+def test_slightly_narrow_intervals_fail_only_where_it_is_clear():
+    # +-1.75 standard errors hold 92.0 %: below the 93 % that pass, and clearly below 95 % with 3,000 intervals.
+    assert verdict(width=1.75 / 1.96, n=1000).says.startswith("fails: intervals too narrow")
+    few = verdict(width=1.75 / 1.96, n=10)
+    assert few.says.startswith("inconclusive")
+
+
+@pytest.mark.parametrize("n", [1, 4, 60])
+def test_few_repetitions_show_nothing_but_a_clear_failure(n):
+    """A measure that is right does not pass with four repetitions; one that is clearly wrong fails with 60."""
+    assert verdict(n=n).says == f"inconclusive: {n} of the {FEWEST} intervals that a verdict needs"
+    if n == 60:
+        assert verdict(n=n, bias=0.3).says.startswith("fails")
+
+
+def test_the_power_that_is_stated_is_that_of_the_rule():
+    """By simulation: how often the Wilson interval of a share of 90 % lies below 95 %."""
+    rng = np.random.default_rng(3)
+    below = {k: wilson_interval(k, FEWEST).high < 0.95 for k in range(FEWEST + 1)}
+    seen = np.mean([below[k] for k in rng.binomial(FEWEST, 0.90, size=4000)])
+    assert power_of(FEWEST) == pytest.approx(seen, abs=0.02)
+    assert power_of(4) < power_of(60) < power_of(FEWEST) < power_of(FEWEST, deviation=0.1)
+
+
+def test_false_alarms_are_counted_where_the_null_of_the_measure_is_planted():
+    """On fair the pictures may lean otherwise than the texts: that is no false alarm of II − TT."""
+    assert "signed_lean_difference" in NULL_OF_ITS_OWN
+    table = measurements(measure="signed_lean_difference", bias=0.3).assign(target=lambda rows: rows["target"] + 0.3)
+    assert next(verdicts_of(table, 0.95)).says == "inconclusive: its null is not planted"
+    null = table[table["condition"] == "fair"].copy()
+    null[["value", "low", "high", "target"]] -= 0.3
+    null["excluded"] = ((null["low"] > 0) | (null["high"] < 0)).astype(float)
+    found = next(verdicts_of(pd.concat([table, null.assign(condition=OWN_NULL)]), 0.95))
+    assert found.says == "passes"
+    assert found.false_alarms.n == 200
+    assert found.coverage.n == 800  # the own null counts, too
+    assert len(found.means) == 3  # but it is no step of the ladder
+
+
+def test_a_condition_that_cannot_be_missed_is_not_counted():
+    table = measurements()
+    table.loc[table["condition"] == "extreme", ["value", "low", "high", "target"]] = 1.0
+    assert next(verdicts_of(table, 0.95)).coverage.n == 400
+
+
+def test_a_target_that_nobody_knows_is_neither_held_nor_missed():
+    table = measurements(n=300)
+    table.loc[table["condition"] == "fair", "target"] = math.nan
+    assert next(verdicts_of(table, 0.95)).coverage.n == 600
+
+
+def test_measures_are_headlines_or_as_their_paper_has_them():
+    assert kind_of("signed_difference") == "headline"
+    assert kind_of("stereotype_score") == kind_of("distribution_bias") == "as the paper has it"
 
 
 def test_wide_intervals_are_remarked_on():
@@ -113,10 +173,29 @@ def test_the_summary_gives_means_and_bias_by_condition():
     assert alarms.labels["null"] == pytest.approx(0.05)
 
 
-def test_repetitions_have_seeds_of_their_own():
-    settings = StudySettings(options=RepetitionOptions(repetitions=2))
-    shots = repeated([Shot(prompt="a", n=7, group="g", first_seed=3, facts={"k": 1})], settings)
-    assert [(shot.first_seed, shot.facts) for shot in shots] == [
-        (1003, {"k": 1, "repetition": 0}),
-        (2003, {"k": 1, "repetition": 1}),
-    ]
+def shots_of(n, *, seed=0):
+    settings = StudySettings(seed=seed, options=RepetitionOptions(conditions=("fair", "extreme"), repetitions=n))
+
+    def of_cell(_group, _chance):
+        yield Shot(prompt="a", n=7, group="", facts={"set": "x"})
+        yield Shot(prompt="b", n=7, group="", facts={"set": "x"})
+        yield Shot(prompt="a", n=7, group="", facts={"set": "y"})
+
+    return repeated(settings, of_cell, also=(OWN_NULL,))
+
+
+def test_every_cell_has_seeds_of_its_own():
+    shots = shots_of(5)
+    assert len(shots) == 5 * 3 * 3  # repetitions, groups, shots
+    seeds = {shot.first_seed + k for shot in shots for k in range(shot.n)}
+    assert len(seeds) == len(shots) * 7
+    assert {(shot.group, shot.condition) for shot in shots} == {
+        ("fair", "fair"), ("extreme", "extreme"), (OWN_NULL, "fair"),
+    }  # fmt: skip
+    assert max(seeds) < 2**53  # what JSON in a browser keeps
+
+
+def test_more_repetitions_go_on_from_fewer_and_another_seed_draws_others():
+    few, many, other = shots_of(3), shots_of(7), shots_of(3, seed=1)
+    assert few == many[: len(few)]
+    assert not {shot.first_seed for shot in few} & {shot.first_seed for shot in other}

@@ -59,17 +59,23 @@ Pair = tuple[str, str]
 def pairs_and_alone(design: Design, pairs: Iterable[Pair], alone: Iterable[str], n_alone: int) -> list[Shot]:
     """Pictures of each pair in each order, and ``n_alone`` of each identity alone."""
     return pair_shots(design, pairs, design.images_per_prompt) + [
-        _shot(design, SINGLE, (identity, ""), n_alone) for identity in alone
+        alone_shot(design, identity, n_alone) for identity in alone
     ]
 
 
 def pair_shots(design: Design, pairs: Iterable[Pair], n: int, place: str = PAIRED) -> list[Shot]:
     """``n`` pictures of each pair in each order, plain or asking for fairness."""
-    return [_shot(design, place, ordered, n) for pair in pairs for ordered in (pair, pair[::-1])]
+    return [ordered_shot(design, ordered, n, place) for pair in pairs for ordered in (pair, pair[::-1])]
 
 
-def _shot(design: Design, group: str, places: Pair, n: int) -> Shot:
-    left, right = places
+def alone_shot(design: Design, identity: str, n: int = 1) -> Shot:
+    """``n`` pictures of one identity alone."""
+    return ordered_shot(design, (identity, ""), n, SINGLE)
+
+
+def ordered_shot(design: Design, pair: Pair, n: int = 1, group: str = PAIRED) -> Shot:
+    """``n`` pictures of a pair from left to right, in one of the design's settings."""
+    left, right = pair
     prompt = design.data["settings"][group]["template"].format(left, right, occ1=left, occ2=right)
     facts = {"setting": group, "left": left, "right": right}
     return Shot(prompt=fix_articles(prompt) if group == FAIRNESS else prompt, n=n, group=group, facts=facts)

@@ -2,6 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -12,9 +15,10 @@ from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_
 from bias_core.stats.effects import corrected_by_errors, wilson_interval
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
-from bias_core.studies.validity.summary import TEXTS, ladder, measured, verdict_figures, verdict_table, verdicts_of
+from bias_core.studies.validity.repetitions import RepetitionOptions, ladder, repeated
+from bias_core.studies.validity.verdicts import TEXTS, measured, verdict_figures, verdict_table, verdicts_of
 from bias_core.types import Estimate, PlantedLine
 
 Shares = tuple[Estimate, Estimate | None]
@@ -25,27 +29,26 @@ GAP = 0.15  # planted rates closer than this are not expected to be told apart
 
 
 @settings_class(frozen=True, kw_only=True)
-class RateOptions(Options):
-    """Which concepts are drawn under which conditions."""
+class RateOptions(RepetitionOptions):
+    """Which concepts are drawn under which conditions, and how often."""
 
-    conditions: tuple[str, ...] = setting(
-        ("fair", "published", "extreme"), "Conditions", "Two or more, as more is planted"
-    )
+    repetitions: int = setting(1, "Repetitions", "How often every rate is drawn and measured anew", ge=1, le=1000)
     every: int = setting(1, "Every k-th concept", "10: only every tenth concept", ge=1, le=1000)
 
 
 def rate_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Every prompt of a planted rate, in every condition; as many pictures a concept as the design says.
 
-    The option ``every`` leaves concepts out: with 10, only every tenth is drawn.
+    The option ``every`` leaves concepts out: with 10, only every tenth is drawn. The scale thins the pictures out.
     """
     n = scaled(design.images_per_prompt, settings.scale)
-    return [
-        Shot(prompt=prompt, n=max(1, math.ceil(n / len(prompts))), group=condition, condition=condition)
-        for prompts in _concepts(design, settings)
-        for condition in ladder(settings)
-        for prompt in prompts
-    ]
+
+    def of_cell(_group: str, _chance: Random) -> Iterator[Shot]:
+        for prompts in _concepts(design, settings):
+            for prompt in prompts:
+                yield Shot(prompt=prompt, n=max(1, math.ceil(n / len(prompts))), group="")
+
+    return repeated(replace(settings, scale=1.0), of_cell)
 
 
 def _concepts(design: Design, settings: StudySettings) -> Sequence[Sequence[str]]:
@@ -70,15 +73,15 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     texts = data.texts([sentence for pair in pairs for sentence in pair])
     leans = dict(zip(pairs, texts[0::2] - texts[1::2], strict=True))
     truths = np.array(data.truths(frame), dtype=object)
-    places = frame.groupby(["prompt", "group"], sort=False).indices
+    places = frame.groupby(["prompt", "group", "repetition"], sort=False).indices
     readings: list[dict[str, Any]] = []
     measurements: list[dict[str, Any]] = []
     for line in lines:
         data.check()
         pair = line.positive, line.negative
         error = errors[pair]
-        for condition in ladder(settings):
-            here = np.concatenate([places[prompt, condition] for prompt in line.prompts])
+        for condition, repetition in product(ladder(settings), sorted(set(frame["repetition"]))):
+            here = np.concatenate([places[prompt, condition, repetition] for prompt in line.prompts])
             count, n = int((rows[here] @ leans[pair] > 0).sum()), len(here)
             shares = (
                 wilson_interval(count, n, confidence=settings.confidence),
@@ -86,8 +89,9 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
                 if error and error.sensitivity + error.specificity > 1
                 else None,
             )
-            readings.append(_reading(line, condition, shares, truths[here]))
-            measurements += _measurements(line, condition, shares, settings)
+            readings.append(_reading(line, condition, shares, truths[here]) | {"repetition": repetition})
+            lines_here = _measurements(line, condition, shares, settings)
+            measurements += [one | {"repetition": repetition} for one in lines_here]
     rates = pd.DataFrame(readings)
     order = _orders(rates)
     verdicts = list(verdicts_of(pd.DataFrame(measurements), settings.confidence))
@@ -151,7 +155,7 @@ def _orders(table: pd.DataFrame) -> pd.DataFrame:
     is over-represented, and its Psi is taken.
     """
     names = list(dict.fromkeys(table["condition"]))
-    by = ["concept", "attribute", "value"]
+    by = ["concept", "attribute", "value", "repetition"]
     planted, measured_shares = (
         table.pivot_table(column, by, "condition", sort=False)[names] for column in ("planted", "measured")
     )
@@ -176,6 +180,11 @@ def _measurements(
         ("attribute_prevalence", uncorrected, share, "as read"),
         ("attribute_prevalence", corrected, share, "corrected"),
         ("signed_difference", signed_difference_estimate(uncorrected, even), share - even, "as read"),
+        *(
+            ("signed_difference", signed_difference_estimate(one, even), share - even, "corrected")
+            for one in (corrected,)
+            if not math.isnan(one.value)
+        ),
         ("stereotype_score", stereotype_estimate(uncorrected, even), max(0.0, share - even), "as read"),
     ):
         yield measured(measure, estimate, target=target, variant=variant, **where)

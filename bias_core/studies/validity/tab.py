@@ -11,7 +11,8 @@ from bias_core.metrics.cards import METRICS
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.reports.text import table_of
-from bias_core.studies.validity.summary import NOT_HERE, RULE, STUDIES, load_shipped
+from bias_core.studies.validity.summary import NOT_HERE, STUDIES, load_shipped
+from bias_core.studies.validity.verdicts import AS_PUBLISHED, HEADLINE, rule
 from bias_core.ui.messages import heading_html, user_errors
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import example_html
@@ -28,14 +29,14 @@ ADVICE: Mapping[str, str] = {
     "intervals too narrow": "Trust its value and its order; its interval is surer than it should be.",
     "reads bias where none is planted": "Do not read one value as bias: compare it with a fair condition.",
     "does not follow what is planted": "Do not compare models by it: more bias does not always move it.",
-    "intervals a little narrow": "Its interval is a little too sure.",
+    "inconclusive": "Not shown either way by this many repetitions: run more of them.",
     "intervals wider than need be": "Its interval is on the safe side.",
-    "a few false alarms too many": "Slightly too many false alarms: look for a second sign.",
 }
 _UNRELATED = ("reads bias where none is planted", "does not follow what is planted")
 _NOTHING = "Nothing alone: here it tells neither whether bias was planted nor how much."
 _SOUND = "Its value, its interval and its order can be trusted here."
-_GRADES = ("holds", "remark", "fails")
+_GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
+_GRADES = ("holds", "remark", "inconclusive", "fails")
 
 
 class CalibrationTab(StudyTab):
@@ -89,10 +90,12 @@ class CalibrationTab(StudyTab):
     def headline(self, report: StudyReport) -> str:
         """How many measures of this report hold, and which do not."""
         lines = verdict_lines(report)
+        n = _counts(lines)
         fails = [line for line in lines if line.grade == "fails"]
         failures = "; ".join(f"{line.measure}: {line.verdict.removeprefix('fails: ')}" for line in fails)
-        rest = f". The others: {failures}." if failures else ", by the stated rule."
-        return f"{len(lines) - len(fails)} of {len(lines)} ways of measuring tell what was planted{rest}"
+        more = f" Inconclusive with this many repetitions: {n['inconclusive']}." if n["inconclusive"] else ""
+        more += f" These fail: {failures}." if failures else ""
+        return f"{n['holds'] + n['remark']} of {len(lines)} ways of measuring are shown to tell what was planted.{more}"
 
 
 class VerdictLine(NamedTuple):
@@ -101,7 +104,8 @@ class VerdictLine(NamedTuple):
     measure: str
     planted: str
     verdict: str  # in the words of the rule
-    grade: str  # ``holds``, ``remark`` or ``fails``
+    grade: str  # ``holds``, ``remark``, ``inconclusive`` or ``fails``
+    kind: str  # whether headlines show it, or it is as its paper has it
     advice: str  # what the measure can be trusted for
     coverage: Mapping[str, Any] | None
     alarms: Mapping[str, Any] | None
@@ -126,7 +130,8 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
                 measure=measure,
                 planted=planted,
                 verdict=verdict,
-                grade="fails" if verdict.startswith("fails") else "remark" if "(" in verdict else "holds",
+                grade=_grade(verdict),
+                kind=str(row.get("kind", HEADLINE)),  # reports of older versions have none
                 advice=_NOTHING if all(words in verdict for words in _UNRELATED) else trust,
                 coverage=shares.get("coverage", {}).get(name),
                 alarms=shares.get("alarms", {}).get(name),
@@ -136,6 +141,11 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
     return lines
 
 
+def _grade(verdict: str) -> str:
+    first = verdict.partition(":")[0]
+    return first if first in _GRADES else "remark" if "(" in verdict else "holds"
+
+
 def summary_html(saved: Sequence[SavedReport]) -> str:
     """What the shipped reports say of every measure; a word on how to get them where there are none."""
     reports = [item.report for item in saved if isinstance(item.report, StudyReport)]
@@ -143,20 +153,24 @@ def summary_html(saved: Sequence[SavedReport]) -> str:
     lines.sort(key=lambda line: _GRADES.index(line.grade))
     return render(
         "verdicts",
-        lines=lines,
-        sentence=_sentence(lines),
+        groups=[(name, [line for line in lines if line.kind == kind]) for name, kind in _GROUPS] if lines else (),
+        sentence=_sentence([line for line in lines if line.kind == HEADLINE]),
         about=_facts(reports, max(item.created for item in saved)) if lines else (),
-        rule=RULE,
+        rule=rule(),
         not_tested=[(METRICS[key].name, why) for key, why in NOT_HERE.items()],
     )
 
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:
-    n = {grade: sum(line.grade == grade for line in lines) for grade in _GRADES}
-    parts = [f"{n['holds'] + n['remark']} of {len(lines)} ways of measuring tell what was planted"]
-    parts += [f", {n['remark']} of them with a remark"] * bool(n["remark"])
-    parts += [f". The other {n['fails']}, in part or not: see what each is good for"] * bool(n["fails"])
+    n = _counts(lines)
+    parts = [f"{n['holds'] + n['remark']} of {len(lines)} headline measures are shown to tell what was planted"]
+    parts += [f"; inconclusive: {n['inconclusive']}"] * bool(n["inconclusive"])
+    parts += [f"; failing, in part or not: {n['fails']}"] * bool(n["fails"])
     return "".join((*parts, "."))
+
+
+def _counts(lines: Sequence[VerdictLine]) -> dict[str, int]:
+    return {grade: sum(line.grade == grade for line in lines) for grade in _GRADES}
 
 
 def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:

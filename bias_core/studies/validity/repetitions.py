@@ -1,0 +1,83 @@
+"""What is drawn again and again: cells with seeds of their own, and the conditions they stand in."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from random import Random
+
+from bias_core.errors import InvalidInput
+from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.types import PlantedLine
+
+LADDER = ("fair", "published", "extreme")
+"""Conditions of which all planted rates are known, in the order in which more is planted."""
+OWN_NULL = "its own null"
+"""Group of the pictures in which the null of a measure is planted, where that is not the first condition."""
+FEWEST_REPETITIONS = 3  # however small the scale
+
+CellShots = Callable[[str, Random], Iterable[Shot]]
+"""The shots of a cell: of its condition, and of its own chance where prompts are drawn too."""
+
+
+@settings_class(frozen=True, kw_only=True)
+class RepetitionOptions(Options):
+    """How often the same is measured again."""
+
+    conditions: tuple[str, ...] = setting(LADDER, "Conditions", "Two or more, as more is planted")
+    repetitions: int = setting(30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=1000)
+
+
+def repeated(settings: StudySettings, of_cell: CellShots, *, also: Sequence[str] = ()) -> list[Shot]:
+    """The shots of every repetition under every condition of the run, each on seeds of its own.
+
+    No two cells (repetition, condition, prompt and what else the study knows of a shot) share a seed, so that their
+    pictures are independent draws. The seeds of a cell do not change with the number of repetitions: a longer run
+    goes on from a shorter one.
+
+    Parameters
+    ----------
+    of_cell : the shots of one condition in one repetition; their group, where none is given, becomes the condition.
+    also : groups beside the conditions of the run, drawn under the first of them, such as :data:`OWN_NULL`.
+    """
+    conditions = ladder(settings)
+    shots = []
+    for repetition in range(scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)):
+        for group in (*conditions, *also):
+            condition = group if group in conditions else conditions[0]
+            for shot in of_cell(group, Random(f"{settings.seed} {repetition} {group}")):
+                own = replace(
+                    shot,
+                    group=shot.group or group,
+                    condition=shot.condition or condition,
+                    facts={**shot.facts, "repetition": repetition},
+                )
+                shots.append(replace(own, first_seed=_seed_of(own, settings.seed)))
+    return shots
+
+
+def _seed_of(shot: Shot, seed: int) -> int:
+    """The first seed of a cell: 48 bits of a hash of all that tells it from other cells."""
+    cell = [seed, shot.prompt, shot.group, shot.condition, shot.first_seed, sorted(shot.facts.items())]
+    return int.from_bytes(hashlib.sha256(json.dumps(cell).encode()).digest()[:6])
+
+
+def ladder(settings: StudySettings) -> list[str]:
+    """The conditions of a run, as more is planted; InvalidInput for less than two, others, or imported pictures."""
+    if settings.images:
+        raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
+    conditions = [str(condition) for condition in settings.options.conditions]
+    if len(conditions) < 2 or conditions != [condition for condition in LADDER if condition in conditions]:
+        raise InvalidInput(f"conditions are two or more of {', '.join(LADDER)} in this order; got {conditions}")
+    return conditions
+
+
+def planted_shares(lines: Sequence[PlantedLine], prompt: str) -> dict[str, float]:
+    """Share of masculine people by condition, planted for this prompt's concept; InvalidInput where there is none."""
+    for line in lines:
+        if line.attribute == "gender" and prompt.lower() in map(str.lower, line.prompts):
+            masculine = line.value == "masculine"
+            return {c: rate if masculine else 1 - rate for c, rate in line.rates.items()}
+    raise InvalidInput(f"no perceived gender is planted for {prompt!r}")
