@@ -1,5 +1,5 @@
-# make run    start the app on http://127.0.0.1:7860 (installs what it needs first)
-# make test   install what tests need, then ruff, mypy, pytest with doctests and browser tests
+## make run    start the app on http://127.0.0.1:7860 (installs what it needs first)
+## make test   install what tests need, then ruff, mypy, pytest with doctests and browser tests beside each other
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,12 +7,14 @@ HOST ?= 127.0.0.1
 PORT ?= 7860
 # What is never imported need not be compiled: half of the installation's time.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile
+# What was imported once is kept compiled, where the machine says otherwise too: tests start many processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit bench calibrate clean
+.PHONY: help run test check lint types unit browser bench calibrate clean
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n 's/^## //p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed")'
@@ -34,9 +36,13 @@ run: $(VENV)/.installed
 	@echo "T2I Bias Explorer: http://$(HOST):$(PORT)"
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) GRADIO_ANALYTICS_ENABLED=False $(BIN)/python app.py
 
-test: check unit
+# All at once, for the browser tests wait for a third of their time; each part's words stand together, and all are run
+# though one has failed.
+TOGETHER := --jobs=3 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+test: $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory $(TOGETHER) check unit browser
 
-# check   ruff and mypy only
+## make check   ruff and mypy only
 check: lint types
 
 lint: $(VENV)/.installed-dev
@@ -46,15 +52,19 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
+## make unit    pytest with doctests, without a browser
 unit: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not browser" $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -m browser tests/browser
 
-# bench   timings of the measures and of a whole exploration
+## make browser   the tests in a Chromium only
+browser: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+
+## make bench   timings of the measures and of a whole exploration
 bench: $(VENV)/.installed-dev
 	@for script in bench/*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" || exit 1; done
 
-# calibrate   train the embedded models again (seeded; CPU or CUDA)
+## make calibrate   train the embedded models again (seeded; CPU or CUDA)
 calibrate: $(VENV)/.installed
 	$(BIN)/python -m training all
 

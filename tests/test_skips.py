@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -93,3 +96,32 @@ def test_ci_runs_the_test_command_of_the_readme_and_nothing_else():
     *_, last = (ROOT / ".ci" / "run").read_text().splitlines()
     assert last == "BIAS_TEST_SLOW=1 BIAS_STRICT_SKIPS=1 make test"
     assert "$ make test" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("red", ["", "ruff", "mypy", "not browser", "tests/browser"])
+def test_every_part_of_the_test_command_is_run_and_one_that_is_red_makes_it_red(tmp_path, red):
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.txt").touch()
+    (tmp_path / "requirements-dev.txt").touch()
+    for stamp in (".installed", ".installed-dev"):
+        (tmp_path / ".venv" / stamp).touch()
+    for name in ("python", "ruff", "mypy"):  # each says what it was called with; the one of ``red`` fails
+        program = programs / name
+        program.write_text(
+            f'#!/bin/sh\necho "{name} $* [$PYTHONDONTWRITEBYTECODE]"\n'
+            f'case "{name} $*" in *"{red or "nothing"}"*) exit 1;; esac\n'
+        )
+        program.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(
+        ["make", "test"],
+        cwd=tmp_path,
+        env=environment | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert bool(done.returncode) == bool(red), done.stderr
+    for part in ("ruff check .", "mypy", "-m not browser", "-m browser tests/browser"):
+        assert any(part in line and line.endswith("[]") for line in done.stdout.splitlines()), done.stdout

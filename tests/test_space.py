@@ -129,7 +129,7 @@ def space(tmp_path_factory):
         log.close()
 
 
-def _wait_for(url, app, log, seconds=60):
+def _wait_for(url, app, log, seconds=300):  # the machine may be busy
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if app.poll() is not None:

@@ -4,15 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from random import Random
 
-import yaml
-
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.grammar import Request, parse
 from bias_core.world.lexicon import book, phrases, valence_words, words_of
 from bias_core.world.scene import Look, Person, Scene, Thing
-from bias_core.world.shapes import ASSETS, drawing
+from bias_core.world.shapes import drawing, read_asset
 
-STUDIES = ASSETS.parent / "studies"
 LookKey = tuple[str, str, str]
 
 ATTRIBUTE_SENTENCES: tuple[tuple[str, str], ...] = tuple((a, b) for a, b in book()["sentences"])
@@ -25,7 +22,7 @@ def read_sentences() -> tuple[tuple[str, str], ...]:
     """Every sentence pair that the reader must tell apart: ours, and those of OASIS that this world knows."""
     pairs = dict.fromkeys(ATTRIBUTE_SENTENCES)
     for name in ("oasis", "attribute_sets"):
-        data = yaml.safe_load((STUDIES / f"{name}.yaml").read_text(encoding="utf-8"))
+        data = read_asset(f"../studies/{name}.yaml")
         sets = data["sets"] if "sets" in data else [*data["nationalities"].values()]
         for attribute in (attribute for entry in sets for attribute in entry["attributes"]):
             pair = attribute["positive"], attribute["negative"]

@@ -5,7 +5,7 @@ from their seed, and what they show decides what the reader should have said.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from random import Random
 from zipfile import BadZipFile
@@ -78,12 +78,16 @@ def sentence_errors(
 
     None where fewer than 20 pictures show the one or the other, or the words are not this world's.
     """
-    presence, absence = parse(positive), parse(negative)
-    if presence.unknown_words or absence.unknown_words:
+    return _errors(image_embeddings, text_embeddings, _truth(scenes, positive), _truth(scenes, negative))
+
+
+def _errors(
+    image_embeddings: np.ndarray, text_embeddings: np.ndarray, holds: np.ndarray | None, fails: np.ndarray | None
+) -> ReaderErrors | None:
+    """``holds``, ``fails``: ``(n,)``, whether each scene shows the one sentence, and the other."""
+    if holds is None or fails is None:
         return None
-    table = truth_table(scenes, [presence, absence])
-    present = (table[:, 0] == 1) & (table[:, 1] != 1)
-    missing = (table[:, 1] == 1) & (table[:, 0] != 1)
+    present, missing = (holds == 1) & (fails != 1), (fails == 1) & (holds != 1)
     if min(present.sum(), missing.sum()) < ENOUGH:
         return None
     calls = image_embeddings.astype(np.float32) @ (text_embeddings[0] - text_embeddings[1]) > 0
@@ -99,8 +103,20 @@ def errors_of_sentences(
     image_embeddings: np.ndarray, seed: int, text_embeddings: np.ndarray, sentences: Sequence[tuple[str, str]]
 ) -> tuple[ReaderErrors | None, ...]:
     """:func:`sentence_errors` of several pairs; ``text_embeddings`` holds their sentences in turn."""
-    scenes = held_out_scenes(seed, len(image_embeddings))
+    of_scenes = partial(_held_out_truth, seed, len(image_embeddings))
     return tuple(
-        sentence_errors(image_embeddings, text_embeddings[2 * i : 2 * i + 2], scenes, positive, negative)
+        _errors(image_embeddings, text_embeddings[2 * i : 2 * i + 2], of_scenes(positive), of_scenes(negative))
         for i, (positive, negative) in enumerate(sentences)
     )
+
+
+def _truth(scenes: Sequence[Scene], sentence: str) -> np.ndarray | None:
+    """``(n,)``: whether each scene shows the sentence, as in :func:`truth_table`; None for words of another world."""
+    request = parse(sentence)
+    return None if request.unknown_words else truth_table(scenes, [request])[:, 0]
+
+
+@lru_cache(maxsize=512)
+def _held_out_truth(seed: int, n: int, sentence: str) -> np.ndarray | None:
+    """The same of held-out scenes: every report asks about the sentences that reports before it asked about."""
+    return _truth(held_out_scenes(seed, n), sentence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,11 +22,17 @@ from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects.study import design_of_prompts
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.types import Attribute
+from tests.browser.timing import slowdown
 from tests.explored import explore
 
-SECONDS = 0.12  # of a batch, to draw and to read
 BATCH, N_BATCHES = 4, 10
 MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman")
+
+
+@cache
+def seconds():
+    """Of a batch, to draw and to read; more on a busy machine, where what is not timed takes longer, too."""
+    return 0.12 * slowdown()
 
 
 @contextmanager
@@ -46,7 +53,7 @@ def share_of_the_sum(*workers):
 
 
 class SlowRenderer:
-    """Draws four pictures in SECONDS, asleep as if a GPU drew them."""
+    """Draws four pictures in the seconds of a batch, asleep as if a GPU drew them."""
 
     batch_size = BATCH
 
@@ -56,7 +63,7 @@ class SlowRenderer:
     def generate(self, rows, *, on_step=None):
         with timed(self.times):
             for step in range(4):
-                time.sleep(self.pace * SECONDS / 4)
+                time.sleep(self.pace * seconds() / 4)
                 on_step(step + 1, 4)
         return CalibrationRenderer().generate(rows)
 
@@ -73,7 +80,7 @@ class SlowReader:
         if self.error is not None:
             raise self.error
         with timed(self.times):
-            time.sleep(self.pace * SECONDS * n / BATCH)
+            time.sleep(self.pace * seconds() * n / BATCH)
         self.n_read += n
 
     def encode_images(self, images):

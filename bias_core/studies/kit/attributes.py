@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.models.catalogue import read_yaml
 from bias_core.settings import ASSETS
-from bias_core.studies.kit.designs import read_yaml
 from bias_core.types import Attribute
 
 SEPARATOR = "|"

@@ -12,9 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.models.catalogue import read_yaml
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.program import Program
 from bias_core.studies.kit.setting_fields import Setting, option_values, settings_of
@@ -119,21 +118,6 @@ def _load(path: Path) -> Design:
 def _protocols() -> Mapping[str, Any]:
     """What the designs of each paper have in common, by the paper's key in ``refs.bib``."""
     return read_study("protocols")
-
-
-# The one in C reads the designs of all tabs in a tenth of the time, when the app starts.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def read_yaml(path: Path, kind: type = dict) -> Any:
-    """What a YAML file holds, a mapping or another kind; StorageError where it does not."""
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise StorageError(f"cannot read {path}: {error}") from error
-    if not isinstance(values, kind):
-        raise StorageError(f"{path} does not hold a {'mapping' if kind is dict else kind.__name__}")
-    return values
 
 
 def read_study(name: str, folder: Path = STUDY_DATA) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
+from bias_core.models.catalogue import read_yaml
 from bias_core.protocols import OnLentGpu
 from bias_core.services import Services
-from bias_core.studies.kit.designs import designs_in, find_design, read_yaml
+from bias_core.studies.kit.designs import designs_in, find_design
 from bias_core.studies.kit.setting_fields import changed_settings
 from bias_core.studies.kit.types import Design, Progress, StudyFigure, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.reports.saved import Example, SavedReport, list_examples, open_example
