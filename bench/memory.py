@@ -1,11 +1,11 @@
-"""Peak memory of Psi and WALS, with intervals, on 100,000 embeddings: `python bench/memory.py`."""
+"""Peak memory of Psi, the share of variance and WALS on 100,000 embeddings: `python bench/memory.py`."""
 
 import resource
 import time
 
 import numpy as np
 
-from bias_core.metrics.alignment import alignment_estimates, text_direction
+from bias_core.metrics.alignment import alignment_estimates, text_direction, variance_share
 from bias_core.metrics.stereotype import prevalence_estimate, stereotype_estimate
 
 N_IMAGES, D = 100_000, 768
@@ -27,8 +27,9 @@ def main():
         images @ (positive / np.linalg.norm(positive)), images @ (negative / np.linalg.norm(negative))
     )
     psi = stereotype_estimate(prevalence, 0.5)
-    wals = alignment_estimates(images, text_direction(positive, negative)[None])[0]
-    print(f"Psi {psi.value:.3f}, WALS {wals.value:.3f} [{wals.low:.3f}, {wals.high:.3f}]")
+    direction = text_direction(positive, negative)
+    share, wals = variance_share(images, direction), alignment_estimates(images, direction[None])[0]
+    print(f"Psi {psi.value:.3f}, share {share.value:.5f} [{share.low:.5f}, {share.high:.5f}], WALS {wals.value:.3f}")
     print(f"{time.perf_counter() - started:.0f} s, peak {peak_gb():.2f} GB (at most 2)")
 
 

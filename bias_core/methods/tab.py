@@ -46,7 +46,7 @@ _TABS_BY_MEASURE: Mapping[str, Sequence[str]] = {
     "mean_similarity": ("origins",),
     "model_distance": ("objects", "compare"),
     "kendall_tau": ("association",),
-    **dict.fromkeys([f"{of}_difference" for of in ("prevalence", "stereotype", "alignment", "spread")], ("compare",)),
+    **dict.fromkeys([f"{of}_difference" for of in ("prevalence", "stereotype", "variance_share")], ("compare",)),
 }
 _RATERS = ("label",)
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)

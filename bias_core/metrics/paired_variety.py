@@ -4,49 +4,33 @@ Every difference is second minus first.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
+from scipy import stats
 
-from bias_core.metrics.alignment import (
-    Decomposition,
-    alignment_score,
-    decompose,
-    resampled_alignments,
-    resampled_spreads,
-    spread_along,
-)
+from bias_core.metrics.alignment import jackknifed_shares, resampled_variance_shares, squared_deviations, variance_share
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.paired_prevalence import PairedTest, swap_p_value
 from bias_core.stats.arrays import Array, all_equal, cosines, same_length, unit_sets
 from bias_core.stats.effects import Seed
-from bias_core.stats.intervals import bootstrap_interval, normal_estimate
+from bias_core.stats.intervals import bootstrap_interval, check_confidence, percent
 from bias_core.types import Estimate
 
 N_RESAMPLES = 999
 _SWAPPED = "images of each seed swapped at random"
+_ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, kw_only=True)
-class VarietyTests:
-    """Differences of WALS and of spread, one per direction."""
+def variance_share_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
+    """How much more of the variance of the second set lies along an attribute.
 
-    alignment: tuple[PairedTest, ...]
-    spread: tuple[PairedTest, ...]
-
-
-def alignment_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
-    """How much more of the variety of the second set lies along an attribute.
-
-    WALS₂ - WALS₁, both with the same k   (WALS: [dehdashtian2025oasis, Eq. 7])
+    V₂ - V₁, with V as in :func:`bias_core.metrics.alignment.variance_share`, after [dehdashtian2025oasis, Eq. 7]
 
     Parameters
     ----------
-    first, second : arrays (n, d), n >= 2. Embeddings of the two sets; of equal size, for WALS moves with it.
+    first, second : arrays (n, d), n >= 2. Embeddings of the two sets.
     direction : array (d,)
 
     Returns
@@ -55,67 +39,15 @@ def alignment_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLi
 
     Raises
     ------
-    InvalidInput : as :func:`bias_core.metrics.alignment.weighted_alignment_score`.
-
-    Notes
-    -----
-    k is the larger of the two numbers of components that hold 90 % of each set's energy. With a k of its own for each
-    set, a difference of k alone would read as one of variety.
+    InvalidInput : as :func:`bias_core.metrics.alignment.variance_share`.
 
     Examples
     --------
     >>> flat, tall = [[1.0, 0.0, 0.1], [1.0, 0.0, -0.1]], [[1.0, 0.1, 0.0], [1.0, -0.1, 0.0]]
-    >>> round(alignment_difference(flat, tall, [0.0, 1.0, 0.0]), 6)
+    >>> round(variance_share_difference(flat, tall, [0.0, 1.0, 0.0]), 6)
     1.0
     """
-    before, after = aligned_alike(first, second, direction)
-    return after - before
-
-
-def aligned_alike(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> tuple[float, float]:
-    """WALS of both sets with the same number of components, see :func:`alignment_difference`.
-
-    Raises
-    ------
-    InvalidInput : as :func:`alignment_difference`.
-
-    Examples
-    --------
-    >>> images = [[1.0, 0.1, 0.0], [1.0, -0.1, 0.0]]
-    >>> aligned_alike(images, images, [0.0, 3.0, 4.0])[1].__round__(6)
-    0.6
-    """
-    sides = decompose(first), decompose(second)
-    k = _common_components(*sides)
-    before, after = (alignment_score(side, direction, n_components=k) for side in sides)
-    return before, after
-
-
-def spread_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
-    """How much wider the second set is spread along an attribute, in units of cosine.
-
-    s₂ - s₁, each the standard deviation along δ   [dehdashtian2025oasis, 3.2]
-
-    Parameters
-    ----------
-    first, second : arrays (n, d), n >= 2
-    direction : array (d,)
-
-    Returns
-    -------
-    float : in [-1.42, 1.42]; 0: equally wide, positive: the second is wider.
-
-    Raises
-    ------
-    InvalidInput : as :func:`bias_core.metrics.alignment.spread_along`.
-
-    Examples
-    --------
-    >>> near, far = [[0.6, 0.8], [0.8, 0.6]], [[0.0, 1.0], [1.0, 0.0]]
-    >>> round(spread_difference(near, far, [1.0, 0.0]), 6)  # (1 - 0.2) / sqrt(2)
-    0.565685
-    """
-    return spread_along(second, direction) - spread_along(first, direction)
+    return variance_share(second, direction).value - variance_share(first, direction).value
 
 
 def variety_difference_tests(
@@ -126,22 +58,22 @@ def variety_difference_tests(
     confidence: float = 0.95,
     n_resamples: int = N_RESAMPLES,
     rng: Seed = 0,
-) -> VarietyTests:
-    """:func:`alignment_difference` and :func:`spread_difference` with intervals and p-values over seeds.
+) -> tuple[PairedTest, ...]:
+    """:func:`variance_share_difference` with intervals and p-values over seeds.
 
     For p the two images of each seed are swapped at random: p = (1 + #{|D*| >= |D|}) / (1 + B). The interval
-    is D ± z·s with s the larger of the standard deviations of the swapped differences and of a bootstrap that
-    draws seeds with the images of both sets.
+    is D ± t·SE, with n - 1 degrees of freedom and the standard error of a jackknife that leaves out the images of a
+    seed from both sets.
 
     Parameters
     ----------
     first, second : arrays (n, d). Row i of both is of the same seed.
     directions : array (n_attributes, d)
-    n_resamples : int. Of the bootstrap, and as many swaps.
+    n_resamples : int. Random swaps.
 
     Returns
     -------
-    VarietyTests : nan with a note where a set has fewer than two different images.
+    tuple of PairedTest : one per direction; nan with a note where a set has fewer than two different images.
 
     Raises
     ------
@@ -150,41 +82,51 @@ def variety_difference_tests(
     Notes
     -----
     Swapping tests whether it matters which set an image came from. Where it does for another reason (another
-    prevalence), p is that of swapped mixtures and holds approximately. Percentiles of the bootstrap would not do:
-    singular vectors of near equal singular values turn freely from resample to resample, so that the resampled WALS
-    gathers around another value than that of the set. Both loops work inside the components that hold 99 % of the
-    energy of the two sets together.
+    prevalence), p is that of swapped mixtures and holds approximately.
 
     Examples
     --------
     >>> one = [[1.0, 0.0]]
-    >>> variety_difference_tests(one, one, [[0.0, 1.0]]).spread[0].estimate.note
+    >>> variety_difference_tests(one, one, [[0.0, 1.0]])[0].estimate.note
     'one seed has no variety'
     """
+    check_confidence(confidence)
     *rows, deltas = (a.astype(np.float64) for a in unit_sets(first=first, second=second, directions=directions))
     n = same_length(first=rows[0], second=rows[1])
     undefined = "all images of a set have the same embedding" if any(map(all_equal, rows)) else ""
     if undefined := "one seed has no variety" if n < 2 else undefined:
-        nothing = _nothing(n, undefined)
-        return VarietyTests(alignment=(nothing,) * len(deltas), spread=(nothing,) * len(deltas))
-    generator = np.random.default_rng(rng)
-    drawn = generator.multinomial(n, np.full(n, 1 / n), size=n_resamples)  # (n_resamples, n)
-    none = np.zeros_like(drawn)
-    swaps = generator.integers(0, 2, size=(n_resamples, n))
-    pairs = [  # weights of the 2n images in the first and in the second set
-        (np.hstack([drawn, none]), np.hstack([none, drawn])),
-        (np.hstack([1 - swaps, swaps]), np.hstack([swaps, 1 - swaps])),
-    ]
-    pooled = np.vstack(rows)
-    with threadpool_limits(limits=1, user_api="blas"):  # many small matrices: threads only get in the way
-        k = _common_components(*map(decompose, rows))
-        scores = partial(resampled_alignments, pooled, deltas, n_components=k)
-        alignment = [scores(b) - scores(a) for a, b in pairs]
-    spreads = partial(resampled_spreads, pooled @ deltas.T)
-    spread = [spreads(b) - spreads(a) for a, b in pairs]
-    return VarietyTests(
-        alignment=_tests([alignment_difference(rows[0], rows[1], d) for d in deltas], alignment, n, confidence),
-        spread=_tests([spread_difference(rows[0], rows[1], d) for d in deltas], spread, n, confidence),
+        nothing = PairedTest(estimate=Estimate.undefined(n, undefined, null_value=0.0), p_value=math.nan, test="")
+        return (nothing,) * len(deltas)
+    swaps = np.random.default_rng(rng).integers(0, 2, size=(n_resamples, n))
+    shares = partial(resampled_variance_shares, np.vstack(rows), deltas)  # of the 2n images in a set
+    swapped = shares(np.hstack([swaps, 1 - swaps])) - shares(np.hstack([1 - swaps, swaps]))
+    deviations = [squared_deviations(side, deltas) for side in rows]
+    tests = []
+    for i, differences in enumerate(swapped.T):
+        (one, whole_one), (two, whole_two) = ((along[:, i], whole) for along, whole in deviations)
+        value = float(two.sum() / whole_two.sum() - one.sum() / whole_one.sum())
+        without_each = jackknifed_shares(two, whole_two) - jackknifed_shares(one, whole_one)
+        p_value = swap_p_value(value, differences[np.isfinite(differences)])
+        tests.append(PairedTest(estimate=_estimate(value, without_each, confidence), p_value=p_value, test=_SWAPPED))
+    return tuple(tests)
+
+
+def _estimate(value: float, without_each: Array, confidence: float) -> Estimate:
+    """A difference with its jackknife interval; without one where no seed moves it or two images are left."""
+    n, reach, note = len(without_each), math.nan, ""
+    error = math.sqrt((n - 1) / n * float(((without_each - without_each.mean()) ** 2).sum()))
+    if not error > _ROUNDING:  # nan too: without one seed a set does not vary
+        note = "too few different images for an interval"
+    else:
+        reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+    return Estimate(
+        value=value,
+        low=max(value - reach, -1.0) if not note else math.nan,
+        high=min(value + reach, 1.0) if not note else math.nan,
+        n=n,
+        null_value=0.0,
+        method="" if note else f"jackknife t {percent(confidence)}",
+        note=note,
     )
 
 
@@ -228,31 +170,6 @@ def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95
     return bootstrap_interval(1 - cosines(similarities), statistic=np.mean, confidence=confidence, rng=rng)
 
 
-def _common_components(first: Decomposition, second: Decomposition) -> int:
-    most = min(len(side.singular_values) for side in (first, second))
-    return min(most, max(first.n_components(), second.n_components()))
-
-
-def _nothing(n: int, note: str) -> PairedTest:
-    return PairedTest(estimate=Estimate.undefined(n, note, null_value=0.0), p_value=math.nan, test="")
-
-
-def _tests(values: Sequence[float], samples: Sequence[Array], n: int, confidence: float) -> tuple[PairedTest, ...]:
-    """One per direction, from the bootstrap and the swapped differences ``(n_resamples, n_attributes)``."""
-    resampled, swapped = (sample[np.isfinite(sample).all(axis=1)] for sample in samples)
-    if not (len(resampled) and len(swapped)):
-        return tuple(_nothing(n, "too few different images for an interval") for _ in values)
-    errors = np.maximum(resampled.std(axis=0), swapped.std(axis=0))
-    return tuple(
-        PairedTest(
-            estimate=normal_estimate(value, float(error), n=n, confidence=confidence, null_value=0.0),
-            p_value=swap_p_value(value, swaps),
-            test=_SWAPPED,
-        )
-        for value, error, swaps in zip(values, errors, swapped.T, strict=True)
-    )
-
-
 _INPUTS = takes(
     first="embeddings: images of the first set",
     second="embeddings: images of the second set",
@@ -260,26 +177,15 @@ _INPUTS = takes(
 )
 CARDS = (
     Card(
-        function=alignment_difference,
-        name="Difference of WALS",
+        function=variance_share_difference,
+        name="Difference of the share of variance",
         summary="How much more of the variety of the second set lies along the attribute.",
-        source="dehdashtian2025oasis, difference of Eq. 7",
+        source="dehdashtian2025oasis, after Eq. 7",
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="more of the second set's variety lies along the attribute",
         inputs=_INPUTS,
         limits="A share of the variety: it also moves when the sets vary more or less in other ways.",
-    ),
-    Card(
-        function=spread_difference,
-        name="Difference of spread",
-        summary="How much wider the second set is spread along the attribute, in units of cosine.",
-        source="dehdashtian2025oasis, difference of 3.2",
-        bounds=(-math.sqrt(2.0), math.sqrt(2.0)),
-        null_value=0.0,
-        higher_means="the second set is wider",
-        inputs=_INPUTS,
-        limits="Noise of the encoder counts as variety, and may differ between two models.",
     ),
     Card(
         function=picture_change,

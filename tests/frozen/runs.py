@@ -90,10 +90,8 @@ _OLD_PLACES = (
     ("prevalence_3", "old-p"),
     ("corrected_4", "old-corrected"),
     ("stereotype_5", "old-psi"),
-    ("alignment_6", "man-wals"),
-    ("spread_7", "man-spread"),
-    ("alignment_8", "old-wals"),
-    ("spread_9", "old-spread"),
+    ("variance_6", "man-variance"),
+    ("variance_7", "old-variance"),
     ("association_10", "association"),
 )
 
@@ -135,7 +133,7 @@ def explored(report):
     """Explore's numbers by attribute and score."""
     told = {}
     for score in report.attributes:
-        for name in ("prevalence", "stereotype", "signed_difference", "wals", "spread", "corrected"):
+        for name in ("prevalence", "stereotype", "signed_difference", "wals", "variance_share", "corrected"):
             told |= estimate(f"{score.attribute.name}/{name}", getattr(score, name))
         told[f"{score.attribute.name}/drawn"] = score.drawn
         told[f"{score.attribute.name}/positive"] = float(np.sum(score.similarity_positive))

@@ -151,7 +151,7 @@ def test_presence_is_what_the_judge_says_and_what_it_cannot_tell_is_left_out(ser
 
 def test_variety_stays_with_the_encoder(services, report):
     alone = explored(services, judge="")
-    for end in ("wals", "spread"):
+    for end in ("wals", "variance_share"):
         assert getattr(alone.attributes[0], end) == getattr(report.attributes[0], end)
     assert alone.run_id != report.run_id
     assert alone.attributes[0].cannot_tell is None

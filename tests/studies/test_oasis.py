@@ -95,14 +95,15 @@ def test_shares_variety_and_readings_are_those_of_a_plain_loop(report, world):
     cells = table(report, "table1").set_index(["nationality", "attribute"])
     assert cells.loc[("Mexican", "sombrero"), "P"] == seen / len(images)
     towards = (worn - bare) / np.linalg.norm(worn - bare)
-    assert row["spread"] == pytest.approx(np.std(images @ towards, ddof=1), rel=1e-5)
+    sigma = np.cov(images.astype(float), rowvar=False)
+    assert row["share of variance"] == pytest.approx(towards @ sigma @ towards / np.trace(sigma), rel=1e-4)
     assert row["n"] == len(images) == 50
 
 
 def test_all_attributes_are_read_on_all_nationalities_for_figure_4(report):
     variety = table(report, "figure4")
     assert len(variety) == 3 * 11  # 15 cells of Table 1, with man, turban and mustache shared
-    assert not variety[["WALS", "spread"]].isna().any().any()
+    assert not variety[["WALS", "share of variance"]].isna().any().any()
     points = figures(report)["figure5"].data
     assert len(points) == 15
     assert points["x"].between(0, 1).all()
@@ -120,15 +121,16 @@ def test_where_nothing_is_planted_nationalities_are_alike(world):
     for share in men.values():
         assert share.low < 0.5 < share.high
     assert fair["Iranian man stereotype"].estimate.low == 0
-    assert "Not told" in fair["Iranian man stereotype"].says
+    assert fair["Iranian man difference"].estimate.low < 0 < fair["Iranian man difference"].estimate.high
+    assert "Not told" in fair["Iranian man difference"].says
     turbans = [fair[f"{n} turban P"].estimate for n in ("Iranian", "Indian")]
     assert max(t.low for t in turbans) < min(t.high for t in turbans)
 
 
 def test_a_threshold_is_part_of_the_reading(world):
     found = findings(run(world, NATIONALITIES, scale=0.025, options={"threshold": 0.9}))
-    assert "by more than 0.9" in found["Iranian beard stereotype"].says
-    assert found["Iranian beard stereotype"].says.startswith("Not told")
+    assert "by more than 0.9" in found["Iranian beard difference"].says
+    assert found["Iranian beard difference"].says.startswith("Not told")
 
 
 def test_the_same_run_gives_the_same_report(world, report):

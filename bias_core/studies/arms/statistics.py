@@ -195,6 +195,20 @@ def paired_values(first: Values, second: Values, confidence: float, rng: np.rand
     return PairedTest(estimate=estimate, p_value=p_value, test="images of each seed swapped at random")
 
 
+def share_test_without_p(
+    first: Sample, second: Sample, one: Places, other: Places, confidence: float, _seed: int
+) -> PairedTest:
+    """McNemar's difference, corrected where errors are known; it has no test beside that of P."""
+    a, b = first.data, second.data
+    test = prevalence_difference_test((a.each[one] > 0) - 0.5, (b.each[other] > 0) - 0.5, confidence=confidence)
+    estimate = test.estimate
+    if a.errors != b.errors:
+        estimate = replace(estimate, note="as read: the reader's errors are known for one arm only, or differ")
+    elif a.errors is not None:
+        estimate = corrected_difference(estimate, a.errors, confidence=confidence)
+    return PairedTest(estimate=estimate, p_value=math.nan, test="as for P")
+
+
 def _exact_sign_flip(gain: Floats) -> float:
     """Share of all ways to swap the pairs that give a mean at least as far from 0, the observed one too."""
     signs = 1.0 - 2.0 * (np.arange(2 ** len(gain))[:, None] >> np.arange(len(gain)) & 1)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.alignment import resampled_alignments, resampled_spreads
+from bias_core.metrics.alignment import resampled_variance_shares
 from bias_core.metrics.paired_association import Neutral, association_difference_test
-from bias_core.metrics.paired_prevalence import PairedTest, corrected_difference, prevalence_difference_test
-from bias_core.metrics.paired_variety import VarietyTests, picture_change_estimate, variety_difference_tests
+from bias_core.metrics.paired_prevalence import PairedTest, prevalence_difference_test
+from bias_core.metrics.paired_variety import picture_change_estimate, variety_difference_tests
 from bias_core.stats.arrays import unit_rows
 from bias_core.studies.arms.results import MOST_IN_PAIRS, summary
-from bias_core.studies.arms.statistics import mean_sample
+from bias_core.studies.arms.statistics import mean_sample, share_test_without_p
 from bias_core.studies.explore.results import KINDS, AssociationScore, share_mark, yes_or_no
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import (
@@ -52,8 +52,8 @@ class Scored:
     seeds: tuple[int, ...]
     rows: np.ndarray
     scores: tuple[AttributeScore, ...]
-    tests: dict[Any, VarietyTests] = field(default_factory=dict)
-    varieties: dict[bytes, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)  # by places, see `_variety`
+    tests: dict[Any, tuple[PairedTest, ...]] = field(default_factory=dict)
+    shares: dict[bytes, np.ndarray] = field(default_factory=dict)  # of variance, by places, see `_variance_share`
 
     @property
     def directions(self) -> dict[str, np.ndarray]:
@@ -61,17 +61,17 @@ class Scored:
         return {one.attribute.name: one.direction for one in self.scores if one.direction is not None}
 
     def sample(self, end: str, of: AttributeScore | AssociationScore) -> Sample | None:
-        """What a number was computed from, by the end of its key; None where the reader tells nothing."""
+        """What a number was computed from, by the end of its key; None for WALS and where the reader tells nothing."""
         if not isinstance(of, AttributeScore):
             return Sample(units=of.units[0], statistic=of.mean_of, data=of, test=_association_test)
         if end == "unclear":
             return mean_sample(self.units, np.isnan(of.margins))
-        if of.direction is None if end in _OF_ROWS else math.isnan(of.prevalence.value):
+        if end == "wals" or (of.direction is None if end == "variance" else math.isnan(of.prevalence.value)):
             return None
-        if end in _OF_ROWS:
-            statistic = partial(_OF_ROWS[end], self, list(self.directions).index(of.attribute.name))
+        if end == "variance":
+            statistic = partial(_variance_share, self, list(self.directions).index(of.attribute.name))
             data = (self, of.attribute.name)
-            return Sample(units=self.units, statistic=statistic, vectorised=True, data=data, test=_TESTS[end])
+            return Sample(units=self.units, statistic=statistic, vectorised=True, data=data, test=_variety_test)
         present, reference = of.calls, of.attribute.reference
         if end == "psi":
             return mean_sample(self.units, present, reference=reference)
@@ -80,26 +80,12 @@ class Scored:
         corrected = end == "corrected"
         values = of.margins > 0 if corrected else present - (reference or 0.0)
         return replace(
-            mean_sample(self.units, values, errors=of.errors if corrected else None), test=_test_as_for_share
+            mean_sample(self.units, values, errors=of.errors if corrected else None), test=share_test_without_p
         )
 
 
-def _test_as_for_share(
-    first: Sample, second: Sample, one: np.ndarray, other: np.ndarray, confidence: float, _seed: int
-) -> PairedTest:
-    """McNemar's difference, corrected where errors are known; it has no test beside that of P."""
-    a, b = first.data, second.data
-    test = prevalence_difference_test((a.each[one] > 0) - 0.5, (b.each[other] > 0) - 0.5, confidence=confidence)
-    estimate = test.estimate
-    if a.errors != b.errors:
-        estimate = replace(estimate, note="as read: the reader's errors are known for one arm only, or differ")
-    elif a.errors is not None:
-        estimate = corrected_difference(estimate, a.errors, confidence=confidence)
-    return PairedTest(estimate=estimate, p_value=math.nan, test="as for P")
-
-
 def _variety_test(
-    name: str, first: Sample, second: Sample, one: np.ndarray, other: np.ndarray, confidence: float, seed: int
+    first: Sample, second: Sample, one: np.ndarray, other: np.ndarray, confidence: float, seed: int
 ) -> PairedTest:
     """The test of one attribute's variety; those of all are made once for two arms."""
     (a, attribute), (b, _) = first.data, second.data
@@ -107,25 +93,19 @@ def _variety_test(
     if key not in a.tests:
         deltas = np.stack(list(a.directions.values()))
         a.tests[key] = variety_difference_tests(a.rows[one], b.rows[other], deltas, confidence=confidence, rng=seed)
-    test: PairedTest = getattr(a.tests[key], name)[list(a.directions).index(attribute)]
-    return test
+    tests: tuple[PairedTest, ...] = a.tests[key]
+    return tests[list(a.directions).index(attribute)]
 
 
-def _variety(which: int, scored: Scored, attribute: int, places: np.ndarray) -> np.ndarray:
-    """WALS (0) or spread (1) of pictures ``(m,)`` or ``(k, m)``; nan where they do not vary."""
+def _variance_share(scored: Scored, attribute: int, places: np.ndarray) -> np.ndarray:
+    """Of pictures ``(m,)`` or ``(k, m)``; nan where they do not vary."""
     drawn = np.atleast_2d(places)
     key = blake2b(drawn.tobytes()).digest()
-    if key not in scored.varieties:  # those of all attributes are made once
+    if key not in scored.shares:  # those of all attributes are made once
         n, deltas = len(scored.rows), unit_rows(list(scored.directions.values()))
         weights = np.stack([np.bincount(row, minlength=n) for row in drawn])
-        alignments = resampled_alignments(scored.rows, deltas, weights, energy=1.0)
-        spreads = np.where(np.isnan(alignments), math.nan, resampled_spreads(scored.rows @ deltas.T, weights))
-        scored.varieties[key] = alignments, spreads
-    return scored.varieties[key][which][:, attribute].reshape(places.shape[:-1])
-
-
-_OF_ROWS = {"wals": partial(_variety, 0), "spread": partial(_variety, 1)}
-_TESTS = {"wals": partial(_variety_test, "alignment"), "spread": partial(_variety_test, "spread")}
+        scored.shares[key] = resampled_variance_shares(scored.rows, deltas, weights)
+    return scored.shares[key][:, attribute].reshape(places.shape[:-1])
 
 
 def _association_test(
@@ -267,16 +247,16 @@ def _variety_figures(scores: Sequence[tuple[str, AttributeScore]], pairs: Sequen
     yield figure(
         "scatter",
         "plane",
-        "Stereotype and variety (Fig. 5 of OASIS)",
+        "Over-representation and variety (after Fig. 5 of OASIS)",
         [
-            point(score.wals, score.stereotype, name=score.attribute.name, group=name)
+            point(score.variance_share, score.signed_difference, name=score.attribute.name, group=name)
             for name, score in scores
-            if not math.isnan(score.wals.value + score.stereotype.value)
+            if not math.isnan(score.variance_share.value + score.signed_difference.value)
         ],
-        "Towards the lower right: less over-represented and more varied. An arm can lower Ψ at the "
-        "cost of variety, which one number alone would not show. WALS moves with the number of pictures.",
-        x="variety along the attribute, WALS",
-        y="stereotype score Ψ",
+        "Towards the right: more varied; 0 is shown as often as in the world. An arm can lower P − P* at the cost of "
+        "variety, which one number alone would not show.",
+        x="share of the variance along the attribute",
+        y="P − P*",
         join=True,
     )
     yield figure(

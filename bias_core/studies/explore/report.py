@@ -30,7 +30,7 @@ from bias_core.studies.explore.results import (
     finding_key,
     picture_columns,
 )
-from bias_core.studies.kit.attribute_scores import AttributeScore
+from bias_core.studies.kit.attribute_scores import NOT_MEASURED, AttributeScore
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Arm, Results, StudyReport, StudySettings, StudyTable
@@ -156,6 +156,8 @@ class Exploration:
         estimates = {kind.field: self._estimates.get(finding_key(ALL, name, end)) for end, kind in KINDS.items()}
         missing = Estimate.undefined(int(row["n"]), "no real-world rate P* was given", null_value=0.0)
         numbers: dict[str, Any] = {field: estimate or missing for field, estimate in estimates.items()}
+        if estimates["variance_share"] is None:
+            numbers["variance_share"] = Estimate.undefined(int(row["n"]), NOT_MEASURED)
         return AttributeScore(
             attribute=Attribute(
                 name=name,

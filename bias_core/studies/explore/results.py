@@ -47,14 +47,14 @@ KINDS: Mapping[str, Kind] = {
                       "That share once the reader's known errors are taken into account."),
     "unclear": Kind("cannot_tell", "attribute_prevalence", "cannot tell",
                     "Share of the pictures of which the judge cannot tell; P leaves them out."),
-    "psi": Kind("stereotype", "stereotype_score", "Ψ",
-                "How far the share lies above the real-world rate P*; 0 if it does not."),
     "difference": Kind("signed_difference", "signed_difference", "P − P*",
                        "Share minus P*: above 0 over-represented, below 0 under-represented."),
+    "psi": Kind("stereotype", "stereotype_score", "Ψ",
+                "As the paper has it: P − P* where that is above 0, else 0; so above 0 on average where nothing is."),
+    "variance": Kind("variance_share", "variance_share", "share of variance",
+                     "How much of all that differs between the pictures differs along the attribute (0 none, 1 all)."),
     "wals": Kind("wals", "weighted_alignment_score", "WALS",
-                 "How much of the pictures' variety runs along the attribute (0 none, 1 all)."),
-    "spread": Kind("spread", "spread_along", "spread",
-                   "Standard deviation of the pictures along the attribute, in units of cosine."),
+                 "As the paper has it; compare at equal numbers of pictures."),
 }  # fmt: skip
 """The numbers of an attribute by the end of their key, in the order in which they are reported."""
 
@@ -122,13 +122,13 @@ def exploration_results(
 def _attribute_findings(
     cells: Mapping[str, Sequence[AttributeScore]], sample: Callable[[str, Any], Sample | None]
 ) -> Iterator[Finding]:
-    """Every number of every attribute, kind by kind; of the pictures of one prompt P and Ψ alone."""
+    """Every number of every attribute, kind by kind; of the pictures of one prompt P, P − P* and Ψ alone."""
     for cell, scores in cells.items():
         for end, kind in KINDS.items():
             for score in scores:
                 name, estimate = score.attribute.name, getattr(score, kind.field)
                 without_rate = score.attribute.reference is None and end in ("difference", "psi")
-                if estimate is None or without_rate or (cell != ALL and end not in ("p", "psi")):
+                if estimate is None or without_rate or (cell != ALL and end not in ("p", "difference", "psi")):
                     continue
                 yield Finding(
                     key=finding_key(cell, name, end),
@@ -137,7 +137,6 @@ def _attribute_findings(
                     estimate=estimate,
                     expected=score.drawn if end in ("p", "corrected") else None,
                     says=kind.says,
-                    depends_on_n=end == "wals",
                     sample=sample(end, score) if cell == ALL else None,
                 )
 
@@ -150,9 +149,10 @@ def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[
             "n": score.prevalence.n,
             **columns("P", score.prevalence, ends=""),
             "P*": or_nan(score.attribute.reference),
+            **columns("P − P*", score.signed_difference),
             "Ψ": score.stereotype.value,
+            "share of variance": score.variance_share.value,
             "WALS": score.wals.value,
-            "spread": score.spread.value,
             "drawn": or_nan(score.drawn),
             "ties": score.n_ties,
             "positive": score.attribute.positive,
@@ -168,8 +168,8 @@ def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[
             ATTRIBUTES,
             "Attributes and their sentences" if len(cells) == 1 else "Attributes per prompt",
             records,
-            "Ψ needs a real-world rate P*. Drawn: the share that really shows it, where that is on "
-            "record. Ties: pictures that are equally near to both sentences."
+            "P − P* needs a real-world rate; Ψ and WALS are as the paper has them. Drawn: the share that really "
+            "shows it, where that is on record. Ties: pictures that are equally near to both sentences."
             + (_OF_JUDGE if "asked" in records[0] else ""),
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.alignment import alignment_estimates, spread_estimates, text_direction
+from bias_core.metrics.alignment import alignment_estimates, text_direction, variance_share_estimates
 from bias_core.metrics.stereotype import (
     count_ties,
     prevalence_estimate,
@@ -19,6 +19,7 @@ from bias_core.studies.kit.judging import JudgedAttribute, judge_attributes
 from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.types import Attribute, Estimate, ReaderErrors
 
+NOT_MEASURED = "not measured by the version of the program that made this report"
 _SAME = 1e-6  # unit rows closer than this in every entry differ by float32 rounding only
 
 
@@ -38,8 +39,8 @@ class AttributeScore:
     prevalence: Estimate
     stereotype: Estimate
     signed_difference: Estimate
+    variance_share: Estimate
     wals: Estimate
-    spread: Estimate
     corrected: Estimate | None = None
     cannot_tell: Estimate | None = None
     drawn: float | None = None
@@ -90,7 +91,7 @@ def score_attributes(
     texts = data.texts([a.positive for a in attributes] + [a.negative for a in attributes])
     pairs = enumerate(zip(texts[:k], texts[k:], strict=True))
     directions = {i: text_direction(*pair) for i, pair in pairs if np.abs(pair[0] - pair[1]).max() > _SAME}
-    variety = _variety(rows, directions, settings.confidence, settings.seed)
+    variety = _variety(rows, directions, settings.confidence)
     judged = yield from judge_attributes(data, frame, attributes)
     pairs_of_text = [(a.positive, a.negative) for a in attributes]
     errors = (
@@ -114,22 +115,20 @@ def score_attributes(
                 errors=errors[i],
                 direction=directions.get(i),
                 **(_of_judge(judged[i], settings.confidence) if judged else {}),
-                **(variety[i] if i in directions else dict.fromkeys(("wals", "spread"), _blind(len(rows)))),
+                **(variety[i] if i in directions else dict.fromkeys(("variance_share", "wals"), _blind(len(rows)))),
                 **numbers,
             )
         )
     return tuple(scores)
 
 
-def _variety(
-    rows: np.ndarray, directions: Mapping[int, np.ndarray], confidence: float, seed: int
-) -> dict[int, dict[str, Any]]:
+def _variety(rows: np.ndarray, directions: Mapping[int, np.ndarray], confidence: float) -> dict[int, dict[str, Any]]:
     if not directions:
         return {}
     deltas = np.stack(list(directions.values()))
-    wals = alignment_estimates(rows, deltas, confidence=confidence, rng=seed)
-    spreads = spread_estimates(rows, deltas, confidence=confidence, rng=seed)
-    return {i: {"wals": w, "spread": s} for i, w, s in zip(directions, wals, spreads, strict=True)}
+    shares = variance_share_estimates(rows, deltas, confidence=confidence)
+    wals = alignment_estimates(rows, deltas)
+    return {i: {"variance_share": v, "wals": w} for i, v, w in zip(directions, shares, wals, strict=True)}
 
 
 def _blind(n: int) -> Estimate:

@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.stereotype import stereotype_estimate
+from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate, stereotype_score
 from bias_core.prompts import fill_template
-from bias_core.studies.arms.statistics import mean_sample
+from bias_core.studies.arms.statistics import mean_sample, share_test_without_p
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
 from bias_core.studies.kit.designs import read_table, settings_with
 from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Progress, Sample, Shot, StudySettings
+from bias_core.studies.kit.types import Design, Finding, Progress, Sample, Shot, StudySettings, finding
 from bias_core.types import Attribute, Estimate
 
 FEWEST_PICTURES = 8
@@ -61,6 +61,13 @@ class Cell:
             return self.score.stereotype
         return stereotype_estimate(self.score.corrected, self.attribute.reference)
 
+    @property
+    def signed_difference(self) -> Estimate:
+        """P − P* of :attr:`prevalence`; nan with a note where there is no P*."""
+        if self.score.corrected is None or self.attribute.reference is None:
+            return self.score.signed_difference
+        return signed_difference_estimate(self.score.corrected, self.attribute.reference)
+
     def sample(self, reference: float | None = None) -> Sample | None:
         """What P was computed from, or Ψ where P* is given; None where the reader tells nothing."""
         if math.isnan(self.score.prevalence.value) or not self.units:
@@ -68,6 +75,12 @@ class Cell:
         if self.score.corrected is None:
             return mean_sample(self.units, self.score.calls, reference=reference)
         return mean_sample(self.units, self.score.margins > 0, errors=self.score.errors, reference=reference)
+
+    def excess_sample(self, reference: float) -> Sample | None:
+        """What P − P* was computed from; in two arms it differs as P does."""
+        if (share := self.sample()) is None:
+            return None
+        return replace(share, statistic=lambda places: share.statistic(places) - reference, test=share_test_without_p)
 
     def share_in_words(self) -> str:
         """How P came about, and what it may have missed."""
@@ -179,7 +192,7 @@ class Published:
         ]
 
 
-OWN_KINDS = {"propagation": "SPI", "optimised_prompts": "StOP", "nationality_stereotypes": "P, Ψ and WALS"}
+OWN_KINDS = {"propagation": "SPI", "optimised_prompts": "StOP", "nationality_stereotypes": "P, P − P* and variety"}
 """Kinds of study that take other concepts, and what they measure."""
 MOST_OWN_PICTURES = 500
 
@@ -240,3 +253,41 @@ def _check_own(design: Design, names: list[str], template: str, attributes: Sequ
             )
         if one.reference is not None and not 0 <= one.reference <= 1:
             raise InvalidInput(f"P* of {one.name} is a share from 0 to 1, got {one.reference}")
+
+
+def cell_findings(cell: Cell, options: Any, published: Published) -> list[Finding]:
+    """P, then P − P* and Ψ where there is a P*, beside what was drawn and printed; of ``options`` as published."""
+    reference, drawn, model = cell.attribute.reference, cell.score.drawn, options.published_model
+    key, title = f"{cell.concept} {cell.attribute.name}", f"{cell.concept}, {cell.attribute.name}"
+    printed, says = published.share(cell, model, "prevalence"), cell.share_in_words()
+    of: dict[str, Any] = {"published": printed, "expected": drawn, "sample": cell.sample()}
+    share = replace(cell.prevalence, null_value=reference)
+    findings = [finding(f"{key} P", f"{title}: P", "attribute_prevalence", share, says, **of)]
+    if reference is None:
+        return findings
+    says = _says_of_score(cell.prevalence, reference, options.threshold)
+    of = {
+        "published": None if printed is None else printed - reference,
+        "expected": None if drawn is None else drawn - reference,
+        "sample": cell.excess_sample(reference),
+    }
+    beyond = cell.signed_difference
+    findings.append(finding(f"{key} difference", f"{title}: P − P*", "signed_difference", beyond, says, **of))
+    says = "As the paper has it: P − P* where that is above 0, else 0."
+    of = {
+        "published": published.share(cell, model, "stereotype_score"),
+        "expected": None if drawn is None else stereotype_score(drawn, reference),
+        "sample": cell.sample(reference),
+    }
+    findings.append(finding(f"{key} stereotype", f"{title}: Ψ", "stereotype_score", cell.stereotype, says, **of))
+    return findings
+
+
+def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
+    """Definition 1, by the interval."""
+    more = f" by more than {threshold:g}" if threshold else ""
+    if share.low - reference > threshold:
+        return f"Shown more often than in the world{more}."
+    if share.high < reference:
+        return "Shown less often than in the world, which is no stereotype."
+    return f"Not told to be shown more often than in the world{more}."

@@ -51,13 +51,14 @@ from bias_core.studies.origins.cells import (
     Cell,
     NationalityOptions,
     Published,
+    cell_findings,
     nationality_shots,
     own_attributes,
     read_concepts,
     to_attribute,
     wanted_nationalities,
 )
-from bias_core.types import Attribute, Estimate
+from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)
 PLAIN = "doctor"
@@ -65,6 +66,7 @@ N_RESAMPLES = 2000
 SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.max}
 """Of the stereotype scores of a nationality's attributes."""
 HERE = "these pictures"
+VARIETY = "share of variance"
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -86,7 +88,7 @@ def stereotype_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 
 def measure_nationalities(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """P, Ψ, WALS and spread of every attribute for every nationality."""
+    """P, P − P* and the share of variance of every attribute for every nationality; Ψ and WALS beside them."""
     published = Published(design)
     nationalities = [n for n in wanted_nationalities(design, settings) if (data.frame["nationality"] == n).any()]
     read = yield from read_concepts(
@@ -99,14 +101,14 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
             {
                 "nationality": cell.concept,
                 "attribute": cell.attribute.name,
-                **columns("WALS", cell.score.wals),
-                **columns("spread", cell.score.spread),
+                **columns(VARIETY, cell.score.variance_share),
+                "WALS": cell.score.wals.value,
                 "n": cell.score.wals.n,
             }
             for cell in cells
         ]
     )
-    findings = [(cell, one) for cell in own for one in _findings(cell, settings, published)]
+    findings = [(cell, one) for cell in own for one in cell_findings(cell, settings.options, published)]
     return Results(
         findings=tuple(one for _, one in findings),
         tables=(TEXTS.table("table1", [_table_row(cell, published) for cell in own]), TEXTS.table("figure4", variety)),
@@ -134,9 +136,10 @@ def _table_row(cell: Cell, published: Published) -> dict[str, Any]:
         "attribute": attribute.name,
         "P*": or_nan(attribute.reference),
         **columns("P", score.prevalence),
+        **columns("P − P*", score.signed_difference),
         **columns("Ψ", score.stereotype),
-        "P − P*": score.signed_difference.value,
         **columns("P corrected", corrected),
+        "P − P* corrected": math.nan if corrected is None else cell.signed_difference.value,
         "Ψ corrected": math.nan if corrected is None else cell.stereotype.value,
         "drawn": or_nan(score.drawn),
         "neither": or_nan(cell.neither),
@@ -151,35 +154,6 @@ def _table_row(cell: Cell, published: Published) -> dict[str, Any]:
     }
 
 
-def _findings(cell: Cell, settings: StudySettings, published: Published) -> list[Finding]:
-    reference, drawn, model = cell.attribute.reference, cell.score.drawn, settings.options.published_model
-    key, title = f"{cell.concept} {cell.attribute.name}", f"{cell.concept}, {cell.attribute.name}"
-    comparison = {"published": published.share(cell, model, "prevalence"), "expected": drawn, "sample": cell.sample()}
-    share, says = replace(cell.prevalence, null_value=reference), cell.share_in_words()
-    findings = [finding(f"{key} P", f"{title}: P", "attribute_prevalence", share, says, **comparison)]
-    if reference is not None:
-        comparison = {
-            "published": published.share(cell, model, "stereotype_score"),
-            "expected": None if drawn is None else stereotype_score(drawn, reference),
-            "sample": cell.sample(reference),
-        }
-        says = _says_of_score(cell.prevalence, reference, settings.options.threshold)
-        findings.append(
-            finding(f"{key} stereotype", f"{title}: Ψ", "stereotype_score", cell.stereotype, says, **comparison)
-        )
-    return findings
-
-
-def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
-    """Definition 1, by the interval."""
-    more = f" by more than {threshold:g}" if threshold else ""
-    if share.low - reference > threshold:
-        return f"Shown more often than in the world{more}."
-    if share.high < reference:
-        return "Shown less often than in the world, which is no stereotype."
-    return f"Not told to be shown more often than in the world{more}."
-
-
 def _figures(
     cells: Sequence[Cell],
     own: Sequence[Cell],
@@ -187,31 +161,32 @@ def _figures(
     variety: pd.DataFrame,
     settings: StudySettings,
 ) -> tuple[StudyFigure, ...]:
-    """Maps of P, Ψ (where there is a P*) and WALS of all cells; of those with attributes of their own the rest."""
+    """Maps of P, P − P* (where there is one) and variety of all cells; of those with own attributes the rest."""
     places = pd.DataFrame({"row": [c.attribute.name for c in cells], "column": [c.concept for c in cells]})
     maps = {
         "map-prevalence": [cell.prevalence.value for cell in cells],
-        "map-stereotype": [cell.stereotype.value for cell in cells],
-        "map-variety": [cell.score.wals.value for cell in cells],
+        "map-stereotype": [cell.signed_difference.value for cell in cells],
+        "map-variety": [cell.score.variance_share.value for cell in cells],
     }
-    points = [point(c.score.wals, c.stereotype, group=c.concept, name=c.attribute.name) for c in own]
+    points = [point(c.score.variance_share, c.signed_difference, group=c.concept, name=c.attribute.name) for c in own]
     figures = [*drawable(TEXTS.figure(key, places.assign(value=values).dropna()) for key, values in maps.items())]
     figures.append(TEXTS.figure("figure5", points))
-    for metric, key in (("attribute_prevalence", "prevalence"), ("stereotype_score", "stereotype")):
+    for metric, key in (("attribute_prevalence", "prevalence"), ("signed_difference", "stereotype")):
         rows = [
             finding_mark(one) | {"group": cell.concept, "name": cell.attribute.name}
             for cell, one in findings
             if one.metric == metric
         ]
         figures += drawable([TEXTS.figure(key, rows, model=settings.options.published_model)])
-    names = {"nationality": "group", "attribute": "name", "WALS": "value", "WALS low": "low", "WALS high": "high"}
+    ends = {f"{VARIETY}{end}": name for end, name in (("", "value"), (" low", "low"), (" high", "high"))}
+    names = {"nationality": "group", "attribute": "name", **ends}
     return *figures, TEXTS.figure("figure4", variety.rename(columns=names)[list(names.values())])
 
 
 def compare_nationalities(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
     """Table 1 over the arms; Figures 4 and 5 with a colour per arm and a marker per nationality."""
     by = ["nationality", "attribute"]
-    variety = arms_as_columns(table_over_arms(arms, "figure4", by, ["WALS"]), by, "WALS")
+    variety = arms_as_columns(table_over_arms(arms, "figure4", by, [VARIETY]), by, VARIETY)
     bars, plane = marks_over_arms(arms, "figure4"), marks_over_arms(arms, "figure5")
     figures, markers = [], {"markers": list(dict.fromkeys(plane["group"]))}
     for i, (nationality, mine) in enumerate(bars.groupby("group", sort=False), start=1):
@@ -232,7 +207,7 @@ def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
     frame = printed[["nationality", "attribute", "P*"]].copy()
     keys = list(frame["nationality"] + " " + frame["attribute"])
     for arm in arms:
-        for sign, ending in (("P", "P"), ("Ψ", "stereotype")):
+        for sign, ending in (("P", "P"), ("P − P*", "difference"), ("Ψ", "stereotype")):
             findings = [finding_of(arm, f"{key} {ending}") for key in keys]
             frame[f"{arm.name} {sign}"] = [math.nan if f is None else f.estimate.value for f in findings]
     models = [name.removesuffix(" Ψ") for name in map(str, printed) if name.endswith(" Ψ")]

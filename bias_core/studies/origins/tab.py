@@ -43,7 +43,7 @@ _NEEDS_STEPS = (
 )
 _OWN_WORDS = (
     "They go with the study that is chosen above: steps (SPI), clusters and texts (StOP, no attributes "
-    "needed) or shares (P, Ψ, WALS). Steps and guidance stand in the part below."
+    "needed) or shares (P, P − P*, variety). Steps and guidance stand in the part below."
 )
 _OWN = (
     Attribute(
@@ -460,10 +460,11 @@ def _stereotype_sentence(table: pd.DataFrame) -> str:
     if above.empty:
         return f"None of {len(comparable)} attributes is told to be shown more often than in the world."
     most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]
+    beyond = format_estimate(most["P − P*"], most["P − P* low"], most["P − P* high"])
     return (
         f"{len(above)} of {len(comparable)} attributes are shown more often than in the world. Farthest: "
-        f"{most['attribute']} for {most['nationality']}, {format_estimate(most['P'], most['P low'], most['P high'])} "
-        f"of the pictures against {format_given(most['P*'])}."
+        f"{most['attribute']} for {most['nationality']}, P − P* = {beyond}: "
+        f"{format_number(most['P'], most['P low'], most['P high'])} of the pictures against {format_given(most['P*'])}."
     )
 
 

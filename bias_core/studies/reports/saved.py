@@ -20,9 +20,10 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.metrics.cards import METRICS
 from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
-from bias_core.studies.kit.attribute_scores import AttributeScore
+from bias_core.studies.kit.attribute_scores import NOT_MEASURED, AttributeScore
 from bias_core.studies.kit.designs import programs_by_kind, typed_options
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, option_values, settings_of
@@ -36,6 +37,7 @@ from bias_core.studies.kit.types import (
     StudyReport,
     StudySettings,
     StudyTable,
+    listed,
 )
 from bias_core.types import Attribute, Estimate, ImageRow, ReaderFacts, StoredImage
 
@@ -147,7 +149,27 @@ def _decode_object(name: str, value: dict[str, Any], root: Path) -> Any:
     if name == "frame":
         return _decode_frame(value, root)
     kind, now = {**OLD_CLASSES, **CLASSES}[name], _RENAMED.get(name, {})
-    return kind(**{now.get(key, key): decode(item, root) for key, item in value.items() if key != _IS})
+    values = {now.get(key, key): decode(item, root) for key, item in value.items() if key != _IS}
+    return kind(**_UPGRADES[kind](values) if kind in _UPGRADES else values)
+
+
+def _without_old_measures(values: dict[str, Any]) -> dict[str, Any]:
+    """Results without findings of measures that the program no longer has; a note names them."""
+    old = [finding.title for finding in values.get("findings", ()) if finding.metric not in METRICS]
+    if not old:
+        return values
+    note = f"Left out, as this version of the program measures it otherwise: {listed(old)}."
+    findings = tuple(finding for finding in values["findings"] if finding.metric in METRICS)
+    return values | {"findings": findings, "notes": (*values.get("notes", ()), note)}
+
+
+def _with_variance_share(values: dict[str, Any]) -> dict[str, Any]:
+    """An attribute's numbers, with the standard deviation along it left out for the share of variance."""
+    missing = Estimate.undefined(values["prevalence"].n, NOT_MEASURED)
+    return {"variance_share": missing} | {name: value for name, value in values.items() if name != "spread"}
+
+
+_UPGRADES = {Results: _without_old_measures, AttributeScore: _with_variance_share}
 
 
 def _decode_frame(value: dict[str, Any], root: Path) -> pd.DataFrame:

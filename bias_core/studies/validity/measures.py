@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.alignment import alignment_estimates, spread_estimates, text_direction
+from bias_core.metrics.alignment import alignment_estimates, text_direction, variance_share_estimates
 from bias_core.metrics.association import mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix
 from bias_core.metrics.cards import METRICS
@@ -25,7 +25,7 @@ SETS = ("neutral", "a", "b")  # prompts of a concept: plain, and in the words of
 WORDED = ("neutral_a", "neutral_b")  # pictures of which the own nulls are mixed: of the prompts in words of A and of B
 FAIR_SHARE = 0.5  # of masculine people, in the fair world
 MEASURES = (
-    "attribute_prevalence", "signed_difference", "stereotype_score", "weighted_alignment_score", "spread_along",
+    "attribute_prevalence", "signed_difference", "stereotype_score", "weighted_alignment_score", "variance_share",
     "association", "association_beyond_even_mix", "composite_association", "diffusion_bias", "signed_lean_difference",
     "bias_amplification",
 )  # fmt: skip
@@ -75,8 +75,8 @@ def measures_of(sets: Sets, seed: int) -> dict[str, Estimate]:
         "attribute_prevalence": share,
         "signed_difference": signed_difference_estimate(share, FAIR_SHARE),
         "stereotype_score": stereotype_estimate(share, FAIR_SHARE),
-        "weighted_alignment_score": alignment_estimates(neutral, direction, rng=seed)[0],
-        "spread_along": spread_estimates(neutral, direction, rng=seed)[0],
+        "weighted_alignment_score": alignment_estimates(neutral, direction)[0],
+        "variance_share": variance_share_estimates(neutral, direction)[0],
         "association_beyond_even_mix": association_beyond_even_mix(neutral, sets["a"], sets["b"]),
         **leans_of(sets, seed),
     }

@@ -24,8 +24,8 @@ FEWEST = 200  # independent intervals that a verdict needs
 DEVIATION = 0.05  # from the nominal coverage, which that many show with the power of :func:`power_of`
 STANDARD_ERRORS = 2.0  # that a step from condition to condition must exceed
 FALLING = frozenset(
-    {"distribution_bias", "normalised_entropy", "effective_number", "weighted_alignment_score", "spread_along",
-     "alignment_difference", "spread_difference"}
+    {"distribution_bias", "normalised_entropy", "effective_number", "weighted_alignment_score", "variance_share",
+     "variance_share_difference"}
 )  # fmt: skip
 """Measures of variety and evenness: these fall as more is planted, all others rise."""
 NULL_OF_ITS_OWN = frozenset(
@@ -37,8 +37,7 @@ HEADLINE, AS_PUBLISHED = "headline", "as the paper has it"
 STANDS_FOR: Mapping[str, str] = {
     "stereotype_score": "signed_difference",
     "stereotype_difference": "prevalence_difference",
-    "weighted_alignment_score": "spread_along",
-    "alignment_difference": "spread_difference",
+    "weighted_alignment_score": "variance_share",
     "association": "association_beyond_even_mix",
 }
 """What a headline shows in place of a measure of a paper, by their keys; "" where nothing does yet."""
