@@ -61,6 +61,7 @@ MAKE = {
     "probability": lambda rng, _size: float(rng.uniform()),
     "probabilities": lambda rng, _size: rng.uniform(size=N_PAIRED),
     "score": lambda rng, _size: float(rng.uniform(0.1, 0.4) * rng.choice([-1, 1])),
+    "place": lambda rng, _size: float(rng.uniform(0.1, 0.9)),
     "counts": lambda rng, _size: np.append(rng.integers(1, 40, size=6), 41),
     "words": _words,
     "labels": _labels,
@@ -77,6 +78,7 @@ DEGENERATE = {
     "probability": {"above": 1.5, "below": -0.5, "array": np.array([0.5, 0.5])},
     "probabilities": {"empty": np.empty(0), "scalar": 0.5, "above": np.array([0.5, 1.5]), "below": np.array([-0.5])},
     "score": {"array": np.array([0.5, 0.5])},
+    "place": {"array": np.array([0.5, 0.5])},
     "counts": {"empty": np.empty(0), "zero": np.zeros(4), "negative": np.array([3, -1]), "scalar": 0.5},
     "words": {"empty": [], "longer": [{"book"}] * (N_PAIRED + 1), "text": "book"},
     "labels": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"identity": ["nurse"]})},
@@ -85,7 +87,7 @@ DEGENERATE = {
     "velocity": {"empty": np.empty(0), "zero": np.zeros((2, 3, 5)), "shape": np.ones((2, 3, 4))},
     "table": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"a": [1.0, 2.0]})},
 }
-NUMBERS = ("embeddings", "direction", "similarities", "probability", "probabilities", "score", "counts", "velocity")
+NUMBERS = tuple(kind for kind in MAKE if kind not in ("words", "labels", "ratings", "answers", "table"))
 """Kinds that are arrays or numbers: nan must be refused, float16 taken."""
 
 

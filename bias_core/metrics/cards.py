@@ -22,7 +22,7 @@ METRICS: "Mapping[str, Card]"
 # fmt: off
 InputKind = Literal[
     "embeddings", "direction", "similarities", "probability", "probabilities", "score", "counts", "words",
-    "labels", "ratings", "answers", "velocity", "table",
+    "labels", "ratings", "answers", "velocity", "table", "place",
 ]
 # fmt: on
 BIBLIOGRAPHY = ASSETS.parent / "refs.bib"
@@ -47,7 +47,8 @@ class Input:
     # embeddings `(n, d)`, direction `(d,)`, similarities `(n,)` in [-1, 1], probability in [0, 1], probabilities `(n,)`
     # in [0, 1], score: one mean cosine in [-2, 2], counts `(k,)` >= 0, words: one collection of words per image,
     # labels: a data frame of perceived genders, ratings `(n_items, n_raters)`, answers: of one rater, `(n_items,)`,
-    # velocity: an array of any shape or a batch of them, table: a data frame with a row per model
+    # velocity: an array of any shape or a batch of them, table: a data frame with a row per model, place: one number
+    # that says where a lean lies between its poles, -1 and 1
     kind: InputKind
     means: str  # what it holds, in words
     paired: str = ""  # name of the input that has the same n, entry by entry; "" where n is free

@@ -1,7 +1,7 @@
 """Internal bias: does drawing add to what the texts of a concept already lean to?"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,8 +14,10 @@ from bias_core.metrics.composite_scores import (
     mean_over_encoders as mean_over_encoders,
     picture_estimate,
 )
+from bias_core.metrics.relative_lean import lean_score
 from bias_core.stats.arrays import finite_vector
 from bias_core.stats.effects import Seed, bootstrap_interval
+from bias_core.stats.intervals import folded_interval
 from bias_core.types import Estimate
 
 MINIMUM_TEXT_TEXT = 0.002
@@ -26,8 +28,8 @@ MINIMUM_TEXT_TEXT = 0.002
 class InternalBias:
     """The answer of :func:`internal_bias`."""
 
-    # δ, in [0, 2]; 0: pictures lean as strongly as the texts. Its interval is that of an absolute value and never
-    # reaches below 0: judge by `signed_difference`.
+    # δ, in [0, 2]; 0: pictures lean as strongly as the texts. Its interval is that of |II| - |TT|, folded at 0: it
+    # begins at 0 where pictures may lean as strongly.
     diffusion_bias: Estimate
     # II - TT, in [-4, 4]; 0: pictures lean as the texts do; positive: more to A. It sees a change of direction, which δ
     # does not.
@@ -79,7 +81,7 @@ def diffusion_bias(image_image: float, text_text: float) -> float:
     >>> diffusion_bias(-0.75, 0.25), diffusion_bias(-0.25, 0.25)
     (0.5, 0.0)
     """
-    return abs(abs(_score(image_image, "image_image")) - abs(_score(text_text, "text_text")))
+    return abs(abs(lean_score(image_image, "image_image")) - abs(lean_score(text_text, "text_text")))
 
 
 def signed_lean_difference(image_image: float, text_text: float) -> float:
@@ -104,7 +106,7 @@ def signed_lean_difference(image_image: float, text_text: float) -> float:
     >>> signed_lean_difference(-0.25, 0.25)
     -0.5
     """
-    return _score(image_image, "image_image") - _score(text_text, "text_text")
+    return lean_score(image_image, "image_image") - lean_score(text_text, "text_text")
 
 
 def bias_amplification(
@@ -139,8 +141,8 @@ def bias_amplification(
     """
     if not 0 < minimum_text_text < math.inf:
         raise InvalidInput(f"minimum_text_text must be positive; got {minimum_text_text}.")
-    pictures = _score(image_prompt, "image_prompt") + _score(image_text, "image_text")
-    texts = _score(text_text, "text_text")
+    pictures = lean_score(image_prompt, "image_prompt") + lean_score(image_text, "image_text")
+    texts = lean_score(text_text, "text_text")
     return abs(pictures / (2 * texts)) if abs(texts) >= minimum_text_text else math.nan
 
 
@@ -177,13 +179,17 @@ def internal_bias(
         note = f"TT is {texts:.4f}, nearer to 0 than {minimum_text_text:g}: the texts hardly lean"
         amplification = Estimate.undefined(sum(scores.n_units), note, null_value=1.0)
     else:
-        amplification = picture_estimate(
-            alpha, np.abs((itp + it) / (2 * texts)), scores.n_units, confidence=confidence, null_value=1.0
-        )
+        ratio = (scores.image_prompt + scores.image_text) / (2 * texts)
+        of_ratio = picture_estimate(ratio, (itp + it) / (2 * texts), scores.n_units, confidence=confidence)
+        low, high = folded_interval(of_ratio.low, of_ratio.high)
+        amplification = replace(of_ratio, value=alpha, low=low, high=high, null_value=1.0)
     delta = diffusion_bias(scores.image_image, texts)
+    lean = picture_estimate(scores.image_image, ii, scores.n_units, confidence=confidence)
+    strength = [end - abs(texts) for end in folded_interval(lean.low, lean.high)]  # of |II| - |TT|
+    low, high = folded_interval(*strength)
     signed = signed_lean_difference(scores.image_image, texts)
     return InternalBias(
-        diffusion_bias=picture_estimate(delta, np.abs(np.abs(ii) - abs(texts)), scores.n_units, confidence=confidence),
+        diffusion_bias=replace(lean, value=delta, low=low, high=high),
         signed_difference=picture_estimate(signed, ii - texts, scores.n_units, confidence=confidence),
         bias_amplification=amplification,
         text_text=texts,
@@ -232,13 +238,6 @@ def summarise_internal_bias(
     )
 
 
-def _score(value: float, name: str) -> float:
-    number = np.asarray(value)
-    if number.ndim or number.dtype.kind not in "fiu" or not abs(float(number)) <= 2:
-        raise InvalidInput(f"{name} must be one number from -2 to 2; got {value!r}.")
-    return float(number)
-
-
 _INPUTS = takes(
     image_image="score: II: lean of the pictures by pictures of A and B",
     text_text="score: TT: lean of the prompt by words of A and B",
@@ -253,8 +252,8 @@ CARDS = (
         null_value=0.0,
         higher_means="drawing changes the strength of the leaning more",
         inputs=_INPUTS,
-        limits="It cannot see a change of direction, and on the calibration world its interval never "
-        "reached 0: read the signed difference beside it.",
+        limits="As the paper has it: it cannot see a change of direction, and cosines of pictures and of texts have "
+        "different scales; read δ′.",
     ),
     Card(
         function=signed_lean_difference,
@@ -265,7 +264,7 @@ CARDS = (
         null_value=0.0,
         higher_means="drawing moves the concept towards A",
         inputs=_INPUTS,
-        limits="Cosines among pictures and among texts have different scales: compare within one encoder.",
+        limits="Cosines among pictures and among texts have different scales: read δ′, and this within one encoder.",
     ),
     Card(
         function=bias_amplification,
@@ -280,6 +279,7 @@ CARDS = (
             image_text="score: IT: lean of the pictures by words of A and B",
             text_text="score: TT: lean of the prompt by words of A and B",
         ),
-        limits="It explodes where the texts hardly lean, and is not given there; the direction is lost.",
+        limits="As the paper has it: it explodes where the texts hardly lean, and is not given there; the direction is "
+        "lost, and cosines of pictures and of texts have different scales; read α′.",
     ),
 )

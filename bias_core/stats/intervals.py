@@ -184,6 +184,43 @@ def mean_interval(
     return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
 
 
+def fieller_interval(numerator: float, denominator: float, covariance: ArrayLike, reach: float) -> tuple[float, float]:
+    """Ends of the interval of a ratio of two means N / D: all ρ with (N − ρD)² <= t² Var(N − ρD)  [fieller1954].
+
+    Parameters
+    ----------
+    covariance : array (2, 2). Of N and D.
+    reach : float. t, how many standard errors count as near.
+
+    Returns
+    -------
+    floats : nan where D is not told from 0 (D² <= t² Var D): no ratio is then ruled out.
+
+    >>> [round(end, 6) for end in fieller_interval(2.0, 1.0, [[0.01, 0.0], [0.0, 0.0]], 2.0)]
+    [1.8, 2.2]
+    >>> fieller_interval(2.0, 0.1, [[0.01, 0.0], [0.0, 0.01]], 2.0)
+    (nan, nan)
+    """
+    (nn, nd), (_, dd) = (np.asarray(covariance, dtype=np.float64) * reach**2).tolist()
+    a, b, c = denominator**2 - dd, numerator * denominator - nd, numerator**2 - nn
+    if not a > 0:
+        return math.nan, math.nan
+    root = math.sqrt(max(b * b - a * c, 0.0))
+    return (b - root) / a, (b + root) / a
+
+
+def folded_interval(low: float, high: float) -> tuple[float, float]:
+    """Ends of the interval of |x| from that of x: from 0 on where it holds 0; nan stays nan.
+
+    >>> folded_interval(-0.2, 0.1), folded_interval(-0.3, -0.1)
+    ((0.0, 0.2), (0.1, 0.3))
+    """
+    if low <= 0 <= high:
+        return 0.0, max(-low, high)
+    near, far = sorted((abs(low), abs(high)))
+    return near, far
+
+
 def check_confidence(confidence: float) -> None:
     """Raise InvalidInput unless confidence lies between 0 and 1."""
     if not 0 < confidence < 1:
