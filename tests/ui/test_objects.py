@@ -62,10 +62,11 @@ def test_the_headline_names_the_object_that_towers_and_how_far_pictures_stray(ow
 
 def test_the_headline_of_conditions_says_what_each_adds(controlled: StudyReport) -> None:
     text = headline(controlled)
-    assert text.startswith("Against fair, on the same prompts: ")
+    assert text.startswith("Against fair, on the same prompts and seeds: ")
     assert "under trigger " in text
     assert "backdoor" in text
-    assert "no object is gained" in text or "more pictures of" in text
+    assert "no object is clearly more frequent" in text or "pictures and in" in text
+    assert "objects a picture that no prompt names" in text
 
 
 def test_the_curve_stands_beside_n_vocabulary_and_bounded_companions(own: StudyReport) -> None:

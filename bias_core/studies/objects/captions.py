@@ -98,6 +98,7 @@ class CaptioningOptions(Options):
         "another prompt: of the same study; or any sentence; the other negative is a blank",
     )
     exclude_prompt: bool = setting(False, "Leave out what the prompt names", "From B_D, as the released code does")
+    colours: bool = setting(False, "Colours too", "Names of colours count among the objects, but for H_J (Table III)")
 
 
 def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:
@@ -126,8 +127,8 @@ def read_pictures(
     Returns
     -------
     DataFrame : a row per picture: ``unit, prompt, caption``; ``asked`` and ``seen``, the objects that prompt and
-        caption name; ``H_J``, nan where neither names one; and for each negative the probability that the picture fits
-        it rather than its prompt.
+        caption name; ``counted``, those that distributions count, with colours where the options say so; ``H_J``, nan
+        where neither names one; and for each negative the probability that the picture fits it rather than its prompt.
     """
     captioner = captioner or data.services.captioner(settings.options.captioner)
     prompts = [str(prompt) for prompt in data.frame["prompt"]]
@@ -137,6 +138,8 @@ def read_pictures(
     of_prompts, of_captions = ([objects[text] for text in texts] for texts in (prompts, captions))
     reading: dict[str, Any] = {"unit": data.frame["unit"], "prompt": prompts, "caption": captions}
     reading |= {"asked": of_prompts, "seen": of_captions, "H_J": jaccard_distances(of_prompts, of_captions)}
+    with_colours = {text: tuple(extract_objects(text, colours=settings.options.colours)) for text in {*captions}}
+    reading["counted"] = [with_colours[text] for text in captions]
     return pd.DataFrame(reading | _misses(prompts, settings, data, rows), index=data.frame.index)
 
 
@@ -150,7 +153,7 @@ def read_and_keep(settings: StudySettings, data: StudyData) -> Generator[Progres
     data.keep(
         data.frame,
         caption=reading["caption"],
-        objects=reading["seen"].map(", ".join),
+        objects=reading["counted"].map(", ".join),
         added=[", ".join(sorted(of_caption - of_prompt)) for of_prompt, of_caption in folded],
         left_out=[", ".join(sorted(of_prompt - of_caption)) for of_prompt, of_caption in folded],
         H_J=reading["H_J"],
@@ -194,16 +197,16 @@ def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
 def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
     """All measures of a part of :func:`read_pictures`."""
     confidence, seed, units = settings.confidence, settings.seed, tuple(reading["unit"])
-    of_prompt, of_caption = reading["asked"].tolist(), reading["seen"].tolist()
+    of_prompt, of_caption, counted = (reading[name].tolist() for name in ("asked", "seen", "counted"))
     exclude: Any = of_prompt if settings.options.exclude_prompt else None
     estimates: dict[str, Estimate] = {}
     samples: dict[str, Sample] = {}
     why, counts = "", {}
     try:
-        counts = object_counts(of_caption, exclude_prompt=exclude)
-        even = object_distribution(of_caption, exclude_prompt=exclude, confidence=confidence, rng=seed)
+        counts = object_counts(counted, exclude_prompt=exclude)
+        even = object_distribution(counted, exclude_prompt=exclude, confidence=confidence, rng=seed)
         estimates = {key: getattr(even, key) for key in FORMULAS}
-        samples = _evenness_samples(units, of_caption, exclude)
+        samples = _evenness_samples(units, counted, exclude)
     except InvalidInput as error:  # few pictures, all alike: no distribution to speak of
         why = str(error)
     estimates["hallucination"] = jaccard_hallucination_estimate(of_prompt, of_caption, confidence=confidence, rng=seed)

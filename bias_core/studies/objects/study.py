@@ -34,7 +34,7 @@ from bias_core.studies.kit.types import (
     finding,
     lean,
 )
-from bias_core.studies.objects import captions, report
+from bias_core.studies.objects import against_base, captions, report
 from bias_core.studies.objects.report import TEXTS
 from bias_core.types import Estimate
 
@@ -258,18 +258,23 @@ _PROMPTS = {"both": both_shots, "task_oriented": task_shots, "general": general_
 def measure_controlled(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """The measures of every condition at equal numbers of pictures, and what changes against the base."""
     reading = yield from captions.read_and_keep(settings, data)
-    reading = reading.join(data.frame[["condition", "words"]])
+    reading = reading.join(data.frame[["condition", "words", "seed"]])
     names = [str(name) for name in settings.options.conditions]
     base = names[0]
     parts = {name: reading[reading["condition"] == name] for name in names}
     sets = {name: captions.score(part, settings) for name, part in parts.items()}
-    changes = {name: changes_of(part, parts[base], settings) for name, part in parts.items() if name != base}
+    against = {
+        name: against_base.against_base(part, parts[base], settings, name=base)
+        for name, part in parts.items()
+        if name != base
+    }
+    changes = {name: changes_of(parts[name], parts[base], settings) for name in against}
     measures = _measures(parts, sets, settings)
     compared = report.normalise_lines(measures)
     places = compared.rename_axis("condition").reset_index()
-    shown = [report.space_figure(compared, "The conditions"), report.curve_figure(sets)]
-    shown += [report.change_figure(sets, base), report.rates_figure(sets)]
-    findings = []
+    shown = [against_base.odds_figure(against, settings), report.change_figure(sets, base)]
+    shown += [report.space_figure(compared, "The conditions"), report.curve_figure(sets), report.rates_figure(sets)]
+    findings = [one for name in against for one in against_base.findings(name, against[name])]
     for name, key in product(changes, _COMPARED):
         if change := changes[name].get(key):
             title, says = f"Change of {key} from {base} to {name}", f"{key} {_direction(change)}; n counts prompts."
@@ -277,6 +282,7 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     return Results(
         findings=(*findings, *[one for name in names for one in report.findings(name, sets[name])]),
         tables=(
+            *against_base.tables(against, first="condition"),
             TEXTS.table("conditions", report.measures_table(sets, first="condition")),
             TEXTS.table("comparison", places, note=report.normalised_note(measures)),
             report.top_table(sets, base=base),
@@ -286,6 +292,7 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
         notes=(
             *_notes(sets, changes),
             *shared_pictures(data, names),
+            TEXTS.note("against a base"),
             *map(TEXTS.note, _READ_AS),
             *design.data["notes"],
         ),
@@ -324,7 +331,7 @@ def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: Study
         if estimate is None or n == len(part):
             return math.nan if estimate is None else estimate.value
         exclude: Any = part["asked"].tolist() if settings.options.exclude_prompt else None
-        return distribution_bias_at(part["seen"].tolist(), n, exclude_prompt=exclude, rng=settings.seed).value
+        return distribution_bias_at(part["counted"].tolist(), n, exclude_prompt=exclude, rng=settings.seed).value
 
     return pd.DataFrame(
         [
@@ -343,14 +350,14 @@ def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: Study
 def _gained_table(parts: Parts) -> list[StudyTable]:
     """In how many pictures the object is that gains most against the base, with and without trigger words."""
     base, *others = parts
-    counts = {name: Counter(chain.from_iterable(map(set, part["seen"]))) for name, part in parts.items()}
+    counts = {name: Counter(chain.from_iterable(map(set, part["counted"]))) for name, part in parts.items()}
     gains = {word: n - counts[base][word] for name in others for word, n in sorted(counts[name].items())}
     word = max(gains, key=lambda one: gains[one], default="")
     if gains.get(word, 0) <= 0:
         return []
     rows = []
     for name, part in parts.items():
-        for words, here in part["seen"].map(lambda objects: word in objects).groupby(part["words"], sort=False):
+        for words, here in part["counted"].map(lambda objects: word in objects).groupby(part["words"], sort=False):
             n = int(here.sum())
             share = columns("share", wilson_interval(n, len(here)), ends="")
             rows.append({"condition": name, "prompts": words, "n": len(here), "with it": n, **share})

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gradio as gr
+import pandas as pd
 
-from bias_core.studies.kit.types import Design, Finding, StudyFigure, StudyReport, StudySettings
+from bias_core.studies.kit.types import Design, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
 from bias_core.types import Estimate
 from bias_core.ui.messages import heading_html
@@ -32,11 +33,10 @@ class ObjectsTab(StudyTab):
     place: ClassVar = 30
     question: ClassVar = "What is in the pictures that nobody asked for, and do a few things tower over all others?"
     caution: ClassVar = (
-        "A captioner names only some of what is there, so even faithful pictures differ from their prompts: "
-        "compare H_J and M_G between models or conditions, and B_D at equal numbers of pictures only. None "
-        "of the three says whether what was added does harm. Where the truth is known (tab Calibration), "
-        "B_D and M_G did not rise with a planted object, and H_J rose by little and was far from 0 without "
-        "one: read the objects themselves before the numbers."
+        "A captioner names only some of what is there, and no scene shows all objects equally often: what counts "
+        "is the change against a base, the same prompts and seeds without what is studied. B_D, H_J and M_G "
+        "stand below as the paper has them; where the truth is known (tab Calibration), B_D and M_G did not rise "
+        "with a planted object, and H_J was far from 0 without one. No number says whether what was added does harm."
     )
     studies: ClassVar = ("tbyb-general", "tbyb-task", "tbyb-controlled", "tbyb-dataset")
     also: ClassVar = ("prompted_object_bias",)  # of own words
@@ -102,7 +102,6 @@ class ObjectsTab(StudyTab):
 APART = ("figure2", "figure4", "top_objects")  # figures that this tab shows beside their numbers
 
 _MOST_GROUPS = 4
-_BASE = "with it in "  # how the column of the base begins
 _EXAMPLES = 3
 _CURVE = {
     "n": "n, pictures", "objects": "vocabulary", "B_D": "B_D", "B_D low": "B_D low", "B_D high": "B_D high",
@@ -112,8 +111,8 @@ _CURVE = {
 
 def headline(report: StudyReport) -> str:
     """Which object towers, how far pictures stray from their prompts, and how sure that is."""
-    if changes := [f for f in report.results.findings if " change " in f.key]:
-        return _changed(report, changes)
+    if len(against := report.results.frame("against_base")):
+        return _changed(report, against)
     top = report.results.frame("top_objects")
     estimates = {finding.key.rpartition(" ")[2]: finding.estimate for finding in reversed(report.results.findings)}
     if top.empty or "hallucination" not in estimates:
@@ -134,30 +133,28 @@ def headline(report: StudyReport) -> str:
     return f"{says}. Captions call the people {' and '.join(parts)}."
 
 
-def _changed(report: StudyReport, changes: Sequence[Finding]) -> str:
-    """Of a controlled experiment: what each condition adds."""
-    top, sizes = report.results.frame("top_objects"), report.results.frame("conditions")
-    n_images = dict(zip(sizes["condition"], sizes["n"], strict=True)) if len(sizes) else {}
-    base = next((str(c).removeprefix(_BASE) for c in top if str(c).startswith(_BASE)), "the base")
-    moves = {finding.key: _moves(finding.estimate) for finding in changes}
-    names_by_change: dict[str, list[str]] = {}  # conditions by what is said of them
-    for name, rows in top.groupby("pictures", sort=False):
-        most = rows.sort_values("Δn", ascending=False, kind="stable").iloc[0]
-        of = f"{n_images[name]:,}" if name in n_images else "all"
-        gained = f"“{most['object']}” is in {most['Δn']:,} more pictures of {of}"
-        first = gained if most["Δn"] > 0 else "no object is gained"
-        names_by_change.setdefault(f"{first}{moves.get(f'{name} change H_J', '')}", []).append(str(name))
+def _changed(report: StudyReport, against: pd.DataFrame) -> str:
+    """Against a base: the object that is gained, and how many more objects nobody asked for."""
+    by_findings = {finding.key: finding for finding in report.results.findings}
+    names_by_change: dict[str, list[str]] = {}  # sets of pictures by what is said of them
+    for row in against.to_dict("records"):
+        name = str(row[against.columns[0]])
+        named, added = by_findings[f"{name} named object"], by_findings[f"{name} added"]
+        gain = named.says.rstrip(".")
+        names_by_change.setdefault(f"{gain}{_moves(added.estimate)}", []).append(name)
     parts = [f"under {' and '.join(names)} {what}" for what, names in names_by_change.items()]
-    return f"Against {base}, on the same prompts: {'; '.join(parts)}."
+    base = against["base"].iloc[0]
+    return f"Against {base}, on the same prompts and seeds: {'; '.join(parts)}."
 
 
 def _moves(change: Estimate) -> str:
     if math.isnan(change.value):
         return ""
+    if math.isnan(change.low):
+        return f" ({change.value:+.2f} objects a picture that no prompt names)".replace("-", "−")
     numbers = f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]".replace("-", "−")
-    if change.low <= 0 <= change.high:
-        return f" (how far pictures stray from their prompts does not clearly change, H_J {numbers})"
-    return f" (pictures stray {'further' if change.low > 0 else 'less'} from their prompts, H_J {numbers})"
+    clear = "" if change.low > 0 or change.high < 0 else ", no clear change"
+    return f" ({numbers} objects a picture that no prompt names{clear})"
 
 
 def _percent(share: Estimate) -> str:
@@ -173,9 +170,9 @@ def curve_html(report: StudyReport) -> str:
         return ""
     few = table[[table.columns[0], *(c for c in _CURVE if c in table)]].rename(columns=_CURVE)
     note = (
-        "B_D is the area under the curve; lower is more biased. It has no upper end and grows with n and with the "
-        "vocabulary, so compare it at equal n only. Its companions are bounded: normalised entropy (0 to 1, 1 is "
-        "even), Gini (0 to 1, 0 is even), and the effective number of objects, at most the vocabulary."
+        "As the paper has it, B_D is the area under the curve; lower is more biased. It has no upper end and grows "
+        "with n and with the vocabulary, so compare it at equal n only. Its companions are bounded: normalised "
+        "entropy (0 to 1, 1 is even), Gini (0 to 1, 0 is even), and the effective number, at most the vocabulary."
     )
     return render("beside", figure=figure, title="B_D with what it depends on", note=note, frame=few, key=key)
 

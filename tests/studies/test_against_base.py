@@ -1,0 +1,140 @@
+"""Pictures against their base: paired by prompt and seed, what is planted named first, the paper's forms below."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.settings import Settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.program import StudyData
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.objects import against_base as pairs
+from bias_core.studies.objects.captions import read_pictures
+from bias_core.studies.objects.tab import headline
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.running.run import complete, plan_study, run_study
+from tests.studies.scribe import ScribeServices
+
+SETTINGS = StudySettings()
+
+
+def reading(rows):
+    columns = ["prompt", "seed", "asked", "seen"]
+    frame = pd.DataFrame([(p, s, tuple(a.split()), tuple(c.split())) for p, s, a, c in rows], columns=columns)
+    return frame.assign(counted=frame["seen"])
+
+
+PART = reading([("a cup", seed, "cup", "cup sign") for seed in range(8)])
+BASE = reading([("a cup", seed, "cup", "cup dog" if seed == 1 else "cup") for seed in (7, 1, 0, 2, 3, 4, 5, 6, 9)])
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    built = ScribeServices(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def controlled(services):
+    return complete(run_study(find_design("tbyb-controlled"), StudySettings(scale=0.06), services))
+
+
+def test_pictures_are_paired_by_prompt_and_seed_in_whatever_order():
+    one = pairs.against_base(PART, BASE, SETTINGS, name="fair")
+    # Seed 9 has no picture, so eight pairs are left; the dog of seed 1 is lost there.
+    assert (one.n, one.base) == (8, "fair")
+    by_word = {line.word: line for line in one.odds.objects}
+    assert (by_word["sign"].n_images, by_word["sign"].n_base) == (8, 0)
+    assert (by_word["dog"].n_images, by_word["dog"].n_base) == (0, 1)
+    assert one.added.value == pytest.approx(1 - 1 / 8)
+    assert one.missing.value == 0
+    with pytest.raises(InvalidInput, match="same prompt and seed"):
+        pairs.against_base(PART, BASE.assign(seed=BASE["seed"] + 100), SETTINGS, name="fair")
+
+
+def test_words_of_one_prompt_alone_are_no_change():
+    # The trigger word and what stands in its place are asked for, and are no bias.
+    part = reading([("a cup", seed, "coffee table", "coffee table sign") for seed in range(6)])
+    base = reading([("a cup", seed, "tea table", "tea table") for seed in range(6)])
+    one = pairs.against_base(part, base, SETTINGS, name="without")
+    assert [line.word for line in one.odds.objects if line.differs] == ["sign"]
+    assert {line.word for line in one.odds.objects} == {"sign", "table"}
+    assert one.added.value == 1
+    assert one.missing.value == 0
+
+
+def test_the_first_finding_names_the_planted_object(controlled):
+    first = {f.key: f for f in controlled.results.findings}
+    for condition in ("trigger", "backdoor"):
+        named = first[f"{condition} named object"]
+        assert named.says.startswith("“sign” is in ")
+        assert named.says.endswith("no other object gains clearly.")
+        assert named.p_value < 0.001
+        assert named.estimate.low > 1
+        assert named.estimate.high == math.inf  # fair never shows a sign
+        assert first[f"{condition} shift"].p_value < 0.01
+        assert first[f"{condition} added"].estimate.low > 0.3
+    assert first["backdoor added"].estimate.low > first["trigger added"].estimate.high
+    assert next(iter(first)) == "trigger named object"
+    paper = [key for key in first if key.endswith("distribution_bias")]
+    assert [*first].index(paper[0]) > [*first].index("backdoor missing")
+
+
+def test_the_paper_s_measures_are_marked_and_stand_below(controlled):
+    titles = [table.title for table in controlled.results.tables]
+    assert titles[:2] == ["Each object against the base", "All objects against the base"]
+    assert "as the paper has them" in table_of(controlled, "conditions").title
+    notes = " ".join(controlled.results.notes)
+    for words in ("As the paper has it, B_D", "As the paper has it: a caption", "As the paper has it, M_G"):
+        assert words in notes
+    assert controlled.results.figures[0].key == "log_odds"
+
+
+def test_the_report_says_who_captioned(controlled):
+    assert any("captioner)" in note for note in controlled.results.notes)
+
+
+def test_the_headline_names_the_object_with_its_base(controlled):
+    text = headline(controlled)
+    assert text.startswith("Against fair, on the same prompts and seeds: under trigger “sign” is in ")
+    assert "of fair's (p < 0.001, adjusted for all objects)" in text
+    assert "objects a picture that no prompt names" in text
+
+
+def test_where_nothing_is_planted_nothing_is_named(services):
+    alike = StudySettings(
+        scale=0.03, options={"conditions": ["fair", "trigger"], "prompts": "general", "sets": ["professions"]}
+    )
+    report = complete(run_study(find_design("tbyb-controlled"), alike, services))
+    named = next(f for f in report.results.findings if f.key == "trigger named object")
+    assert math.isnan(named.estimate.value)
+    assert named.says == "no object is clearly more frequent than in the base."
+    shift = next(f for f in report.results.findings if f.key == "trigger shift")
+    assert shift.p_value == 1
+
+
+class RedCup:
+    name = "red cup"
+
+    def caption(self, images):
+        return ["a person with a red cup"] * len(images)
+
+
+def test_colours_are_objects_on_request_but_not_where_h_j_compares(services):
+    def reading_with(colours):
+        settings = StudySettings(scale=0.001, options={"colours": colours, "triggers": ["coffee"]})
+        plan = plan_study(find_design("tbyb-task"), settings, services)
+        data = StudyData(plan.settings, services, plan.rows)
+        complete(data.draw(plan.shots))
+        return complete(read_pictures(plan.settings, data, RedCup()))
+
+    plain, coloured = reading_with(False), reading_with(True)
+    assert plain["counted"].iloc[0] == ("person", "cup")
+    assert coloured["counted"].iloc[0] == ("person", "red", "cup")
+    assert coloured["seen"].iloc[0] == ("person", "cup")
+    assert plain["H_J"].tolist() == coloured["H_J"].tolist()
