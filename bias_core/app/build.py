@@ -133,6 +133,7 @@ EXAMPLES = "examples"  # the only folder of the assets that is served
 _CACHE_SECONDS = 3600
 _OTHER_THREADS = 100
 _MOST_EVENTS = 100_000
+_LOOK_SECONDS = 0.02  # between two looks whether there is an event
 
 
 def build_app(services: Services) -> gr.Blocks:
@@ -171,6 +172,9 @@ def build_app(services: Services) -> gr.Blocks:
             event.show_progress_on = [notice]
     # Of all events together; runs have their own line. Without a number Gradio takes one event at a time on ZeroGPU.
     demo.queue(max_size=_MOST_EVENTS, default_concurrency_limit=8)
+    # Else Gradio looks a thousand times a second whether there is an event: a twentieth of a core, of a server at rest.
+    demo._queue.sleep_when_free = _LOOK_SECONDS  # noqa: SLF001
+    demo._queue.progress_update_sleep_when_free = 5 * _LOOK_SECONDS  # noqa: SLF001
     return demo
 
 

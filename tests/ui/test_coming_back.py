@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
+import pytest  # noqa: TC002
 from gradio.state_holder import SessionState
 
 from bias_core.app.build import build_app
@@ -97,6 +98,29 @@ def test_an_open_page_costs_the_server_little(fakes: FakeServices) -> None:
     assert not any(described.values())  # Gradio would describe every component once more: 1.4 MB
     assert demo.default_config.get_config()["components"][5]["props"]  # the page itself is described
     assert copy(copy(demo.default_config)).fns.keys() == demo.fns.keys()
+
+
+def test_a_server_at_rest_looks_for_events_a_few_dozen_times_a_second(
+    fakes: FakeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, sleep = [0], asyncio.sleep
+
+    async def counted(seconds: float) -> None:
+        looks[0] += 1
+        await sleep(seconds)
+
+    async def at_rest() -> None:
+        queue = build_app(fakes)._queue
+        tasks = [asyncio.create_task(work()) for work in (queue.start_processing, queue.start_progress_updates)]
+        await sleep(0)  # both have begun
+        monkeypatch.setattr(asyncio, "sleep", counted)
+        await sleep(1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(at_rest())
+    assert 5 < looks[0] < 100  # Gradio's own pace is a thousand
 
 
 def explored(services: FakeServices) -> StudyReport:
