@@ -244,6 +244,12 @@ def test_importing_the_package_is_quick_and_brings_no_model_library():
     assert min(seconds) < 0.5
 
 
+def test_the_door_of_raters_starts_without_statistics():
+    probe = "import sys; import bias_core.labels.api, bias_core.services; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert not (HEAVY | {"scipy", "sklearn"}) & {module.split(".")[0] for module in modules.split()}
+
+
 def test_the_app_file_is_small():
     path = ROOT / "app.py"
     if path.exists():

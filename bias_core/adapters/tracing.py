@@ -22,7 +22,6 @@ from bias_core.adapters import diffusers, torch
 from bias_core.adapters.family_facts import DECODERS, PipelineFacts, accepted
 from bias_core.adapters.pipeline_call import SchedulerStep, forward_replaced, pictures_of, step_replaced
 from bias_core.errors import InvalidInput
-from bias_core.metrics.propagation import predicted_sample
 from bias_core.types import VelocitySpace
 
 Call = Callable[..., Any]  # one call of the pipeline, with these further arguments; gives its output
@@ -130,6 +129,9 @@ class Tracer:
         Only the decoder works anew each time: the denoiser, whose predictions are not used, repeats what it answered
         to the first of these calls.
         """
+        # First needed here: SciPy, which a measure brings, is half of the time in which a server or worker starts.
+        from bias_core.metrics.propagation import predicted_sample
+
         xt, velocity = (tensor.float().numpy() for tensor in (moment.xt, moment.velocity))
         x0 = torch.from_numpy(predicted_sample(xt, velocity, moment.sigma, space=self.space)).float()
         with ExitStack() as afterwards:
