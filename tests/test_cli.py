@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -16,8 +17,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from bias_core.annotation.rating import give_answer, join, next_item
 from bias_core.cli import app
 from bias_core.errors import Interrupted
+from bias_core.services import Services
+from bias_core.settings import Settings
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.reports.text import to_dict
@@ -56,6 +60,34 @@ def command(environment):
         return CliRunner().invoke(app, list(arguments), env=environment)
 
     return run
+
+
+def test_people_label_a_run_and_correct_it(command, environment, tmp_path):
+    drawn = ("doctor", "-n", "8", "--model", "calibration-renderer", "--attribute-a", "", "--attribute-b", "")
+    explored = command("explore", *drawn, "--attribute", "man")
+    assert explored.exit_code == 0, explored.output
+    run = re.search(r"Run (\w+),", explored.output)[1]
+    nobody = command("study", "corrected", run)
+    assert nobody.exit_code == 2
+    assert f"make one with study label {run}" in nobody.output
+    task = command("study", "label", run, "-n", "6", "--stratify-by", "man")
+    assert task.exit_code == 0, task.output
+    assert "in equal parts by what the reader says of man, seed 0, about man." in task.output
+    assert "Nobody has answered yet" in command("study", "corrected", run).output
+    services = Services(Settings(data_dir=environment["BIAS_DATA_DIR"], offline=True))
+    code = join(services.labels, re.search(r"label\?task=(\S+)", task.output)[1]).code
+    turn = next_item(services.labels, code)
+    for number in range(3):
+        given = {"answer_id": f"answer-{number}", "item": turn.item, "choices": {"man": "no"}}
+        turn = give_answer(services.labels, code, duration_ms=900, **given)
+    services.close()
+    result = command("study", "corrected", run, "--out", str(tmp_path / "numbers.json"))
+    assert result.exit_code == 0, result.output
+    assert "3 of the 6 pictures that people are asked about have an answer" in result.output
+    numbers = json.loads((tmp_path / "numbers.json").read_text())["numbers"]
+    assert numbers[0]["corrected"]["value"] < numbers[0]["as_read"]["value"]
+    for unusable in (("study", "label", "nosuchrun"), ("study", "corrected", "nosuchrun")):
+        assert "no run 'nosuchrun' on record" in command(*unusable).output
 
 
 @pytest.mark.parametrize("model", ["calibration-diffusion", "calibration-renderer"])

@@ -16,11 +16,11 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from sqlalchemy import Select, exists, func, select
+from sqlalchemy import Connection, Select, exists, func, select
 
 from bias_core.annotation.judgements import judgements_frame
 from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.schema import Row, answers, deletions, items, raters
+from bias_core.annotation.schema import Row, answers, deletions, items, raters, tasks
 from bias_core.annotation.task_owner import OwnerKey, iso, owned_row, read_picture, stored_task
 from bias_core.annotation.tasks import Item, Task, task_texts
 from bias_core.exchange.export import csv_bytes, json_lines, text_from
@@ -174,7 +174,11 @@ def _rater_progress(rater: Row, acts: Sequence[Row]) -> RaterProgress:
 def given_answers(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> list[GivenAnswer]:
     """Every answer that counts, gold items included, in the order given; or those of ``excluded`` raters."""
     with store.read() as connection:
-        acts = connection.execute(_acts_that_hold(owned_row(connection, key).id, "answer")).all()
+        return _answers_of(connection, owned_row(connection, key).id, excluded=excluded)
+
+
+def _answers_of(connection: Connection, task_id: str, *, excluded: bool = False) -> list[GivenAnswer]:
+    acts = connection.execute(_acts_that_hold(task_id, "answer")).all()
     acts = [act for act in acts if (act.excluded_ms is not None) == excluded]
     item_of = {number: _item(act) for number, act in {act.item_id: act for act in acts}.items()}
     return [
@@ -193,16 +197,36 @@ def given_answers(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -
 def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
     """Every item of the task, answered or not, in the order of its making."""
     with store.read() as connection:
-        of_task = select(*_ITEM_COLUMNS).where(items.c.task_id == owned_row(connection, key).id).order_by(items.c.id)
-        return [_item(one) for one in connection.execute(of_task)]
+        return _items_of(connection, owned_row(connection, key).id)
+
+
+def _items_of(connection: Connection, task_id: str) -> list[Item]:
+    of_task = select(*_ITEM_COLUMNS).where(items.c.task_id == task_id).order_by(items.c.id)
+    return [_item(one) for one in connection.execute(of_task)]
 
 
 def labelled_items(store: LabelStore, key: OwnerKey) -> list[LabelledItem]:
     """Every item of the task with the answers that count."""
+    with store.read() as connection:
+        return _labelled_of(connection, owned_row(connection, key).id)
+
+
+def _labelled_of(connection: Connection, task_id: str) -> list[LabelledItem]:
     by_item: dict[int, list[GivenAnswer]] = {}
-    for answer in given_answers(store, key):
+    for answer in _answers_of(connection, task_id):
         by_item.setdefault(answer.item.id, []).append(answer)
-    return [LabelledItem(item=item, answers=by_item.get(item.id, ())) for item in task_items(store, key)]
+    return [LabelledItem(item=item, answers=by_item.get(item.id, ())) for item in _items_of(connection, task_id)]
+
+
+def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> list[tuple[Task, list[LabelledItem]]]:
+    """The tasks that correct this run, with the answers that count; without those that were deleted.
+
+    It asks for no owner's key: what is made of it for the owner of the run must name no rater.
+    """
+    with store.read() as connection:
+        rows = connection.execute(select(tasks).where(tasks.c.id.in_(task_ids), tasks.c.status != "deleted")).all()
+        pairs = [(stored_task(store, row), row.id) for row in rows]
+        return [(task, _labelled_of(connection, task_id)) for task, task_id in pairs if task.run_id == run_id]
 
 
 _ITEM_NAMES = ("picture", "image_id", "identities", "gold", "question")

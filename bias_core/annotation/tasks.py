@@ -8,7 +8,7 @@ new version. Texts of the two papers' tasks are in ``assets/texts/labelling.yaml
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, get_args
 
@@ -25,7 +25,7 @@ SINGLE, PAIRED, PICTURE = "single", "paired", "picture"
 """Position of the one person of a picture, and of a picture judged as a whole."""
 
 MAX_TEXT, MAX_LINE = 10_000, 300  # characters
-MAX_ANSWERS, MAX_POSITIONS, MAX_RATERS_PER_ITEM = 12, 4, 1000
+MAX_ANSWERS, MAX_POSITIONS, MAX_RATERS_PER_ITEM = 12, 12, 1000
 MAX_JOINS = 10_000  # an hour
 _KEY = re.compile(r"[a-z0-9_]{1,40}")
 
@@ -51,6 +51,11 @@ class Task:
     ``joins_per_hour`` may join over the link, and ``joins_per_address`` from one network address: a class behind one
     address gets in, a script does not fill the task. ``id, version, status, created`` (ISO 8601, UTC) are given by the
     store.
+
+    A task may correct the numbers of a run, ``run_id``: then ``attributes`` says by position which attribute of the
+    run is asked about, its name and sentence of presence (nothing where it is how people look), ``sample`` in words
+    how its pictures were chosen, and ``stratified_by`` by what the reader says of which attribute, "people" for how
+    people look, "" for at random.
     """
 
     title: str
@@ -64,6 +69,10 @@ class Task:
     gold_share: float = 0.1
     joins_per_hour: int = 2000
     joins_per_address: int = 500
+    run_id: str = ""
+    attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sample: str = ""
+    stratified_by: str = ""
     id: str = ""
     version: int = 1
     status: Status = "draft"

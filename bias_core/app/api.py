@@ -15,6 +15,7 @@ from gradio.utils import get_function_description, get_upload_folder
 
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
 from bias_core.given_values import check_arguments
+from bias_core.labels.run_task import N_LABELS, label_run, task_values
 from bias_core.metrics.cards import METRICS
 from bias_core.services import Services
 from bias_core.studies.explore.options import (
@@ -31,10 +32,11 @@ from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
 from bias_core.studies.kit.protocol import with_protocol
 from bias_core.studies.kit.setting_fields import Setting, changed_settings, name_and_value, settings_of
-from bias_core.studies.kit.types import Arm, Design, StudySettings
+from bias_core.studies.kit.types import Arm, Design, StudyReport, StudySettings
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import plain, to_dict
 from bias_core.studies.running.arms import check_several, parse_arms
+from bias_core.studies.running.corrected import correct_run
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.studies.running.size import check_number
 from bias_core.ui.messages import sentence_of
@@ -212,11 +214,57 @@ class Tools:
         Args:
             run_id: The run_id in the report of that call.
         """
+        return to_dict(self._saved(run_id))
+
+    @tool
+    def label_run(
+        self,
+        run_id: str,
+        n: int = N_LABELS,
+        stratify_by: str = "",
+        attributes: list[str] | None = None,
+        setting: str = "",
+        raters_per_picture: int = 3,
+        seed: int = 0,
+    ) -> dict[str, Any]:
+        """Ask people about some pictures of an earlier run, drawn at random; their labels correct its numbers.
+
+        The task is open at once. The answer has the link for raters and the owner's key, which is told only once;
+        both links go on from the address of this app.
+
+        Args:
+            run_id: The run_id in the report of that call.
+            n: How many pictures people are asked about.
+            stratify_by: An attribute of the run (or "people"): as many pictures as can be of each answer of the reader.
+            attributes: Names of the attributes that people are asked about. Left out: all, at most twelve.
+            setting: Of the paired stereotype test: "paired", "single" or "fairness".
+            raters_per_picture: How many raters are asked about each picture.
+            seed: Another seed draws other pictures.
+        """
+        made = label_run(
+            self._saved(run_id), self.services.manifests, self.services.labels, n=n, stratify_by=stratify_by,
+            attributes=attributes or (), setting=setting, raters_per_item=raters_per_picture, seed=seed,
+        )  # fmt: skip
+        return task_values(made)
+
+    @tool
+    def corrected_run(self, run_id: str) -> dict[str, Any]:
+        """Get the numbers of a run as people's labels correct them, and how many more labels reach ±5 points.
+
+        Args:
+            run_id: The run_id in the report of that call; label_run made a task of it.
+        """
+        report = self._saved(run_id)
+        if (correction := correct_run(report, self.services.manifests, lambda: self.services.labels)) is None:
+            raise InvalidInput(f"no labelling task serves the run {run_id}: make one with label_run")
+        return dict(plain(correction.values()))
+
+    def _saved(self, run_id: str) -> StudyReport:
         manifest = self.services.manifests.find(run_id)
         saved = open_report(run_id, self.services)
         if manifest is None or saved is None or not manifest.session.startswith(_API):
             raise InvalidInput(f"no report of a run {run_id!r}; its id is in the report of the call")
-        return to_dict(saved.report)
+        return saved.report
 
     def list_studies(self) -> list[dict[str, Any]]:
         """List the studies of run_study: what each asks, after which paper, its size and its options."""
@@ -278,7 +326,8 @@ def add_tools(services: Services) -> None:
     for run in (tools.explore, tools.run_study, tools.compare):
         _offer(run, **RUN)
     looks = (
-        tools.get_report, tools.list_studies, tools.list_models, tools.list_attribute_sets, tools.list_measures,
+        tools.get_report, tools.label_run, tools.corrected_run, tools.list_studies, tools.list_models,
+        tools.list_attribute_sets, tools.list_measures,
     )  # fmt: skip
     for look in looks:
         _offer(look)

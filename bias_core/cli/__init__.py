@@ -2,11 +2,13 @@
 
 import typer
 
-from bias_core.cli import explore, study
+from bias_core.cli import explore, labels, study
 
 app = typer.Typer(help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False)
 for command in (explore.explore, explore.compare, explore.models, explore.attributes, explore.runs, study.measures):
     app.command()(command)
 app.command(hidden=True)(study.run)
 app.command(name="calibrate-report")(study.calibrate_report)
+study.app.command()(labels.label)
+study.app.command()(labels.corrected)
 app.add_typer(study.app, name="study", help="Run the studies of the papers.")

@@ -46,7 +46,7 @@ from bias_core.annotation import rating
 from bias_core.annotation.collected import task_progress
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
-from bias_core.annotation.tasks import Task
+from bias_core.annotation.tasks import MAX_POSITIONS, Task
 from bias_core.engine.run_line import network_of
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.services import Services
@@ -106,7 +106,7 @@ class _Skip(_Undo):
 
 
 class _Answer(_Skip):
-    choices: dict[str, str] = Field(max_length=8)  # the key of an answer for each position
+    choices: dict[str, str] = Field(max_length=MAX_POSITIONS)  # the key of an answer for each position
     duration_ms: int = 0
 
 

@@ -1,5 +1,6 @@
 """A labelling task's answers: do raters agree, do readers see the same, and runs scored with them."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -8,7 +9,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bias_core.annotation.collected import LabelledItem, TaskProgress, answers_frame, winner
@@ -20,9 +20,8 @@ from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, NOT_TWO_PEOPLE
-from bias_core.metrics.stereotype import stereotype_estimate
-from bias_core.stats.effects import corrected_by_errors, wilson_interval
-from bias_core.studies.explore.report import Exploration
+from bias_core.stats.effects import wilson_interval
+from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import (
@@ -40,7 +39,9 @@ from bias_core.studies.kit.types import (
     table,
 )
 from bias_core.studies.paired.labelling import AUTOMATIC
+from bias_core.studies.running.corrected import HOW, Corrector, PeopleAnswers, shares_of_attribute
 from bias_core.studies.running.run import run_study
+from bias_core.studies.running.run_readings import readings_of
 from bias_core.types import Estimate
 
 Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``
@@ -414,55 +415,54 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
 def psi_with_labels(
     report: StudyReport, task: Task, labelled: Sequence[LabelledItem], *, attribute: str, present: str
 ) -> StudyReport:
-    """Ψ of one attribute corrected for the reader's errors, people's majority taken as the truth.
+    """P and Ψ of one attribute from the reader's labels of all pictures and people's of some (two-phase sampling).
 
     Parameters
     ----------
-    report : an exploration, some or all of whose pictures were labelled.
+    report : an exploration, some or all of whose pictures were labelled; which ones was left to chance.
     attribute : name of one of its attributes.
-    present : the answer that says that the attribute is there; any other says that it is not.
+    present : the answer that says that the attribute is there; any other says that it is not, but for those that say
+        that nobody can tell.
 
     Raises
     ------
-    InvalidInput : no such attribute or answer, none of the pictures labelled, only one kind of answer, or a reader that
-        tells nothing (sensitivity + specificity at most 1).
+    InvalidInput : no such attribute or answer, a task that serves another run, or fewer than two pictures with an
+        answer.
     """
-    explored = Exploration(report)
-    scores = {score.attribute.name: score for score in explored.attributes}
-    if (score := scores.get(attribute)) is None:
-        raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(scores) or 'none'}")
-    ids = {image.number: image.id for image in explored.images}
-    calls = {
-        ids[n]: bool(call)
-        for n, call in zip(explored.scored_numbers, score.calls, strict=True)
-        if not np.isnan(call)  # of which a judge cannot tell
-    }
-    people = _people(task, labelled, task.answer(present).key)
-    if not (common := [image_id for image_id in calls if image_id in people]):
-        raise InvalidInput("no labelled picture is of this run, or none has a majority")
-    by_people = [people[key] for key in common]
-    errors = reader_errors_from_labels(by_people, [calls[key] for key in common], positive=True, negative=False)
-    corrected = corrected_by_errors(sum(calls.values()), len(calls), errors, confidence=report.settings.confidence)
-    share = wilson_interval(sum(by_people), len(common))
+    if task.run_id not in ("", report.run_id):
+        raise InvalidInput(
+            f"this task asks about a sample of another run, {task.run_id}: open the report of that run, or make a task "
+            "of this one"
+        )
+    readings = {one.attribute.name: one for one in readings_of(report) if one.attribute and not report.arms}
+    if (reading := readings.get(attribute)) is None:
+        raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(readings) or 'none'}")
+    position = next((p for p, (name, _) in task.attributes.items() if name == attribute), task.positions[0])
+    about = {position: (attribute, reading.attribute.positive)} if reading.attribute else {}
+    answers = PeopleAnswers([(replace(task, attributes=about), labelled)], present=task.answer(present).key)
+    seed, votes = report.settings.seed, answers.votes(reading)
+    weights = draw_rater_weights(max(1, len(answers.raters)), seed)
+    corrector = Corrector(settings=report.settings, rater_weights=weights, strata={})
+    if (shares := corrector.shares(reading, votes)) is None:
+        raise InvalidInput(f"fewer than {FEWEST_LABELS} pictures of this run have an answer: open the task to raters")
+    p, *others = shares_of_attribute(corrector, reading, votes, shares)
+    if math.isnan(p.corrected.value):
+        raise InvalidInput("people can tell of none of the pictures that they labelled")
+    n_yes, n_no = ((votes == code).sum(axis=1) for code in (1, 0))
+    share = wilson_interval(int((n_yes > n_no).sum()), int((n_yes != n_no).sum()))
+    psi = next((one for one in others if one.metric == "stereotype_score"), None)
     lines: list[tuple[str, str, str, Any, str]] = [
-        ("read", f"{attribute}, as the reader calls it", "attribute_prevalence", score.prevalence, ""),
-        ("people", f"{attribute}, as people see it", "attribute_prevalence", share, ""),
-        ("corrected", f"{attribute}, the reader corrected by people", "attribute_prevalence", corrected, ""),
+        ("read", f"{attribute}, as the reader calls it", "attribute_prevalence", p.as_read, ""),
+        ("people", f"{attribute}, as people see it", "attribute_prevalence", share, "Of those that they labelled."),
+        ("corrected", f"{attribute}, the reader corrected by people", "attribute_prevalence", p.corrected, p.budget),
     ]
-    if (reference := score.attribute.reference) is not None:
-        of_psi, says = stereotype_estimate(corrected, reference), f"Against P* = {reference:g}."
+    if psi is not None and reading.attribute is not None:
+        says = f"Against P* = {reading.attribute.reference:g}."
         lines += [
-            ("psi_read", "Ψ as read", "stereotype_score", score.stereotype, ""),
-            ("psi_corrected", "Ψ corrected by people's labels", "stereotype_score", of_psi, says),
+            ("psi_read", "Ψ as read", "stereotype_score", psi.as_read, ""),
+            ("psi_corrected", "Ψ corrected by people's labels", "stereotype_score", psi.corrected, says),
         ]
     findings = [Finding(key=k, title=t, metric=m, estimate=e, says=s) for k, t, m, e, s in lines]
-    row = {"attribute": attribute, "labelled pictures": len(common), **vars(errors)}
-    notes = ("The interval of the correction holds the uncertainty of both rates [lang2014].",)
-    results = Results(findings=tuple(findings), tables=(table("errors", "Errors of the reader", [row]),), notes=notes)
-    return replace(report_of(task, results, n_planned=len(calls), n_images=len(common)), warning=report.warning)
-
-
-def _people(task: Task, labelled: Sequence[LabelledItem], present: str) -> dict[str, bool]:
-    labels = majority_labels(labelled, task)
-    labels = labels[(labels["label"] != "") & (labels["position"] == task.positions[0])]
-    return dict(zip(labels["image_id"], labels["label"] == present, strict=True))
+    results = Results(findings=tuple(findings), notes=(HOW,))
+    n_labelled = shares.n_labelled
+    return replace(report_of(task, results, n_planned=shares.n, n_images=n_labelled), warning=report.warning)

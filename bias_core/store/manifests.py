@@ -47,6 +47,7 @@ class Manifest:
     versions: Mapping[str, str] = field(default_factory=dict)  # of the programs and weights that made it
     # the study's design as plain JSON values, so that one's own can go on, too
     design: Mapping[str, Any] = field(default_factory=dict)
+    label_tasks: tuple[str, ...] = ()  # ids of the labelling tasks that correct its numbers
 
     @property
     def is_at_work(self) -> bool:
@@ -96,9 +97,10 @@ class ManifestStore(_RunFiles):
     """Manifests, each written atomically."""
 
     def save(self, manifest: Manifest) -> Manifest:
-        """Write it and give it back with its time of change; ``is_kept`` and ``created`` survive a re-run."""
+        """Write it and give it back with its time of change; what is kept of the run survives a re-run."""
         if (earlier := self.find(manifest.id)) is not None:
-            manifest = replace(manifest, is_kept=earlier.is_kept or manifest.is_kept, created=earlier.created)
+            manifest = replace(manifest, is_kept=earlier.is_kept or manifest.is_kept, label_tasks=earlier.label_tasks)
+            manifest = replace(manifest, created=earlier.created)
         return self._write(manifest)
 
     def find(self, run_id: str) -> Manifest | None:
@@ -107,6 +109,7 @@ class ManifestStore(_RunFiles):
         try:
             values = dict(json.loads(path.read_bytes()))
             values["is_kept"] = values.pop("kept", False)
+            values["label_tasks"] = tuple(values.get("label_tasks", ()))
             return Manifest(**values | {"rows": tuple(ImageRow(**row) for row in values["rows"])})
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
@@ -125,6 +128,11 @@ class ManifestStore(_RunFiles):
     def keep(self, run_id: str, is_kept: bool = True) -> Manifest:
         """Mark the run as kept (its pictures are then never evicted), or no longer."""
         return self._write(replace(self.get(run_id), is_kept=is_kept))
+
+    def add_label_task(self, run_id: str, task_id: str) -> Manifest:
+        """People label pictures of this run: it is kept, so that these are not evicted."""
+        run = self.get(run_id)
+        return self._write(replace(run, label_tasks=(*run.label_tasks, task_id), is_kept=True))
 
     def protected_ids(self) -> set[str]:
         """Ids of the pictures that eviction must not touch: of kept runs, and of runs at work."""

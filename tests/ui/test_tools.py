@@ -1,4 +1,4 @@
-"""The eight tools that programs see: typed, limited, and with the numbers of the command line."""
+"""The ten tools that programs see: typed, limited, and with the numbers of the command line."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.ui.fakes import FakeServices
 from tests.ui.served import Served  # noqa: TC001
 
 TOOLS = {
-    "explore", "run_study", "compare", "get_report", "list_studies", "list_models", "list_attribute_sets",
-    "list_measures",
+    "explore", "run_study", "compare", "get_report", "label_run", "corrected_run", "list_studies", "list_models",
+    "list_attribute_sets", "list_measures",
 }  # fmt: skip
 STUDY: dict[str, Any] = {"study": "t2iat-tests", "scale": 0.02, "options": ["tests=science_arts", "n_permutations=200"]}
 
@@ -98,6 +98,41 @@ def test_a_report_comes_again_by_its_id_and_nothing_else_does(client: Any, study
     for other in ("0" * 16, "../runs/x"):
         with pytest.raises(AppError, match="run"):
             client.predict(run_id=other, api_name="/get_report")
+
+
+def test_people_label_a_run_and_its_numbers_come_back_corrected(client: Any) -> None:
+    from gradio_client.exceptions import AppError
+
+    drawn = {"concept": "doctor", "attributes": ["man"], "n_images": 8, "model": "calibration-renderer"}
+    report = client.predict(**drawn, attribute_a="", attribute_b="", api_name="/explore")
+    with pytest.raises(AppError, match="no labelling task serves the run"):
+        client.predict(run_id=report["run_id"], api_name="/corrected_run")
+    task = client.predict(run_id=report["run_id"], n=6, api_name="/label_run")
+    assert (task["status"], task["asks_about"]) == ("open", "man")
+    assert task["sample"] == "6 of 8 pictures at random, seed 0"
+    assert client.predict(run_id=report["run_id"], api_name="/corrected_run")["notes"][0].startswith("Nobody has")
+    door = f"{client.src.rstrip('/')}/label"
+    with urllib.request.urlopen(f"{door}/task/{task['raters_link'].partition('=')[2]}") as answer:
+        page = json.load(answer)
+    joining = {"task": task["raters_link"].partition("=")[2], "agreed": True, "page": page["page"]}
+    code = _posted(f"{door}/join", joining, "")["code"]
+    with urllib.request.urlopen(urllib.request.Request(f"{door}/next", headers={"X-Rater-Code": code})) as answer:
+        turn = json.load(answer)
+    for number in range(4):
+        answer_of = {"id": f"answer-{number}", "item": turn["item"], "choices": {"man": "yes"}, "duration_ms": 900}
+        turn = _posted(f"{door}/answer", answer_of, code)
+    corrected = client.predict(run_id=report["run_id"], api_name="/corrected_run")
+    p = corrected["numbers"][0]
+    assert (p["title"], p["n_labelled"], p["corrected"]["n"]) == ("man: P", 4, 8)
+    assert 0.3 < p["corrected"]["low"] < p["corrected"]["value"] <= 1
+    with pytest.raises(AppError, match="no report of a run"):
+        client.predict(run_id="0" * 16, api_name="/label_run")
+
+
+def _posted(url: str, values: dict[str, Any], code: str) -> Any:
+    headers = {"Content-Type": "application/json", "X-Rater-Code": code}
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(values).encode(), headers)) as answer:
+        return json.load(answer)
 
 
 def test_a_visitors_own_report_is_not_for_programs(fakes: FakeServices) -> None:

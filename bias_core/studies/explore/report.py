@@ -25,6 +25,7 @@ from bias_core.studies.explore.results import (
     CONCEPT,
     EIGENVALUES,
     KINDS,
+    SCORED_GROUPS,
     AssociationScore,
     exploration_results,
     finding_key,
@@ -127,7 +128,7 @@ class Exploration:
             return pd.DataFrame({"image_id": []})
         if "arm" in frame and self.report.arms:
             frame = frame[frame["arm"] == self.report.arms[self.arm].name]
-        return frame[frame["group"].isin([CONCEPT, "imported"])].reset_index(drop=True)
+        return frame[frame["group"].isin(SCORED_GROUPS)].reset_index(drop=True)
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:

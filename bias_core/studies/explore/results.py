@@ -28,6 +28,7 @@ from bias_core.types import Estimate
 
 ALL = "all pictures"  # the cell of a table that holds every scored picture
 CONCEPT = "concept"  # the group of the pictures that are scored
+SCORED_GROUPS = (CONCEPT, "imported")  # or of those that were brought along
 ASSOCIATION, ATTRIBUTES, EIGENVALUES = "association", "attributes", "eigenvalues"
 
 

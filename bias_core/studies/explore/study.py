@@ -23,7 +23,14 @@ from bias_core.studies.explore.options import (
     explore_words,
 )
 from bias_core.studies.explore.report import OLD_SETTINGS, Exploration, explore_values, old_report
-from bias_core.studies.explore.results import ALL, CONCEPT, AssociationScore, exploration_results, picture_columns
+from bias_core.studies.explore.results import (
+    ALL,
+    CONCEPT,
+    SCORED_GROUPS,
+    AssociationScore,
+    exploration_results,
+    picture_columns,
+)
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
@@ -192,6 +199,7 @@ PROGRAM = Program(
     measures_when_stopped=True,
     shows_anything=True,
     judged="attributes",
+    attributes=lambda _design, settings: dict.fromkeys(SCORED_GROUPS, explore_options(settings).scored),
     command=explore_words,
     old_settings=OLD_SETTINGS,
     old_report=old_report,

@@ -36,20 +36,27 @@ def question_about(sentence: str) -> str:
 
     >>> print(question_about("a photo of a man"))
     Does this picture show a man? Answer yes, no or cannot tell.
-    >>> print(question_about("The person is wearing a hat."))
-    Is it true of this picture that the person is wearing a hat? Answer yes, no or cannot tell.
-    >>> print(question_about("a pleasant picture"))
-    Is this a pleasant picture? Answer yes, no or cannot tell.
+    """
+    return f"{plain_question(sentence)} {INSTRUCTION}"
+
+
+def plain_question(sentence: str) -> str:
+    """The same as people are asked it.
+
+    >>> plain_question("The person is wearing a hat.")
+    'Is it true of this picture that the person is wearing a hat?'
+    >>> plain_question("a pleasant picture")
+    'Is this a pleasant picture?'
     """
     text = " ".join(sentence.split()).rstrip(" .!?")
     subject = _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
     first, _, rest = subject.partition(" ")
     lower = f"{first.lower()} {rest}".strip() if first.lower() in ("a", "an", "the", "this", "there") else subject
     if _KIND_OF_PICTURE.search(subject):
-        return f"Is this {lower}? {INSTRUCTION}"
+        return f"Is this {lower}?"
     if subject == text and not _ARTICLE.match(text) and _VERB.search(text):
-        return f"Is it true of this picture that {lower}? {INSTRUCTION}"
-    return f"Does this picture show {lower}? {INSTRUCTION}"
+        return f"Is it true of this picture that {lower}?"
+    return f"Does this picture show {lower}?"
 
 
 def calls_of(answers: np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ from bias_core.studies.kit.types import (
     StudySettings,
     StudyTable,
 )
-from bias_core.types import ImageRow, StoredImage
+from bias_core.types import Attribute, ImageRow, StoredImage
 
 T = TypeVar("T")
 Steps = Generator[Progress, None, T]
@@ -317,6 +317,8 @@ class Program:
     ahead: ReadAhead = embed_ahead  # reads finished pictures while the next are drawn
     # what a judge is asked about: "attributes" of pictures, which of two sentences is true of "people", or nothing
     judged: Literal["", "attributes", "people"] = ""
+    # the attributes whose share is read in the pictures of each group, by the group; none where none is read
+    attributes: Callable[[Design, StudySettings], Mapping[str, Sequence[Attribute]]] = lambda _design, _settings: {}
     takes_labels: bool = False  # whether people's labels (``StudySettings.labels``) change the scores
     shows_anything: bool = False  # whether its pictures may show no people at all
     # the results from labelled people alone, for labels that were corrected; None where the study has none. The

@@ -21,6 +21,7 @@ from bias_core.studies.kit.types import Design, Finding, Progress, Sample, Shot,
 from bias_core.types import Attribute, Estimate
 
 FEWEST_PICTURES = 8
+PLAIN = "doctor"
 _NOTABLE = 0.005
 
 
@@ -126,6 +127,18 @@ def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
 def own_attributes(design: Design, nationality: str) -> list[Attribute]:
     """The attributes that the design lists for a nationality, with their real-world rates."""
     return [to_attribute(entry) for entry in design.data["nationalities"][nationality]["attributes"]]
+
+
+def own_by_nationality(design: Design, settings: StudySettings) -> dict[str, list[Attribute]]:
+    """The same for every nationality that is asked for."""
+    return {name: own_attributes(design, name) for name in wanted_nationalities(design, settings)}
+
+
+def doctor_by_concept(design: Design, _settings: StudySettings) -> dict[str, list[Attribute]]:
+    """The one attribute of Table 2, for doctors of no nationality and of each."""
+    doctor = design.data["doctor"]
+    names = [PLAIN, *(f"{nationality} {PLAIN}" for nationality in doctor["nationalities"])]
+    return {name: [to_attribute(doctor["attribute"])] for name in names}
 
 
 def to_attribute(entry: Mapping[str, Any]) -> Attribute:

@@ -48,12 +48,15 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.origins.cells import (
     FEWEST_PICTURES,
+    PLAIN,
     Cell,
     NationalityOptions,
     Published,
     cell_findings,
+    doctor_by_concept,
     nationality_shots,
     own_attributes,
+    own_by_nationality,
     read_concepts,
     to_attribute,
     wanted_nationalities,
@@ -61,7 +64,6 @@ from bias_core.studies.origins.cells import (
 from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)
-PLAIN = "doctor"
 N_RESAMPLES = 2000
 SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.max}
 """Of the stereotype scores of a nationality's attributes."""
@@ -453,18 +455,19 @@ def compare_users(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
     )
 
 
+_READ = partial(Program, judged="attributes", attributes=own_by_nationality)
 PROGRAMS = {
-    "nationality_stereotypes": Program(
-        shots=stereotype_shots,
-        measure=measure_nationalities,
-        options=StereotypeOptions,
-        compare=compare_nationalities,
-        judged="attributes",
+    "nationality_stereotypes": _READ(
+        shots=stereotype_shots, measure=measure_nationalities, options=StereotypeOptions, compare=compare_nationalities
     ),
-    "doctor_prevalence": Program(
-        shots=doctor_shots, measure=measure_doctors, options=DoctorOptions, compare=compare_doctors, judged="attributes"
+    "doctor_prevalence": _READ(
+        shots=doctor_shots,
+        measure=measure_doctors,
+        options=DoctorOptions,
+        compare=compare_doctors,
+        attributes=doctor_by_concept,
     ),
-    "stereotypes_by_internet_users": Program(
-        shots=user_shots, measure=measure_users, options=NationalityOptions, compare=compare_users, judged="attributes"
+    "stereotypes_by_internet_users": _READ(
+        shots=user_shots, measure=measure_users, options=NationalityOptions, compare=compare_users
     ),
 }

@@ -1,0 +1,354 @@
+"""What people's labels of a part of a run make of its numbers: P, Ψ, differences between arms, the stereotype score.
+
+A task that was made for the run asks people about some of its pictures; the reader has read all of them. The two are
+put together by :mod:`bias_core.stats.two_phase`.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.annotation.collected import LabelledItem, labels_for_run
+from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.tasks import SINGLE, Task
+from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
+from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.stats.effects import wilson_interval
+from bias_core.stats.two_phase import (
+    FEWEST_LABELS,
+    TwoPhaseShares,
+    draw_rater_weights,
+    more_labels_needed,
+    two_phase_estimate,
+    two_phase_shares,
+)
+from bias_core.store.manifests import ManifestStore
+from bias_core.studies.arms.statistics import two_shares
+from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable, columns, intervals, table
+from bias_core.studies.running.run_readings import CANNOT_TELL, CODES, PEOPLE, YES, Reading, readings_of, strata_of
+from bias_core.types import Estimate
+
+POINTS = 5.0  # of percent, or of the stereotype test score: the half width that the label budget is for
+BUDGET = "more labels for ±5 points"
+_SETTINGS = {SINGLE: "alone", "paired": "in pairs", "fairness": "in pairs, asked to be fair"}
+_NOBODY = "Nobody has answered yet: send raters the link of the task, and look again."
+_ONE_RATER = "One rater has answered, so that nothing is known of how far raters disagree."
+_NOBODY_TELLS = {answer: code for answer, code in CODES.items() if code >= CODES[CANNOT_TELL]}
+HOW = (
+    "Corrected: the reader’s labels of all pictures and people’s of some, people taken as right (two-phase sampling); "
+    "where several raters answered, their disagreement is in the interval."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrectedNumber:
+    """One number of a run, as its reader has it and as people's labels correct it."""
+
+    key: str
+    title: str
+    metric: str  # key in the table of measures
+    as_read: Estimate
+    corrected: Estimate
+    n_labelled: int  # pictures, or people in them
+    more_labels: float  # until the interval reaches 5 points to each side; inf: labels alone can't do it
+
+    @property
+    def budget(self) -> str:
+        """How many more labels, in words."""
+        if math.isinf(self.more_labels):
+            return "needs more pictures, too"
+        return f"{self.more_labels:,.0f} more" if self.more_labels else "reached"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correction:
+    """A run with people's labels."""
+
+    run_id: str
+    tasks: tuple[Task, ...]  # that serve it
+    # n_labelled, n_asked: pictures with an answer, and all that people are asked about
+    n_labelled: int
+    n_asked: int
+    numbers: tuple[CorrectedNumber, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def headline(self) -> str:
+        """How far it is, in a sentence."""
+        progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer"
+        return f"Corrected by people’s labels: {progress}." if self.numbers else self.notes[0]
+
+    @property
+    def lead(self) -> str:
+        """The first number in words; "" without any."""
+        if not self.numbers:
+            return ""
+        first = self.numbers[0]
+        scale, unit = (100.0, " %") if first.metric == "attribute_prevalence" else (1.0, "")
+        value, low, high, read = (
+            f"{scale * end:.1f}"
+            for end in (first.corrected.value, first.corrected.low, first.corrected.high, first.as_read.value)
+        )
+        return f"{first.title}, corrected by people’s labels: {value}{unit} ({low} to {high}); as read {read}{unit}."
+
+    def values(self) -> dict[str, Any]:
+        """What programs are told."""
+        shared: dict[str, Any] = {name: getattr(self, name) for name in ("run_id", "n_labelled", "n_asked", "notes")}
+        numbers = [vars(one) | {"as_read": vars(one.as_read), "corrected": vars(one.corrected)} for one in self.numbers]
+        return shared | {"numbers": numbers, "samples": [task.sample for task in self.tasks]}
+
+    def table(self) -> StudyTable:
+        """The numbers as a table."""
+        rows = [
+            {
+                "number": one.title, **columns("as read", one.as_read), **columns("corrected", one.corrected),
+                "no bias reads": one.corrected.null_value, "labels": one.n_labelled, "n": one.corrected.n,
+                BUDGET: one.more_labels, "note": one.corrected.note,
+            }
+            for one in self.numbers
+        ]  # fmt: skip
+        return table("corrected", "Corrected by people’s labels", rows, " ".join((self.headline, *self.notes)))
+
+
+def correct_run(report: StudyReport, manifests: ManifestStore, store: Callable[[], LabelStore]) -> Correction | None:
+    """The run's numbers with the labels that people gave so far; None where no task serves it.
+
+    ``store`` opens the labels; it is called only where a task was made for the run.
+    """
+    manifest = manifests.find(report.run_id) if report.run_id.isalnum() else None
+    if manifest is None or not manifest.label_tasks:
+        return None
+    if not (labelled := labels_for_run(store(), report.run_id, manifest.label_tasks)):
+        return None
+    answers = PeopleAnswers(labelled)
+    numbers, notes = corrected_numbers(report, answers)
+    return Correction(
+        run_id=report.run_id,
+        tasks=tuple(task for task, _ in labelled),
+        n_labelled=len(answers.labelled_pictures),
+        n_asked=len({one.item.image_id for _, items in labelled for one in items if one.item.gold is None}),
+        numbers=tuple(numbers),
+        notes=tuple(notes),
+    )
+
+
+class PeopleAnswers:
+    """What raters say in all tasks of a run; attention checks apart."""
+
+    def __init__(self, labelled: Sequence[tuple[Task, Sequence[LabelledItem]]], *, present: str = YES) -> None:
+        self._present = present  # the answer that says that an attribute is there
+        self._votes: dict[tuple[str, str, str], dict[str, str]] = {}
+        self.stratified_by = tuple(dict.fromkeys(task.stratified_by for task, _ in labelled if task.stratified_by))
+        self.labelled_pictures: set[str] = set()
+        for task, items in labelled:
+            for one in items:
+                for given in one.answers if one.item.gold is None else ():
+                    self.labelled_pictures.add(one.item.image_id)
+                    for position, answer in given.choices.items():
+                        name, sentence = task.attributes.get(position, (PEOPLE, position))
+                        self._votes.setdefault((one.item.image_id, name, sentence), {})[given.rater] = answer
+        self.raters = sorted({rater for votes in self._votes.values() for rater in votes})
+
+    def votes(self, reading: Reading) -> np.ndarray:
+        """Codes of the raters' answers ``(n, n_raters)``, nan where a rater said nothing."""
+        about, places = reading.attribute, {rater: i for i, rater in enumerate(self.raters)}
+        codes = np.full((len(reading.image_ids), max(1, len(places))), np.nan)
+        for row, (image_id, position) in enumerate(zip(reading.image_ids, reading.positions, strict=True)):
+            key = (image_id, PEOPLE, position) if about is None else (image_id, about.name, about.positive)
+            for rater, answer in self._votes.get(key, {}).items():
+                is_there = answer == (self._present if about else reading.stereotypes[row])
+                codes[row, places[rater]] = 1 if is_there else _NOBODY_TELLS.get(answer, 0)
+        return codes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrector:
+    """What turns readings and people's answers into numbers."""
+
+    settings: StudySettings
+    rater_weights: np.ndarray  # ``(n_draws, n_raters)``
+    strata: Mapping[str, str]  # by picture: in one stratum all were as likely to be chosen; empty: all were
+
+    def shares(self, reading: Reading, votes: np.ndarray, place: int = 0) -> TwoPhaseShares | None:
+        """Of people's classes; None where fewer pictures than needed have a label. Each ``place`` draws by itself."""
+        labelled = ~np.isnan(votes).all(axis=1)
+        if labelled.sum() < FEWEST_LABELS:
+            return None
+        return two_phase_shares(
+            reading.codes,
+            votes,
+            n_classes=max(2, 1 + int(np.nanmax(votes))),
+            weights=self._weights(reading.image_ids, labelled),
+            groups=None if reading.attribute else reading.image_ids,
+            rater_weights=self.rater_weights,
+            rng=np.random.default_rng([self.settings.seed, place]),
+        )
+
+    def _weights(self, image_ids: Sequence[str], labelled: np.ndarray) -> np.ndarray | None:
+        """How many pictures each labelled one stands for, by its stratum."""
+        if not self.strata:
+            return None
+        strata = pd.Series([self.strata.get(image_id, "") for image_id in image_ids])
+        n_all, n_labelled = strata.value_counts(), strata[labelled].value_counts()
+        weights: np.ndarray = strata.map(n_all / n_labelled).fillna(1.0).to_numpy(float)
+        return weights
+
+    def number(
+        self, names: tuple[str, str, str], as_read: Estimate, of: Callable[..., Any], *samples: TwoPhaseShares,
+        scale: float = 1.0, null_value: float | None = 0.0,
+    ) -> CorrectedNumber:  # fmt: skip
+        """A number of the shares, by its key, title and metric; ``scale`` is 1 in its unit."""
+        key, title, metric = names
+        confidence = self.settings.confidence
+        half_width = POINTS / 100 * scale
+        return CorrectedNumber(
+            key=key,
+            title=title,
+            metric=metric,
+            as_read=as_read,
+            corrected=two_phase_estimate(of, *samples, confidence=confidence, null_value=null_value),
+            n_labelled=sum(one.n_labelled for one in samples),
+            more_labels=more_labels_needed(of, *samples, half_width=half_width, confidence=confidence),
+        )
+
+
+def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list[CorrectedNumber], list[str]]:
+    """Every number that people's answers correct, and what is to be said of them."""
+    if not answers.raters:
+        return [], [_NOBODY]
+    readings, seed = readings_of(report), report.settings.seed
+    corrector = Corrector(
+        settings=report.settings,
+        rater_weights=draw_rater_weights(len(answers.raters), seed),
+        strata=strata_of(readings, answers.stratified_by),
+    )
+    votes = [answers.votes(one) for one in readings]
+    samples = [
+        (one, own, shares)
+        for place, (one, own) in enumerate(zip(readings, votes, strict=True))
+        if (shares := corrector.shares(one, own, place)) is not None
+    ]
+    numbers: list[CorrectedNumber] = []
+    notes = [HOW, *([_ONE_RATER] if len(answers.raters) == 1 else [])]
+    for one, own, shares in samples:
+        numbers += (_scores if one.attribute is None else shares_of_attribute)(corrector, one, own, shares)
+        notes += _unclear(one, shares)
+    numbers += _differences(corrector, [(one, shares) for one, _, shares in samples])
+    defined = [one for one in numbers if not math.isnan(one.corrected.value)]
+    if undefined := [one.title for one in numbers if math.isnan(one.corrected.value)]:
+        notes.append(f"People can tell of none of the pictures that they labelled: {', '.join(undefined)}.")
+    if missing := len(readings) - len(samples):
+        few = f"fewer than {FEWEST_LABELS} pictures have an answer, so that nothing is corrected there yet"
+        notes.append(f"For {missing:,} of the {len(readings):,} shares and scores of this run {few}.")
+    return defined, notes if defined else notes[::-1]
+
+
+def shares_of_attribute(
+    corrector: Corrector, reading: Reading, _votes: np.ndarray, shares: TwoPhaseShares
+) -> Iterator[CorrectedNumber]:
+    """P, and where there is a P* how far it lies from it, and Ψ."""
+    reference = None if reading.attribute is None else reading.attribute.reference
+    as_read = replace(_as_read(reading, corrector.settings.confidence), null_value=reference)
+    names = _names(reading, "P", "attribute_prevalence")
+    number = corrector.number(names, as_read, share_of_clear, shares, null_value=reference)
+    yield number
+    if reference is None or math.isnan(number.corrected.value) or math.isnan(as_read.value):
+        return
+    for what, metric, of in (
+        ("P − P*", "signed_difference", signed_difference_estimate),
+        ("Ψ", "stereotype_score", stereotype_estimate),
+    ):
+        key, title, _ = _names(reading, what, metric)
+        estimates = {"as_read": of(as_read, reference), "corrected": of(number.corrected, reference)}
+        yield replace(number, key=key, title=title, metric=metric, **estimates)  # type: ignore[arg-type]
+
+
+def share_of_clear(shares: Any) -> Any:
+    """Of pictures that people can tell of, those that they call present, from shares ``(..., n_classes)``."""
+    return shares[..., 1] / (shares[..., 0] + shares[..., 1])
+
+
+def _score(shares: Any) -> Any:
+    """The stereotype test score."""
+    return 100 * (2 * share_of_clear(shares) - 1)
+
+
+def _less(of: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """The number of the second sample less that of the first."""
+    return lambda first, second: of(second) - of(first)
+
+
+def _names(reading: Reading, what: str, metric: str) -> tuple[str, str, str]:
+    """Key, title and metric of a number."""
+    name = f"Stereotype test score, {_SETTINGS.get(reading.group, reading.group)}"
+    if reading.attribute is not None:
+        name = f"{reading.group}, {reading.attribute.name}".removeprefix(", ")
+    title = ", ".join(filter(None, (name, reading.arm))) + f": {what}" * bool(what)
+    about = PEOPLE if reading.attribute is None else reading.attribute.name
+    return " ".join(filter(None, (reading.arm, reading.group, about, what))), title, metric
+
+
+def _as_read(reading: Reading, confidence: float) -> Estimate:
+    calls = reading.clear_calls
+    if not calls.size:
+        return Estimate.undefined(0, "the reader can tell of no picture")
+    return wilson_interval(int(calls.sum()), calls.size, confidence=confidence)
+
+
+def _scores(
+    corrector: Corrector, reading: Reading, votes: np.ndarray, shares: TwoPhaseShares
+) -> Iterator[CorrectedNumber]:
+    """The stereotype test score of all people in a setting, and of those of each stereotype."""
+    parts: list[tuple[str, Reading, TwoPhaseShares | None]] = [("", reading, shares)]
+    if len(genders := dict.fromkeys(reading.stereotypes)) > 1:
+        for gender in genders:
+            chosen = np.array(reading.stereotypes) == gender
+            some = reading.only(chosen)
+            parts.append((f"{gender} stereotypes", some, corrector.shares(some, votes[chosen])))
+    for name, some, own in parts:
+        if own is not None:
+            as_read = stereotype_test_score(some.labels, **intervals(corrector.settings)).confidence_interval
+            yield corrector.number(_names(some, name, "stereotype_test_score"), as_read, _score, own, scale=100.0)
+
+
+def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhaseShares]]) -> Iterator[CorrectedNumber]:
+    """Between arms, second less first; of the paired test also pairs less people alone."""
+    for (first, a), (second, b) in combinations(samples, 2):
+        if (first.group, first.attribute) == (second.group, second.attribute):
+            what = f"{second.arm} less {first.arm}"
+            if first.attribute is None:
+                yield _gap(corrector, (first, a), (replace(second, arm=""), b), what)
+                continue
+            names = _names(replace(second, arm=""), f"P, {what}", "prevalence_difference")
+            as_read = Estimate.undefined(0, "the reader can tell of no picture of an arm")
+            if first.clear_calls.size and second.clear_calls.size:
+                confidence = corrector.settings.confidence
+                as_read = two_shares(first.clear_calls, second.clear_calls, confidence).estimate
+            yield corrector.number(names, as_read, _less(share_of_clear), a, b)
+    people = [(one, shares) for one, shares in samples if one.attribute is None]
+    for (alone, a), (other, b) in product(people, repeat=2):
+        if alone.arm == other.arm and SINGLE == alone.group != other.group:
+            yield _gap(corrector, (alone, a), (other, b), "less that of people alone")
+
+
+def _gap(
+    corrector: Corrector, first: tuple[Reading, TwoPhaseShares], second: tuple[Reading, TwoPhaseShares], what: str
+) -> CorrectedNumber:
+    """A difference of two stereotype test scores."""
+    as_read = stereotype_gap(second[0].labels, first[0].labels, **intervals(corrector.settings)).gap
+    names = _names(second[0], what, "stereotype_gap")
+    return corrector.number(names, as_read, _less(_score), first[1], second[1], scale=100.0)
+
+
+def _unclear(reading: Reading, shares: TwoPhaseShares) -> list[str]:
+    """How often people cannot tell, where they do."""
+    if shares.value.size <= CODES[CANNOT_TELL]:
+        return []
+    share = two_phase_estimate(lambda of: of[..., CODES[CANNOT_TELL] :].sum(axis=-1), shares)
+    reach = f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%})"
+    return [f"{_names(reading, '', '')[1]}: people cannot tell of {reach} of the pictures; these are left out."]
