@@ -129,7 +129,7 @@ def test_a_page_of_another_site_gets_nothing(client: TestClient, rater: dict[str
         ({"choices": []}, 400, "choices: "),
         ({"choices": {"left": 1, "right": 2}}, 400, "choices.left: "),
         ({"choices": {"left": "feminine", "right": "<b>female</b>"}}, 400, "is no answer"),
-        ({"choices": {str(i): "feminine" for i in range(9)}}, 400, "choices: "),
+        ({"choices": {str(i): "feminine" for i in range(13)}}, 400, "choices: "),
         ({"duration_ms": "5"}, 400, "duration_ms: "),
         ({"duration_ms": 1e300}, 400, "duration_ms: "),
         ({"duration_ms": -5}, 400, "duration_ms"),
