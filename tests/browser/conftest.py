@@ -18,7 +18,7 @@ __all__ = ["served"]
 ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-PATIENCE_MS = int(os.environ.get("BROWSER_PATIENCE_MS", "60000"))  # more on a machine that is busy
+PATIENCE_MS = int(os.environ.get("BROWSER_PATIENCE_MS", "180000"))  # the unit tests may run beside them
 DEVICES: dict[str, dict[str, Any]] = {"desk": {}, "phone": {"width": 390, "scheme": "dark"}}
 FAILED = pytest.StashKey[bool]()
 
