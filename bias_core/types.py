@@ -130,6 +130,10 @@ class Estimate:
         value, low, high = (factor * end + offset for end in (self.value, self.low, self.high))
         return replace(self, value=value, low=low, high=high)
 
+    def of_null(self, null_value: float | None) -> Estimate:
+        """The same beside another value of no bias."""
+        return replace(self, null_value=null_value)
+
     def with_note(self, note: str) -> Estimate:
         """The same with a further note; "" adds none."""
         return replace(self, note="; ".join(filter(None, [self.note, note])))

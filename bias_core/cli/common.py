@@ -17,13 +17,14 @@ import typer
 import yaml
 from rich.cells import cell_len
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, message_of, quoted
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.protocol import with_protocol
 from bias_core.studies.kit.setting_fields import Setting, name_and_value, settings_of
-from bias_core.studies.kit.types import Arm, Progress, StudySettings, settings_from_dict
+from bias_core.studies.kit.types import Arm, Progress, StudySettings, WatchedShare, settings_from_dict
 from bias_core.studies.running.arms import parse_arms
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 console = Console()
+_MOST_SO_FAR = 4  # shares that are told while pictures come
 
 
 class EngineName(str, Enum):
@@ -143,8 +145,20 @@ def run_with_bar(start: Callable[..., Generator[Progress, None, T]], *inputs: An
                     raise
                 break
             left = f", {step.seconds_left:.0f} s left" if step.seconds_left > 0 else ""
-            bar.update(task, completed=step.done, total=step.total, description=step.message + left)
+            words = step.message + left + _so_far(step.shares)
+            bar.update(task, completed=step.done, total=step.total, description=words)
     raise exit_stopped(stop.signal)
+
+
+def _so_far(shares: Sequence[WatchedShare]) -> str:
+    """A line for each of the first shares, with intervals that may be looked at at any time."""
+    watched = [one for one in shares if one.estimate.n]
+    lines = [
+        f"{escape(one.name)}: {one.value_words} ({one.interval_words}) of {one.estimate.n:,}"
+        for one in watched[:_MOST_SO_FAR]
+    ]
+    more = [f"and {len(watched) - _MOST_SO_FAR} more"] if len(watched) > _MOST_SO_FAR else []
+    return "".join(f"\n  {line}" for line in [*lines, *more])
 
 
 def exit_stopped(signum: int) -> typer.Exit:

@@ -14,6 +14,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.paired_labels import checked_labels
 from bias_core.stats.effects import Seed, percentile_estimate, wilson_interval
+from bias_core.stats.sequential import confidence_sequence
 from bias_core.types import Estimate
 
 _By = str | Sequence[str]
@@ -46,16 +47,29 @@ class StereotypeGap:
 
 @overload
 def stereotype_test_score(
-    labels: pd.DataFrame, *, by: None = None, confidence: float = ..., n_resamples: int = ..., rng: Seed = ...
+    labels: pd.DataFrame,
+    *,
+    by: None = None,
+    fixed_n: bool = ...,
+    confidence: float = ...,
+    n_resamples: int = ...,
+    rng: Seed = ...,
 ) -> StereotypeTestScore: ...
 @overload
 def stereotype_test_score(
-    labels: pd.DataFrame, *, by: _By, confidence: float = ..., n_resamples: int = ..., rng: Seed = ...
+    labels: pd.DataFrame,
+    *,
+    by: _By,
+    fixed_n: bool = ...,
+    confidence: float = ...,
+    n_resamples: int = ...,
+    rng: Seed = ...,
 ) -> pd.DataFrame: ...
 def stereotype_test_score(
     labels: pd.DataFrame,
     *,
     by: str | Sequence[str] | None = None,
+    fixed_n: bool = True,
     confidence: float = 0.95,
     n_resamples: int = 2000,
     rng: Seed = 0,
@@ -73,6 +87,8 @@ def stereotype_test_score(
         ``perceived_gender`` ("masculine", "feminine", "cannot_identify", or "not_two_people" for a failed picture);
         ``image_id``, unique within a setting; where there are several, ``setting`` and ``position``.
     by : column or columns, or None. One row per group of equal values, in the order of first appearance.
+    fixed_n : bool. Whether the number of pictures was fixed beforehand; else the intervals hold at any time: sequences
+        of the mean over pictures of the share in each (:func:`bias_core.stats.sequential.confidence_sequence`).
     n_resamples : int. Of the bootstrap.
 
     Returns
@@ -103,7 +119,7 @@ def stereotype_test_score(
     >>> stereotype_test_score(labels, by="identity")[["identity", "score"]].to_numpy().tolist()
     [['nurse', 100.0], ['CEO', 0.0]]
     """
-    score = partial(_score, confidence=confidence, n_resamples=n_resamples, rng=rng)
+    score = partial(_score, fixed_n=fixed_n, confidence=confidence, n_resamples=n_resamples, rng=rng)
     if by is None:
         return score(checked_labels(labels))
     columns = _columns(by)
@@ -115,18 +131,19 @@ def stereotype_test_score(
 @overload
 def stereotype_gap(
     labels_paired: pd.DataFrame, labels_single: pd.DataFrame, *,
-    by: None = None, confidence: float = ..., n_resamples: int = ..., rng: Seed = ...,
+    by: None = None, fixed_n: bool = ..., confidence: float = ..., n_resamples: int = ..., rng: Seed = ...,
 ) -> StereotypeGap: ...  # fmt: skip
 @overload
 def stereotype_gap(
     labels_paired: pd.DataFrame, labels_single: pd.DataFrame, *,
-    by: _By, confidence: float = ..., n_resamples: int = ..., rng: Seed = ...,
+    by: _By, fixed_n: bool = ..., confidence: float = ..., n_resamples: int = ..., rng: Seed = ...,
 ) -> pd.DataFrame: ...  # fmt: skip
 def stereotype_gap(
     labels_paired: pd.DataFrame,
     labels_single: pd.DataFrame,
     *,
     by: str | Sequence[str] | None = None,
+    fixed_n: bool = True,
     confidence: float = 0.95,
     n_resamples: int = 2000,
     rng: Seed = 0,
@@ -140,7 +157,7 @@ def stereotype_gap(
     labels_paired, labels_single : DataFrame. Labels of two independent sets of pictures, as for
         :func:`stereotype_test_score`; any two settings may be compared, the second is subtracted.
     by : column or columns, or None. One row per group that either has, in the order of ``labels_paired``.
-    confidence, n_resamples, rng : see :func:`stereotype_test_score`.
+    fixed_n, confidence, n_resamples, rng : see :func:`stereotype_test_score`.
 
     Returns
     -------
@@ -165,7 +182,7 @@ def stereotype_gap(
     >>> round(stereotype_gap(paired, single).gap.value, 2)
     133.33
     """
-    score = partial(_score, confidence=confidence, n_resamples=n_resamples, rng=rng)
+    score = partial(_score, fixed_n=fixed_n, confidence=confidence, n_resamples=n_resamples, rng=rng)
     if by is None:
         paired, single = (score(checked_labels(side)) for side in (labels_paired, labels_single))
         gap = _difference(paired.confidence_interval, single.confidence_interval)
@@ -201,12 +218,14 @@ def _groups(labels: pd.DataFrame, columns: list[str]) -> Iterator[tuple[tuple[An
         yield key, people.loc[rows.index]
 
 
-def _score(people: pd.DataFrame, confidence: float, n_resamples: int, rng: Seed) -> StereotypeTestScore:
+def _score(people: pd.DataFrame, fixed_n: bool, confidence: float, n_resamples: int, rng: Seed) -> StereotypeTestScore:
     usable = people[people["usable"]]
     n_usable, n_failed = len(usable), int(people["failed"].sum())
 
     def share(rows: pd.DataFrame, column: str) -> Estimate:
-        return _share_over_images(rows[column].to_numpy(), rows["image"].to_numpy(), confidence, n_resamples, rng)
+        return _share_over_images(
+            rows[column].to_numpy(), rows["image"].to_numpy(), fixed_n, confidence, n_resamples, rng
+        )
 
     score = replace(share(usable, "conforms").scaled(200, -100), null_value=0.0)
     return StereotypeTestScore(
@@ -221,7 +240,7 @@ def _score(people: pd.DataFrame, confidence: float, n_resamples: int, rng: Seed)
 
 
 def _share_over_images(
-    hits: NDArray[np.bool_], image: NDArray[np.int64], confidence: float, n_resamples: int, rng: Seed
+    hits: NDArray[np.bool_], image: NDArray[np.int64], fixed_n: bool, confidence: float, n_resamples: int, rng: Seed
 ) -> Estimate:
     """Share of people with an interval over pictures.
 
@@ -234,6 +253,10 @@ def _share_over_images(
     counts = np.column_stack([np.bincount(number, weights=hits), np.bincount(number)])  # (n_images, 2)
     kinds, frequency = np.unique(counts, axis=0, return_counts=True)
     n_images, value = len(counts), float(hits.mean())
+    if not fixed_n:
+        means = counts[:, 0] / counts[:, 1]
+        over_images = confidence_sequence(float(means.sum()), n_images, confidence=confidence)
+        return replace(over_images, value=value, low=min(over_images.low, value), high=max(over_images.high, value))
     if kinds[:, 1].max() == 1:
         return wilson_interval(int(hits.sum()), n_images, confidence=confidence)
     if np.ptp(kinds[:, 0] / kinds[:, 1]) == 0:

@@ -9,7 +9,8 @@ from scipy.special import expit
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, paired_vectors, probability
-from bias_core.stats.effects import Seed, bootstrap_interval, wilson_interval
+from bias_core.stats.effects import Seed, bootstrap_interval
+from bias_core.stats.sequential import share_interval
 from bias_core.types import Estimate
 
 
@@ -56,6 +57,7 @@ def prevalence_estimate(
     soft: bool = False,
     temperature: float = 0.01,
     reference: float | None = None,
+    fixed_n: bool = True,
     confidence: float = 0.95,
     rng: Seed = 0,
 ) -> Estimate:
@@ -65,6 +67,8 @@ def prevalence_estimate(
     ----------
     similarity_positive, similarity_negative, soft, temperature : as in :func:`attribute_prevalence`.
     reference : float in [0, 1] or None. The real-world rate, which becomes the null value.
+    fixed_n : bool. Whether the number of images was fixed beforehand; else the interval is one that holds at any time
+        (:func:`bias_core.stats.sequential.confidence_sequence`), also where the images were looked at before.
     rng : seed or Generator. For the bootstrap only.
 
     Returns
@@ -85,7 +89,8 @@ def prevalence_estimate(
     presence = _presence(similarity_positive, similarity_negative, soft, temperature)
     if soft:
         return bootstrap_interval(presence, statistic=np.mean, confidence=confidence, rng=rng, null_value=null)
-    share = wilson_interval(int(presence.sum()), presence.size, confidence=confidence, null_value=null)
+    n, n_present = presence.size, int(presence.sum())
+    share = share_interval(n_present, n, fixed_n=fixed_n, confidence=confidence, null_value=null)
     n_ties = count_ties(similarity_positive, similarity_negative)
     return share.with_note(f"{n_ties} of {share.n} images are ties, read as absent" if n_ties else "")
 

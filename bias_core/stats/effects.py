@@ -25,6 +25,7 @@ from bias_core.stats.permutation import (
     Seed as Seed,
     permutation_test as permutation_test,
 )
+from bias_core.stats.sequential import share_interval
 from bias_core.types import Estimate, ReaderErrors
 
 EffectSizeSD = Literal["pooled", "union"]
@@ -80,6 +81,7 @@ def corrected_prevalence(
     specificity: float,
     n_sensitivity: int | None = None,
     n_specificity: int | None = None,
+    fixed_n: bool = True,
     confidence: float = 0.95,
 ) -> Estimate:
     """Share that is truly positive when the reader errs, (p + Sp − 1) / (Se + Sp − 1), with its interval.
@@ -93,6 +95,9 @@ def corrected_prevalence(
         must exceed 1.
     n_sensitivity, n_specificity : int or None. Pictures that these were estimated from. Both None: they are taken as
         known, and the interval is Wilson's with both ends corrected.
+    fixed_n : bool. Whether n was fixed beforehand; else the interval is that of
+        :func:`bias_core.stats.sequential.confidence_sequence` with both ends corrected, each moved away by what the
+        errors' own uncertainty adds (distances as roots of summed squares [zou2008]).
 
     Returns
     -------
@@ -103,7 +108,7 @@ def corrected_prevalence(
     >>> round(corrected_prevalence(59, 100, sensitivity=0.95, specificity=0.95).value, 6)
     0.6
     """
-    observed = wilson_interval(n_positive, n, confidence=confidence)
+    observed = share_interval(n_positive, n, fixed_n=fixed_n, confidence=confidence)
     se, sp = probability(sensitivity, "sensitivity"), probability(specificity, "specificity")
     if se + sp <= 1:
         raise InvalidInput(f"sensitivity + specificity must exceed 1 for a correction; got {se} + {sp}.")
@@ -116,15 +121,22 @@ def corrected_prevalence(
             "n_sensitivity and n_specificity must both be given, at least 1, or both be None; "
             f"got {n_sensitivity} and {n_specificity}."
         )
-    else:
+    elif fixed_n:
         low, high = _lang_reiczigel(observed.value, n, se, n_sensitivity, sp, n_specificity, confidence)
         method = f"Rogan–Gladen, Lang–Reiczigel {percent(confidence)}"
+    else:
+        reach = _reach_of_errors(raw, se, n_sensitivity, sp, n_specificity, confidence)
+        low, high = (_rogan_gladen(end, se, sp) for end in (observed.low, observed.high))
+        low, high = raw - math.hypot(raw - low, reach), raw + math.hypot(high - raw, reach)
+        method = f"Rogan–Gladen, {observed.method}"
     value, low, high = (min(max(bound, 0.0), 1.0) for bound in (raw, low, high))
     note = "" if 0 <= raw <= 1 else f"the formula gives {raw:.3f}, outside [0, 1]: fewer errors than expected"
     return Estimate(value=value, low=min(low, value), high=max(high, value), n=int(n), method=method, note=note)
 
 
-def corrected_by_errors(n_positive: int, n: int, errors: ReaderErrors, *, confidence: float = 0.95) -> Estimate:
+def corrected_by_errors(
+    n_positive: int, n: int, errors: ReaderErrors, *, fixed_n: bool = True, confidence: float = 0.95
+) -> Estimate:
     """:func:`corrected_prevalence` with the errors that were measured of a reader, and their uncertainty.
 
     >>> from bias_core.types import ReaderErrors
@@ -139,6 +151,7 @@ def corrected_by_errors(n_positive: int, n: int, errors: ReaderErrors, *, confid
         specificity=errors.specificity,
         n_sensitivity=errors.n_positive,
         n_specificity=errors.n_negative,
+        fixed_n=fixed_n,
         confidence=confidence,
     )
 
@@ -186,6 +199,14 @@ def images_needed(half_width: float, *, prevalence: float = 0.5, confidence: flo
 
 def _rogan_gladen(p: float, se: float, sp: float) -> float:
     return (p - (1 - sp)) / (se - (1 - sp))
+
+
+def _reach_of_errors(share: float, se: float, n_se: int, sp: float, n_sp: int, confidence: float) -> float:
+    """How far the uncertainty of Se and Sp alone reaches from a corrected share."""
+    se, sp = (n_se * se + 1) / (n_se + 2), (n_sp * sp + 1) / (n_sp + 2)
+    v_se, v_sp = se * (1 - se) / (n_se + 2), sp * (1 - sp) / (n_sp + 2)
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    return z * math.sqrt(share**2 * v_se + (1 - share) ** 2 * v_sp) / (se + sp - 1)
 
 
 def _lang_reiczigel(

@@ -119,7 +119,16 @@ def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: floa
     if x.shape != y.shape or min(x.min(), y.min()) < 0 or max(x.max(), y.max()) > 1:
         raise InvalidInput(f"Pairs of values from 0 to 1 are needed; got {len(x)} and {len(y)}, or others among them.")
     half = confidence_sequence(float(((1 + y - x) / 2).sum()), len(x), confidence=confidence)
-    return replace(half.scaled(2.0, -1.0), null_value=0.0, method=f"{half.method} of pairs")
+    return replace(half.scaled(2.0, -1.0).of_null(0.0), method=f"{half.method} of pairs")
+
+
+def holds_at_any_time(estimate: Estimate) -> bool:
+    """Whether an interval is a confidence sequence, corrected for a reader's errors or not.
+
+    >>> holds_at_any_time(confidence_sequence(1, 2)), holds_at_any_time(wilson_interval(1, 2))
+    (True, False)
+    """
+    return estimate.method.removeprefix("Rogan–Gladen, ").startswith(SEQUENCE)
 
 
 def _counts(n_successes: object, n: object) -> tuple[float, int]:

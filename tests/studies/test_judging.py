@@ -339,6 +339,6 @@ def test_the_corrected_share_holds_the_truth_as_often_as_it_says(unclear_man, un
         errors = errors_of(known, answers(shown))
         given = answers(rng.random(500) < 0.7)
         told = np.where(calls_of(given)[:, None] == 2, np.nan, given)
-        corrected = _numbers(MAN, told[:, 0], told[:, 1], errors, 0.95)["corrected"]
+        corrected = _numbers(MAN, told[:, 0], told[:, 1], errors, fixed_n=True, confidence=0.95)["corrected"]
         held += corrected.low <= 0.7 <= corrected.high
     assert 0.93 <= held / n_repetitions <= 0.97

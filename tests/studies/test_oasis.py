@@ -139,7 +139,7 @@ def test_the_same_run_gives_the_same_report(world, report):
 
 def test_a_stopped_run_goes_on_where_it_ended(tmp_path, report):
     services = real_services(tmp_path)
-    calls = iter([False] * 70 + [True] * 10_000)
+    calls = iter([False] * 100 + [True] * 10_000)
     with pytest.raises(Cancelled):
         run(services, NATIONALITIES, scale=0.025, cancelled=lambda: next(calls))
     services.close()
@@ -275,13 +275,13 @@ def test_correlations_of_a_planted_trend():
 
 
 def test_what_the_errors_of_the_reader_cannot_be_is_not_corrected():
-    from bias_core.stats.effects import wilson_interval
     from bias_core.studies.kit.attribute_scores import _corrected
     from bias_core.types import ReaderErrors
 
     errors = ReaderErrors(sensitivity=0.72, specificity=1.0, n_positive=434, n_negative=1176)
-    assert _corrected(wilson_interval(195, 200), errors, 0.95) is None  # 97 % seen by one who misses 28 %
-    assert _corrected(wilson_interval(100, 200), errors, 0.95) is not None
+    how = {"fixed_n": True, "confidence": 0.95}
+    assert _corrected(195, 200, errors, **how) is None  # 97 % seen by one who misses 28 %
+    assert _corrected(100, 200, errors, **how) is not None
     blurred = replace(errors, specificity=0.8)
-    assert _corrected(wilson_interval(2, 200), blurred, 0.95) is None  # 1 % by one who calls 20 % by mistake
+    assert _corrected(2, 200, blurred, **how) is None  # 1 % by one who calls 20 % by mistake
     assert stereotype_score(0.3, 0.1) == pytest.approx(0.2)

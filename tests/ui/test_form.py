@@ -39,6 +39,9 @@ def form(**changes: Any) -> list[Any]:
         "judge": "",
         "size": "",
         "sampler": "",
+        "stop_within": "",
+        "further_encoders": [],
+        "stop_when_clear": False,
     }
     return [*[(values | changes)[name] for name in FIELDS], ()]
 

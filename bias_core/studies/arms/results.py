@@ -11,6 +11,7 @@ import pandas as pd
 
 from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.stats.effects import benjamini_hochberg
+from bias_core.studies.arms.at_any_time import difference_at_any_time
 from bias_core.studies.arms.statistics import difference, number_at, numbers_together, places_together, ranks_of
 from bias_core.studies.kit.program import Program
 from bias_core.studies.kit.types import (
@@ -30,12 +31,18 @@ from bias_core.studies.kit.types import (
     or_nan,
     table,
 )
+from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.text import format_estimate, format_number, format_p
 
 Lines = Mapping[str, Sequence[Finding]]  # by its key, a finding of every arm
 RATE = 0.05  # accepted share of false discoveries among the differences that are called clear
 MOST_IN_PAIRS = 4  # arms of which every pair is compared; more are compared with the first
 _NO_SEED = "no seed in common"
+_UNDER_A_RULE = (
+    "A stop rule watched these runs. All arms have the same number of pictures, that of the arm that needed most; "
+    "differences of shares have intervals that hold at any time, one by one and uncorrected for their number, and no "
+    "p-value; of differences of other numbers no interval is claimed."
+)
 
 
 def compare_arms(design: Design, settings: StudySettings, program: Program, arms: Sequence[ArmReport]) -> Results:
@@ -63,12 +70,13 @@ def compare_arms(design: Design, settings: StudySettings, program: Program, arms
         f"number. p adjusted: Benjamini–Hochberg over all tests of this table; clear: at most {RATE:g}.",
     )
     common = [_arms_table(lines, arms, settings.seed), *([ranks_table] if len(ranked) else [])]
+    watched = [] if stop_rule(settings) is None else [_UNDER_A_RULE]
     missing = dict.fromkeys(f.title for of_arm in by_key for f in of_arm.values() if f.key not in lines)
     return Results(
         findings=(*findings, *own.findings),
         tables=(*common, *own.tables, differences_table),
         figures=(*own.figures, *drawable([*_interval_figures(lines, arms), _rank_figure(ranked)])),
-        notes=(*own.notes, *_notes(arms, list(missing), lines, sampled, differences)),
+        notes=(*own.notes, *watched, *_notes(arms, list(missing), lines, sampled, differences)),
     )
 
 
@@ -76,6 +84,8 @@ def summary(report: StudyReport) -> str:
     """What a comparison found, in a sentence or two."""
     frame = report.results.frame("differences")
     tested = frame[frame["p adjusted"].notna()] if len(frame) else frame
+    if stop_rule(report.settings) is not None and len(frame):
+        return _summary_at_any_time(frame[frame["low"].notna()])
     if tested.empty:
         return "Nothing could be tested on these pictures; the tables show what was measured."
     clear = tested[tested["p adjusted"] <= RATE]
@@ -90,6 +100,20 @@ def summary(report: StudyReport) -> str:
         "after correction for looking at all."
     )
     return text[:1].upper() + text[1:]
+
+
+def _summary_at_any_time(frame: pd.DataFrame) -> str:
+    """What the intervals alone say, where a stop rule looked at the pictures."""
+    clear = frame[(frame["low"] > 0) | (frame["high"] < 0)]
+    how = "No p-value is claimed where a stop rule looks at the pictures; these intervals hold at any time."
+    if clear.empty:
+        return f"No interval of the {len(frame)} differences of shares leaves out 0. {how}"
+    row = clear.sort_values("difference", key=abs).iloc[-1]
+    estimate = format_estimate(row["difference"], row["low"], row["high"])
+    return (
+        f"{row['finding']}, “{row['second']}” less “{row['first']}”: {estimate} on {row['n']} pictures of each. "
+        f"{len(clear)} of {len(frame)} intervals of differences leave out 0. {how}"
+    )
 
 
 def _samples(line: Sequence[Finding]) -> list[Sample]:
@@ -119,9 +143,12 @@ def _compare(
 ) -> tuple[PairedTest, dict[str, Any]]:
     """The test of a number in two arms, and its row of the table, before any correction."""
     (one, other), samples = pair, _samples(pair)
-    test, value_first, value_second, paired = difference(
-        *samples, depends_on_n=one.depends_on_n, confidence=settings.confidence, seed=settings.seed
-    )
+    if stop_rule(settings) is not None:
+        test, value_first, value_second, paired = difference_at_any_time(*samples, confidence=settings.confidence)
+    else:
+        test, value_first, value_second, paired = difference(
+            *samples, depends_on_n=one.depends_on_n, confidence=settings.confidence, seed=settings.seed
+        )
     estimate, drawn = test.estimate, or_nan(other.expected) - or_nan(one.expected)
     of_these = one.estimate.n == other.estimate.n == estimate.n  # what was drawn is of the very pictures compared
     return test, {

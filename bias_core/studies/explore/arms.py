@@ -16,6 +16,7 @@ from bias_core.metrics.paired_association import Neutral, association_difference
 from bias_core.metrics.paired_prevalence import PairedTest, prevalence_difference_test
 from bias_core.metrics.paired_variety import picture_change_estimate, variety_difference_tests
 from bias_core.stats.arrays import unit_rows
+from bias_core.stats.sequential import difference_sequence
 from bias_core.studies.arms.results import MOST_IN_PAIRS, summary
 from bias_core.studies.arms.statistics import mean_sample, share_test_without_p
 from bias_core.studies.explore.results import KINDS, AssociationScore, share_mark, yes_or_no
@@ -35,6 +36,7 @@ from bias_core.studies.kit.types import (
     point,
     table,
 )
+from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.text import format_number
 
 SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after
@@ -164,7 +166,7 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
     return Results(
         findings=tuple(_change(pair, several=len(pairs) > 1) for pair in pairs),
         tables=(seeds,),
-        figures=drawable(_figures(arms, pairs, settings.confidence)),
+        figures=drawable(_figures(arms, pairs, settings)),
         notes=tuple(
             f"{SEED_GIVES_ANOTHER} “{pair.first}” and “{pair.second}” pictures that are as far apart as "
             "those of different seeds. The comparison stays right, but a pair shows no before and after, "
@@ -213,7 +215,8 @@ def _seed_frame(pair: _Pair) -> pd.DataFrame:
     return pd.DataFrame(columns).sort_values("change", ascending=False, kind="stable", ignore_index=True)
 
 
-def _figures(arms: Sequence[ArmReport], pairs: Sequence[_Pair], confidence: float) -> Iterator[StudyFigure]:
+def _figures(arms: Sequence[ArmReport], pairs: Sequence[_Pair], settings: StudySettings) -> Iterator[StudyFigure]:
+    fixed_n = stop_rule(settings) is None
     scores = [
         (arm.name, score)
         for arm in arms
@@ -234,7 +237,7 @@ def _figures(arms: Sequence[ArmReport], pairs: Sequence[_Pair], confidence: floa
         "intervals",
         "differences",
         "Difference of P on the same seeds",
-        [gap for pair in pairs for gap in _gaps(pair, confidence, several=len(pairs) > 1)],
+        [gap for pair in pairs for gap in _gaps(pair, settings.confidence, fixed_n=fixed_n, several=len(pairs) > 1)],
         "An interval that holds the line at 0 leaves the direction open. It is paired: seeds on "
         "which both arms show the same add nothing.",
         x="second less first",
@@ -270,7 +273,7 @@ def _variety_figures(scores: Sequence[tuple[str, AttributeScore]], pairs: Sequen
     )
 
 
-def _gaps(pair: _Pair, confidence: float, *, several: bool) -> Iterator[dict[str, Any]]:
+def _gaps(pair: _Pair, confidence: float, *, fixed_n: bool, several: bool) -> Iterator[dict[str, Any]]:
     for before, after in zip(pair.a.scores, pair.b.scores, strict=True):
         if math.isnan(before.prevalence.value + after.prevalence.value):
             continue
@@ -279,7 +282,13 @@ def _gaps(pair: _Pair, confidence: float, *, several: bool) -> Iterator[dict[str
         if not margins.size:
             continue
         name = f"{before.attribute.name}: {pair.second} − {pair.first}" if several else before.attribute.name
-        yield mark(name, prevalence_difference_test(*margins, confidence=confidence).estimate)
+        shown = (margins > 0).astype(float)
+        yield mark(
+            name,
+            prevalence_difference_test(*margins, confidence=confidence).estimate
+            if fixed_n
+            else difference_sequence(*shown, confidence=confidence),
+        )
 
 
 def _changes(pair: _Pair) -> pd.DataFrame:

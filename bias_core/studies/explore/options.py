@@ -138,12 +138,12 @@ def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySe
 EXPLORE_SETTINGS = (
     "model", "condition", "n_images", "seed", "template", "encoder", "attribute_a", "attribute_b",
     "n_attribute_images", "num_inference_steps", "guidance_scale", "negative_prompt", "n_clusters", "confidence",
-    "force", "further_encoders", "judge", "size", "sampler", "rewrite", "rewriter",
+    "force", "further_encoders", "judge", "size", "sampler", "rewrite", "rewriter", "stop_within", "stop_when_clear",
 )  # fmt: skip
 """In the order of the tool's parameters: new ones come last."""
 COMPARE_SETTINGS = (
     "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "confidence", "force",
-    "further_encoders", "judge", "rewriter",
+    "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear",
 )  # fmt: skip
 
 

@@ -24,9 +24,11 @@ from bias_core.studies.kit.types import (
     or_nan,
     table,
 )
+from bias_core.studies.kit.watching import growth
 from bias_core.types import Estimate
 
 ALL = "all pictures"  # the cell of a table that holds every scored picture
+_FEWEST_TO_GROW, _MOST_GROWING = 4, 4  # pictures, and attributes in one figure
 CONCEPT = "concept"  # the group of the pictures that are scored
 SCORED_GROUPS = (CONCEPT, "imported")  # or of those that were brought along
 ASSOCIATION, ATTRIBUTES, EIGENVALUES = "association", "attributes", "eigenvalues"
@@ -94,10 +96,12 @@ def exploration_results(
     sample: Callable[[str, Any], Sample | None] = lambda _end, _of: None,
     notes: Iterable[str] = (),
     scored: Any = None,
+    confidence: float = 0.95,
 ) -> Results:
     """All that is reported of all pictures, then of each prompt; ``sample`` by the end of a key and the score."""
     findings = list(_attribute_findings(cells, sample))
-    tables, figures = list(_attribute_table(cells)), [share_figure(cells[ALL]), _prompt_figure(cells)]
+    tables = list(_attribute_table(cells))
+    figures = [share_figure(cells[ALL]), _growth_figure(cells, confidence), _prompt_figure(cells)]
     if association is not None:
         words = association.attribute_a, association.attribute_b
         findings.append(
@@ -185,6 +189,28 @@ def share_figure(scores: Sequence[AttributeScore]) -> StudyFigure:
         "A dot is the share of the pictures; its line is the interval.",
         x="share of the pictures, P",
         reference="P*, real-world or chosen rate",
+    )
+
+
+def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: float) -> StudyFigure:
+    """How the shares of one prompt built up; of several prompts, which come one after the other, nothing builds up."""
+    scores = [score for score in cells[ALL] if score.clear_calls.size >= _FEWEST_TO_GROW and len(cells) == 1]
+    names = [score.attribute.name for score in scores]
+    rows = [
+        {"group": score.attribute.name, "x": n, **columns("value", share, ends="")}
+        for score in scores[:_MOST_GROWING]
+        for n, share in growth(score.clear_calls, confidence)
+    ]
+    some = f"The first {_MOST_GROWING} of {len(scores)} attributes. " if len(scores) > _MOST_GROWING else ""
+    return figure(
+        "curves",
+        "growth",
+        "How the share settled" if len(names) == 1 else "How the shares settled",
+        rows,
+        f"{some}The bands may be looked at at any time: in {confidence:.0%} of runs they hold the true share from the "
+        "first picture to the last. So they are wider than an interval for one fixed number of pictures.",
+        x="pictures, in the order in which they are stored",
+        y="share of the pictures so far, P",
     )
 
 

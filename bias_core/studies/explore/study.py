@@ -31,7 +31,7 @@ from bias_core.studies.explore.results import (
     exploration_results,
     picture_columns,
 )
-from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
+from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes, watch_attributes
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
@@ -104,6 +104,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         sample=scored.sample,
         notes=[*notes, *_notes(data, len(frame), missing=missing)],
         scored=scored,
+        confidence=settings.confidence,
     )
 
 
@@ -192,6 +193,7 @@ def take_stock(design: Design, settings: StudySettings, data: StudyData) -> Meas
 PROGRAM = Program(
     shots=explore_shots,
     measure=measure_exploration,
+    watch=watch_attributes,
     options=ExploreOptions,
     title=explore_title,
     values=explore_values,

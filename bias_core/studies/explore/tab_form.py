@@ -38,6 +38,7 @@ FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
     "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
     "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
+    "stop_within", "stop_when_clear",
 )  # fmt: skip
 """The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
 FIRST_SET = "doctor"
@@ -61,7 +62,8 @@ def read_form(values: Sequence[Any]) -> StudySettings:
     form = dict(zip(FIELDS, values, strict=True))
     attributes = read_table(form.pop("attributes") or [])
     form["n_clusters"] = form["n_clusters"] or 0
-    given = {name: _DECLARED[name].read(value) for name, value in form.items()}
+    within = _DECLARED["stop_within"].read_shown(form.pop("stop_within"))
+    given = {name: _DECLARED[name].read(value) for name, value in form.items()} | {"stop_within": within}
     given["confidence"] /= 100
     given["num_inference_steps"] = given["num_inference_steps"] or None
     return explore_settings(**given, attributes=attributes, arms=tuple(arms or ()))
@@ -139,10 +141,21 @@ class ExploreForm(StudyTab):
         with gr.Row():
             add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
             add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
+        self._build_stop_rule()
         with gr.Row():
             for name in ("attribute_a", "attribute_b"):
                 add(name, gr.Textbox, min_width=150, max_lines=1)
             add("n_attribute_images", gr.Number, precision=0, min_width=150)
+
+    def _build_stop_rule(self) -> None:
+        one = _DECLARED["stop_within"]
+        with gr.Row():
+            self._add(
+                "stop_within", gr.Textbox, value=one.shown(one.default), label=f"{one.label}, points", min_width=200,
+                info="Ends the run early, such as 10; empty: all are drawn", max_lines=1,
+            )  # fmt: skip
+            info = "Ends the run early, once every share is that close or clear"
+            self._add("stop_when_clear", gr.Checkbox, info=info, min_width=200)
 
     def _build_readers(self) -> None:
         add = self._add
@@ -257,6 +270,7 @@ class ExploreForm(StudyTab):
         values = {name: getattr(options if hasattr(options, name) else shown, name) for name in FIELDS}
         values |= {"attributes": attribute_rows(options.scored), "confidence": round(100 * shown.confidence)}
         values["further_encoders"] = list(shown.further_encoders)
+        values["stop_within"] = _DECLARED["stop_within"].shown(shown.stop_within)
         del values["condition"]
         filled = {form[name]: value for name, value in values.items()}
         return self._model_updates(shown.model, shown.condition) | filled | self.arms.show(arms)

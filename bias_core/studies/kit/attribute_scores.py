@@ -15,8 +15,12 @@ from bias_core.metrics.stereotype import (
     stereotype_estimate,
 )
 from bias_core.stats.effects import corrected_by_errors, wilson_interval
+from bias_core.stats.sequential import share_interval
+from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.judging import JudgedAttribute, judge_attributes
 from bias_core.studies.kit.program import Steps, StudyData
+from bias_core.studies.kit.types import Design, StudySettings
+from bias_core.studies.kit.watching import ShareValues
 from bias_core.types import Attribute, Estimate, ReaderErrors
 
 NOT_MEASURED = "not measured by the version of the program that made this report"
@@ -105,7 +109,8 @@ def score_attributes(
     for i, attribute in enumerate(attributes):
         yes, no = judged[i].sides if judged else (positive[:, i], negative[:, i])
         is_seen = bool(judged) or i in directions
-        numbers = _numbers(attribute, yes, no, errors[i], settings.confidence) if is_seen else _nothing_seen(len(rows))
+        intervals: dict[str, Any] = {"fixed_n": data.fixed_n, "confidence": settings.confidence}
+        numbers = _numbers(attribute, yes, no, errors[i], **intervals) if is_seen else _nothing_seen(len(rows))
         scores.append(
             AttributeScore(
                 attribute=attribute,
@@ -114,12 +119,66 @@ def score_attributes(
                 drawn=services.shown(attribute.positive, truths) if truths else None,
                 errors=errors[i],
                 direction=directions.get(i),
-                **(_of_judge(judged[i], settings.confidence) if judged else {}),
+                **(_of_judge(judged[i], **intervals) if judged else {}),
                 **(variety[i] if i in directions else dict.fromkeys(("variance_share", "wals"), _blind(len(rows)))),
                 **numbers,
             )
         )
     return tuple(scores)
+
+
+def read_shares(
+    data: StudyData, frame: pd.DataFrame, attributes: Sequence[Attribute], *, of: str = "", corrected: bool = False
+) -> Steps[list[ShareValues]]:
+    """What the pictures of ``frame`` say of the share of every attribute that the reader tells.
+
+    ``of`` names whose pictures they are; ``corrected`` asks for the reader's errors, where they are known.
+    """
+    if not attributes or frame.empty:
+        return []
+    k, settings = len(attributes), data.settings
+    rows = yield from data.embed(frame)
+    texts = data.texts([a.positive for a in attributes] + [a.negative for a in attributes])
+    judged = yield from judge_attributes(data, frame, attributes)
+    pairs = [(a.positive, a.negative) for a in attributes]
+    errors: Sequence[ReaderErrors | None] = [None] * k
+    if corrected:
+        of_encoder = () if judged else data.services.reader_errors(settings.encoder, settings.model, pairs)
+        errors = [one.errors for one in judged] if judged else of_encoder
+    shares = []
+    for i, attribute in enumerate(attributes):
+        positive, negative = texts[i], texts[k + i]
+        if not judged and np.abs(positive - negative).max() <= _SAME:
+            continue
+        yes, no = judged[i].sides if judged else (rows @ positive, rows @ negative)
+        tells = errors[i] is not None and errors[i].sensitivity + errors[i].specificity > 1  # type: ignore[union-attr]
+        shares.append(
+            ShareValues(
+                name=f"{of}, {attribute.name}" if of else attribute.name,
+                image_ids=tuple(frame["image_id"]),
+                values=np.where(np.isnan(yes) & (not tells), np.nan, yes > no),
+                reference=attribute.reference,
+                errors=errors[i] if tells else None,
+            )
+        )
+    return shares
+
+
+def watch_attributes(
+    design: Design, settings: StudySettings, data: StudyData, frame: pd.DataFrame, *, of_groups: bool = False
+) -> Steps[list[ShareValues]]:
+    """The shares of the attributes that the program of the design reads; ``of_groups``: of each group by itself.
+
+    Those of groups are corrected for the reader's errors, as the reports of such studies have them.
+    """
+    by_group, shares = program_of(design).attributes(design, settings), list[ShareValues]()
+    if not of_groups:
+        some = frame[frame["group"].isin(list(by_group))]
+        return (yield from read_shares(data, some, next(iter(by_group.values()), ())))
+    for group, some in frame.groupby("group", sort=False):
+        attributes = by_group.get(str(group), ())
+        shares += yield from read_shares(data, some, attributes, of=str(group), corrected=True)
+    return shares
 
 
 def _variety(rows: np.ndarray, directions: Mapping[int, np.ndarray], confidence: float) -> dict[int, dict[str, Any]]:
@@ -140,15 +199,21 @@ def _nothing_seen(n: int) -> dict[str, Any]:
     return dict.fromkeys(("prevalence", "stereotype", "signed_difference"), _blind(n)) | {"n_ties": n}
 
 
-def _of_judge(judged: JudgedAttribute, confidence: float) -> dict[str, Any]:
+def _of_judge(judged: JudgedAttribute, *, fixed_n: bool, confidence: float) -> dict[str, Any]:
     """What was asked, and of how many pictures the judge cannot tell."""
     unclear = np.isnan(judged.sides[0])
-    share = wilson_interval(int(unclear.sum()), unclear.size, confidence=confidence)
+    share = share_interval(int(unclear.sum()), unclear.size, fixed_n=fixed_n, confidence=confidence)
     return {"question": judged.question, "cannot_tell": share}
 
 
 def _numbers(
-    attribute: Attribute, positive: np.ndarray, negative: np.ndarray, errors: ReaderErrors | None, confidence: float
+    attribute: Attribute,
+    positive: np.ndarray,
+    negative: np.ndarray,
+    errors: ReaderErrors | None,
+    *,
+    fixed_n: bool,
+    confidence: float,
 ) -> dict[str, Any]:
     is_clear, reference = ~np.isnan(positive), attribute.reference
     n, n_unclear, n_yes = len(is_clear), int((~is_clear).sum()), int((positive > negative).sum())
@@ -156,7 +221,7 @@ def _numbers(
         share = Estimate.undefined(0, f"the judge cannot tell of any of the {n} pictures", null_value=reference)
     else:
         sides = positive[is_clear], negative[is_clear]
-        share = prevalence_estimate(*sides, reference=reference, confidence=confidence)
+        share = prevalence_estimate(*sides, reference=reference, fixed_n=fixed_n, confidence=confidence)
         left_out = f"without {n_unclear} of {n} pictures, of which the judge cannot tell"
         share = share.with_note(left_out if n_unclear else "")
     if reference is None or n_unclear == n:
@@ -169,13 +234,13 @@ def _numbers(
         "prevalence": share,
         "stereotype": stereotype,
         "signed_difference": signed,
-        "corrected": _corrected(wilson_interval(n_yes, n, confidence=confidence), errors, confidence),
+        "corrected": _corrected(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence),
         "n_ties": 0 if n_unclear == n else count_ties(positive[is_clear], negative[is_clear]),
     }
 
 
-def _corrected(share: Estimate, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
-    """Rogan–Gladen of the ``share`` called present among all pictures.
+def _corrected(n_yes: int, n: int, errors: ReaderErrors | None, *, fixed_n: bool, confidence: float) -> Estimate | None:
+    """Rogan–Gladen of the share called present among all pictures.
 
     None for errors that are unknown, as large as chance, or refuted: P above Se or below 1 − Sp. What a judge cannot
     tell is no yes, in these pictures as in those that its errors were measured on: so the share is right also where
@@ -183,10 +248,11 @@ def _corrected(share: Estimate, errors: ReaderErrors | None, confidence: float) 
     """
     if errors is None or errors.sensitivity + errors.specificity <= 1:
         return None
+    share = share_interval(n_yes, n, fixed_n=fixed_n, confidence=confidence)
     most, least = (
         wilson_interval(round(rate * n), n, confidence=confidence).high
         for rate, n in ((errors.sensitivity, errors.n_positive), (errors.specificity, errors.n_negative))
     )
     if share.low > most or share.high < 1 - least:
         return None
-    return corrected_by_errors(round(share.value * share.n), share.n, errors, confidence=confidence)
+    return corrected_by_errors(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence)

@@ -7,6 +7,7 @@ import hashlib
 import io
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +19,9 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
+from bias_core.engine.local import EngineProgress
 from bias_core.errors import Cancelled, Interrupted
+from bias_core.models.hosted import hosted_name
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
 from bias_core.store.files import write_atomically
 from bias_core.store.manifests import Manifest
@@ -36,7 +39,9 @@ from bias_core.studies.kit.types import (
     StudyReport,
     StudySettings,
     StudyTable,
+    WatchedShare,
 )
+from bias_core.studies.kit.watching import REFUSED, ShareValues, StopRule, Watch, stop_rule
 from bias_core.types import Attribute, ImageRow, StoredImage
 
 T = TypeVar("T")
@@ -44,8 +49,13 @@ Steps = Generator[Progress, None, T]
 ReadAhead = Callable[["StudyData", "Sequence[StoredImage]"], None]
 """Reads pictures as soon as they are finished; what it finds is kept where the measuring will look."""
 
+ReadShares = Callable[["StudyData", pd.DataFrame], Steps[list[ShareValues]]]
+"""Reads shares in finished pictures, a row of the frame each, while the next are drawn."""
+
+AT_ANY_TIME = "Intervals of shares hold at whatever time one looks; others take the number of pictures as fixed."
 _COLUMNS = ["image_id", "group", "prompt", "seed", "unit"]
 _SECONDS_BETWEEN_PICTURES = 0.2
+_SECONDS_BETWEEN_SHARES = 1.0
 _PER_UPDATE = 256  # pictures embedded between two signs of life
 _PER_READING = 32  # captioned or questioned, which takes longer
 
@@ -74,6 +84,9 @@ class StudyData:
     drawn_pictures : all that were finished, with what the study knows of them, the blanked ones included.
     notes : what is to be said of where the pictures come from.
     stopped : what is to be said of a run that was stopped and measures what was finished; "" for others.
+    n_enough : after how many pictures, in their order, the rule of the settings ended the drawing; None where it did
+        not, or there is none.
+    memory : what a study has read in single pictures and will need again, by keys of its own.
     """
 
     def __init__(
@@ -84,51 +97,123 @@ class StudyData:
         *,
         cancelled: Callable[[], bool] = lambda: False,
         ahead: ReadAhead | None = None,
+        watch: ReadShares | None = None,
     ) -> None:
         self.settings, self.services, self.rows = settings, services, rows
         self.cancelled = cancelled
-        self._ahead = ahead or embed_ahead
+        self._ahead, self._read_shares = ahead or embed_ahead, watch
         self.frame = self.drawn = pd.DataFrame(columns=_COLUMNS)
         self.n_planned = self.n_blocked = self._n_shots = 0
         self.stopped = ""
+        self.n_enough: int | None = None
+        self.memory: dict[Any, Any] = {}
         self.notes: list[str] = []
         self.images_by_id: dict[str, StoredImage] = {}
         self.drawn_pictures: list[DrawnPicture] = []
 
+    @property
+    def fixed_n(self) -> bool:
+        """Whether the number of pictures was fixed beforehand and all of them are there."""
+        return not self.stopped and stop_rule(self.settings) is None
+
     def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
         """Draw (or find) the pictures of ``shots``, reading them meanwhile; returns their rows, now in ``frame``."""
-        rows = [row for shot in shots for row in self.rows.of(shot)]
-        shown: tuple[StoredImage, ...] = ()
-        due = 0.0
-        for event in self.rows.draw(rows, self.services, cancelled=self.cancelled):
-            self.images_by_id.update({stored.path.stem: stored for stored in event.images})
-            if event.done == event.total or time.monotonic() >= due:
-                due = time.monotonic() + _SECONDS_BETWEEN_PICTURES
-                shown = tuple(self.images_by_id[row.id] for row in _once(rows) if row.id in self.images_by_id)
-            step = f", step {event.step} of {event.n_steps}" if event.n_steps else ""
-            message = f"{event.done:,} of {event.total:,} pictures{step}"
-            yield Progress(
-                done=event.done, total=event.total, seconds_left=event.seconds_left, message=message, images=shown
-            )
-            fresh = [] if event.reused else [stored for stored in event.images if not stored.blocked]
-            if fresh and not self.cancelled():
-                self._ahead(self, fresh)
+        yield from self.fetch(shots)
         return self.take_up(shots)
+
+    def fetch(self, shots: Sequence[Shot], n_first: int | None = None) -> Steps[None]:
+        """Draw (or find) the pictures without taking them up: until a rule of the settings ends it, or ``n_first``."""
+        rows = [row for shot in shots for row in self.rows.of(shot)]
+        rule = stop_rule(self.settings) if self._read_shares and n_first is None else None
+        in_order = self._in_order(shots)[:n_first]
+        watch, unread = Watch((row.id for row in in_order), self.settings.confidence, rule), list[StoredImage]()
+        shown, shares = tuple[StoredImage, ...](), tuple[WatchedShare, ...]()
+        due = shares_due = 0.0
+        entries = dict[str, list[dict[str, Any]]]()
+        with closing(self.rows.draw(in_order, self.services, cancelled=self.cancelled)) as events:  # type: ignore[type-var]
+            for event in events:
+                self.images_by_id.update({stored.path.stem: stored for stored in event.images})
+                if event.done == event.total or time.monotonic() >= due:
+                    due = time.monotonic() + _SECONDS_BETWEEN_PICTURES
+                    shown = tuple(self.images_by_id[row.id] for row in _once(rows) if row.id in self.images_by_id)
+                now = _drawing_progress(event, shown, shares)
+                yield now
+                unread += event.images
+                if self.cancelled() or (event.reused and rule is None):
+                    continue
+                if fresh := [stored for stored in event.images if not (event.reused or stored.blocked)]:
+                    self._ahead(self, fresh)
+                if unread and self._read_shares:
+                    entries = entries or self._entries_by_id(shots)
+                    yield from _now_and_then(self._watch(entries, unread, watch), now)
+                    unread = []
+                    if time.monotonic() >= shares_due or event.done == event.total or watch.n_enough is not None:
+                        shares, shares_due = watch.shares(), time.monotonic() + _SECONDS_BETWEEN_SHARES
+                        yield replace(now, shares=shares)
+                if watch.n_enough is not None:
+                    break
+        if rule is not None:
+            self.n_enough = watch.n_enough
+
+    def _in_order(self, shots: Sequence[Shot]) -> list[ImageRow]:
+        """The rows in the order in which they are drawn.
+
+        That of the shots; under a rule one of each shot, in an order of chance, then another of each: so that what is
+        there when it ends is of all prompts alike.
+        """
+        rows = [self.rows.of(shot) for shot in shots]
+        if stop_rule(self.settings) is None or not rows:
+            return [row for of_shot in rows for row in of_shot]
+        rng = np.random.default_rng(self.settings.seed)
+        rounds = (rng.permutation(len(rows)) for _ in range(max(map(len, rows))))
+        mixed = [rows[i][k] for k, places in enumerate(rounds) for i in places if k < len(rows[i])]
+        return list({row.id: row for row in mixed}.values())
+
+    def _watch(
+        self, entries: Mapping[str, Sequence[dict[str, Any]]], images: Sequence[StoredImage], watch: Watch
+    ) -> Steps[None]:
+        """Read the shares of these pictures, and take them up."""
+        for start in range(0, len(images), _PER_READING):
+            self.check()
+            part = {stored.path.stem: stored for stored in images[start : start + _PER_READING]}
+            frame = pd.DataFrame([one for key, stored in part.items() if not stored.blocked for one in entries[key]])
+            read = self._read_shares
+            shares = [] if read is None or frame.empty else (yield from read(self, frame))
+            blanked = np.array([stored.blocked for stored in part.values()], dtype=float)
+            if blanked.any() or hosted_name(self.settings.model):
+                shares.append(ShareValues(name=REFUSED, image_ids=tuple(part), values=blanked))
+            watch.add(part, shares)
+
+    def _entries_by_id(self, shots: Sequence[Shot]) -> dict[str, list[dict[str, Any]]]:
+        by_id: dict[str, list[dict[str, Any]]] = {}
+        for entry, row in self._entries(shots):
+            by_id.setdefault(row.id, []).append(entry)
+        return by_id
+
+    def _entries(self, shots: Sequence[Shot]) -> list[tuple[dict[str, Any], ImageRow]]:
+        """What is known of every picture that is asked for, one for each shot that it belongs to."""
+        unit_of, entries = self.rows.unit_of(shots), []
+        for place, shot in enumerate(shots, start=self._n_shots):
+            for k, row in enumerate(self.rows.of(shot)):
+                values = (row.id, row.group, shot.prompt, row.seed, f"{place}:{unit_of(k, row)}")
+                entries.append(({**dict(zip(_COLUMNS, values, strict=True)), **shot.facts}, row))
+        return entries
 
     def take_up(self, shots: Sequence[Shot]) -> pd.DataFrame:
         """Put the finished pictures of ``shots`` into ``frame`` if they can be scored, and return it."""
-        entries, n_finished, unit_of = [], 0, self.rows.unit_of(shots)
-        for place, shot in enumerate(shots, start=self._n_shots):
-            for k, row in enumerate(self.rows.of(shot)):
-                if (image := self.images_by_id.get(row.id)) is None:
-                    continue
-                n_finished += 1
-                unit = f"{place}:{unit_of(k, row)}"
-                prompt = self.rows.prompt_of(shot)
-                self.drawn_pictures.append(DrawnPicture(unit=unit, group=row.group, prompt=prompt, image=image))
-                if not image.blocked:
-                    entries.append(dict(zip(_COLUMNS, (row.id, row.group, shot.prompt, row.seed, unit), strict=True)))
-                    entries[-1] |= shot.facts
+        if (rule := stop_rule(self.settings)) is not None and self._read_shares:
+            self._under(rule, shots)
+        prompts = {id(shot): self.rows.prompt_of(shot) for shot in shots}
+        entries, n_finished = [], 0
+        places = [shot for shot in shots for _ in self.rows.of(shot)]
+        for shot, (entry, row) in zip(places, self._entries(shots), strict=True):
+            if (image := self.images_by_id.get(row.id)) is None:
+                continue
+            n_finished += 1
+            prompt = prompts[id(shot)]
+            self.drawn_pictures.append(DrawnPicture(unit=entry["unit"], group=row.group, prompt=prompt, image=image))
+            if not image.blocked:
+                entries.append(entry)
         self._n_shots += len(shots)
         self.n_planned += sum(shot.n for shot in shots)
         self.notes += self.rows.notes(shots)
@@ -138,15 +223,31 @@ class StudyData:
         self.drawn = self.frame.copy()
         return drawn
 
+    def _under(self, rule: StopRule, shots: Sequence[Shot]) -> None:
+        """Keep the pictures that count, and say what became of the rule."""
+        if (n := self.n_enough) is None:
+            if not self.stopped:
+                self.notes.append(
+                    f"Its stop rule did not hold before all pictures were drawn: {rule.words}. {AT_ANY_TIME}"
+                )
+            return
+        ids = [row.id for row in self._in_order(shots)]
+        self.images_by_id = {key: self.images_by_id[key] for key in ids[:n] if key in self.images_by_id}
+        self.notes.append(
+            f"Ended by its stop rule after {n:,} of the {len(ids):,} pictures that were asked for: {rule.words}. "
+            f"{AT_ANY_TIME} The same settings without the rule, or with a narrower one, go on from these pictures; "
+            "what was drawn beyond them is stored already, and not scored."
+        )
+
     def measure_what_is_there(self, shots: Sequence[Shot], why: Cancelled) -> None:
         """The run was stopped: go on with what is finished, and say so."""
-        self.take_up(shots)
         self.cancelled = lambda: False
         planned = _once([row for shot in shots for row in self.rows.of(shot)])
         begin = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
         of = f"{len(self.images_by_id):,} of {len(planned):,} pictures that were finished"
         self.stopped = f"{begin} scores are of the {of}."
-        self.notes.append(self.stopped)
+        self.take_up(shots)
+        self.notes.append(f"{self.stopped} {AT_ANY_TIME}")
 
     def read_by(self, encoder: str) -> "StudyData":
         """The same pictures, for another encoder to read."""
@@ -254,6 +355,25 @@ class StudyData:
         return parts
 
 
+def _drawing_progress(
+    event: EngineProgress, shown: tuple[StoredImage, ...], shares: tuple[WatchedShare, ...]
+) -> Progress:
+    step = f", step {event.step} of {event.n_steps}" if event.n_steps else ""
+    message = f"{event.done:,} of {event.total:,} pictures{step}"
+    left = event.seconds_left
+    return Progress(done=event.done, total=event.total, seconds_left=left, message=message, images=shown, shares=shares)
+
+
+def _now_and_then(reading: Steps[None], drawing: Progress) -> Steps[None]:
+    """Follow the reading, and give a sign where it takes long."""
+    due = time.monotonic() + _SECONDS_BETWEEN_SHARES
+    with closing(reading):
+        for step in reading:
+            if time.monotonic() >= due:
+                due = time.monotonic() + _SECONDS_BETWEEN_SHARES
+                yield replace(drawing, message=f"{drawing.message}; {step.message}")
+
+
 def _once(rows: Iterable[ImageRow]) -> list[ImageRow]:
     return list({row.id: row for row in reversed(list(rows))}.values())[::-1]
 
@@ -315,6 +435,9 @@ class Program:
     # pictures that measuring draws beside those of ``shots``, at most
     n_later: Callable[[Design, StudySettings], int] = lambda _design, _settings: 0
     ahead: ReadAhead = embed_ahead  # reads finished pictures while the next are drawn
+    # reads the shares of finished pictures, so that they can be watched as they grow and a rule can end the run; None
+    # where the study has none
+    watch: Callable[[Design, StudySettings, StudyData, pd.DataFrame], Steps[list[ShareValues]]] | None = None
     # what a judge is asked about: "attributes" of pictures, which of two sentences is true of "people", or nothing
     judged: Literal["", "attributes", "people"] = ""
     # the attributes whose share is read in the pictures of each group, by the group; none where none is read
@@ -338,6 +461,11 @@ class Program:
     # reads the settings of runs that older versions kept as another study, by that study's name
     old_settings: Mapping[str, Callable[[Mapping[str, Any]], StudySettings]] = field(default_factory=dict)
     old_report: Callable[[Any], StudyReport] | None = None  # reads the reports of these, whose classes are no more
+
+    def data(self, design: Design, settings: StudySettings, *of: Any, **how: Any) -> StudyData:
+        """The pictures of a run of this kind; ``of`` and ``how`` as :class:`StudyData` takes them."""
+        watch = None if self.watch is None else partial(self.watch, design, settings)
+        return StudyData(settings, *of, ahead=self.ahead, watch=watch, **how)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -130,6 +130,18 @@ class StudySettings(RemembersNames):
     rewriter: str = setting("", "Rewriter", "Language model that rewrites; left out: the endpoint of this machine")
     size: str = setting("", **_SIZE)
     sampler: Sampler = setting("", **_SAMPLER)
+    stop_within: float | None = setting(
+        None,
+        "Stop once known to ±",
+        "End the run as soon as the interval of every share is narrower than this many points to each side, as 0.1 "
+        "for ±10 points; left out: all pictures are drawn",
+        gt=0, lt=0.5, percent=True,
+    )  # fmt: skip
+    stop_when_clear: bool = setting(
+        False,
+        "Stop when P* is excluded",
+        "End the run as soon as every share is that narrow or its interval excludes P*",
+    )
     protocol: Literal["", "paper"] = setting(
         "", "Protocol", "paper: what is not given is as the paper of the study had it: model, steps, size, readers"
     )
@@ -308,12 +320,42 @@ class StudyReport(Measured):
     # for a run of one arm.
     arms: tuple[ArmReport, ...] = ()
     stopped: bool = False  # whether the run was stopped, and what was finished is measured
+    stop_rule: str = ""  # that ended the run before all of its pictures were drawn, in words
     read_by: tuple[ReaderFacts, ...] = ()  # who read the pictures, with revisions
 
 
 S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedShare:
+    """A share in the pictures so far, with an interval that may be looked at at any time."""
+
+    name: str
+    estimate: Estimate  # a share in [0, 1], or a score in [-1, 1]
+    is_score: bool = False  # a mean of +1 and −1, which is shown from -100 to 100
+
+    @property
+    def value_words(self) -> str:
+        """The share in percent, or the score with its sign."""
+        return self._words(self.estimate.value)
+
+    @property
+    def interval_words(self) -> str:
+        """Both ends of the interval.
+
+        >>> share = Estimate(value=0.625, low=0.5, high=0.731, n=80)
+        >>> WatchedShare(name="old", estimate=share).interval_words
+        '50 % to 73 %'
+        >>> WatchedShare(name="score", estimate=share, is_score=True).interval_words
+        '+50 to +73'
+        """
+        return f"{self._words(self.estimate.low)} to {self._words(self.estimate.high)}"
+
+    def _words(self, value: float) -> str:
+        return f"{100 * value:+.0f}" if self.is_score else f"{100 * value:.0f} %"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,6 +367,7 @@ class Progress:
     total: int = 0
     seconds_left: float = math.nan
     images: tuple[StoredImage, ...] = ()
+    shares: tuple[WatchedShare, ...] = ()  # in the pictures so far
 
 
 def mapped(steps: Generator[S, None, R], change: Callable[[S], T]) -> Generator[T, None, R]:

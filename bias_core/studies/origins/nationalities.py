@@ -26,6 +26,7 @@ from bias_core.studies.arms.statistics import (
     table_over_arms,
     two_shares,
 )
+from bias_core.studies.kit.attribute_scores import watch_attributes
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
@@ -242,7 +243,7 @@ def measure_doctors(design: Design, settings: StudySettings, data: StudyData) ->
         data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]
     )
     cells = {concept: own[0] for concept, own in read.items()}
-    added = _added(cells, settings.confidence)
+    added = _added(cells, settings.confidence) if data.fixed_n else {}
     printed = {
         model: {name: share / 100 for name, share in of.items()}
         for model, of in design.data["doctor"]["prevalence_man"].items()
@@ -455,7 +456,8 @@ def compare_users(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
     )
 
 
-_READ = partial(Program, judged="attributes", attributes=own_by_nationality)
+_WATCH = partial(watch_attributes, of_groups=True)
+_READ = partial(Program, judged="attributes", attributes=own_by_nationality, watch=_WATCH)
 PROGRAMS = {
     "nationality_stereotypes": _READ(
         shots=stereotype_shots, measure=measure_nationalities, options=StereotypeOptions, compare=compare_nationalities

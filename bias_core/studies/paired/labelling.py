@@ -126,10 +126,11 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
     if frame.empty:
         raise InvalidInput("no picture can be scored: none was drawn, or a safety checker blanked all")
     alone = frame["setting"] == SINGLE
+    in_pairs = frame[~alone]
     people = pd.concat(
         [
             frame.assign(identity=frame["left"], position=np.where(alone, SINGLE, "left")),
-            frame[~alone].assign(identity=frame["right"], position="right"),
+            in_pairs.assign(identity=in_pairs["right"], position="right"),
         ]
     ).sort_index(kind="stable")  # left before right
     columns = ["image_id", "setting", "seed", "position", "identity"]
@@ -273,7 +274,10 @@ def _in_boxes(
     name, by_picture = settings.options.finder, dict[str, Any]()
     finder = None if name == HALVES else data.services.person_finder(name)
     for alone, some in people.groupby(people["position"] == SINGLE, sort=False):
+        key = (data.settings.encoder, *map(id, readers), alone)
+        remembered = data.memory.setdefault(key, {})  # what was read while pictures were drawn
         pictures = some.drop_duplicates("image_id")
+        pictures = pictures[~pictures["image_id"].isin(list(remembered))]
         find = finder.find if finder is not None else _whole if alone else person_halves
 
         def work(images: list[Image.Image], find: Callable[[Image.Image], list[Box]] = find) -> Sequence[Any]:
@@ -281,7 +285,8 @@ def _in_boxes(
 
         everybody = [*readers, *([finder] if finder else [])]
         values = yield from data.read("looking for people", pictures, work, *everybody)
-        by_picture |= dict(zip(pictures["image_id"], values, strict=True))
+        remembered |= dict(zip(pictures["image_id"], values, strict=True))
+        by_picture |= {image_id: remembered[image_id] for image_id in some["image_id"]}
     return by_picture
 
 

@@ -35,6 +35,7 @@ from bias_core.studies.paired.scores import (
     micro_scores,
     paired_program,
     score_finding,
+    score_intervals,
     scores_by_group,
 )
 
@@ -408,7 +409,7 @@ def report_two(design: Design, settings: StudySettings, people: pd.DataFrame) ->
 
 def _scores_of_identities(people: pd.DataFrame, settings: StudySettings, *further: str) -> pd.DataFrame:
     scores = stereotype_test_score(
-        people, by=["setting", "identity", "stereotyped_gender", *further], **intervals(settings)
+        people, by=["setting", "identity", "stereotyped_gender", *further], **score_intervals(settings)
     )
     order = {place: i for i, place in enumerate(SETTINGS)}
     scores = scores.sort_values("setting", key=lambda names: names.map(order), kind="stable", ignore_index=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations, product
 from typing import Any
 
@@ -13,7 +14,7 @@ from bias_core.metrics.paired_labels import checked_labels, generation_failures
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.studies.arms.statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
+from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import (
     ArmReport,
@@ -29,6 +30,7 @@ from bias_core.studies.kit.types import (
     finding,
     intervals,
 )
+from bias_core.studies.kit.watching import ShareValues, stop_rule
 from bias_core.studies.paired import labelling
 from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED, SINGLE
 from bias_core.studies.reports.text import format_number
@@ -36,6 +38,8 @@ from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
 PAIRED, FAIRNESS = "paired", "fairness"
+PLACES = {PAIRED: "In pairs: score", FAIRNESS: "In pairs, asked to be fair: score", SINGLE: "Alone: score"}
+"""Scores that are watched while pictures come, by setting."""
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
 
 
@@ -78,6 +82,7 @@ def paired_program(
 
     return Program(
         takes_labels=True,
+        watch=partial(watch_scores, identities),
         judged="people",
         shots=checked_shots,
         measure=measure,
@@ -90,16 +95,46 @@ def paired_program(
     )
 
 
+def watch_scores(
+    identities: Callable[[Design, StudySettings], pd.DataFrame],
+    design: Design,
+    settings: StudySettings,
+    data: StudyData,
+    frame: pd.DataFrame,
+) -> Steps[list[ShareValues]]:
+    """The score of each setting; of answers of people, who come later, nothing."""
+    if settings.labels or settings.options.labeller == labelling.PEOPLE:
+        return []
+    everyone = labelling.people_of(frame, identities(design, settings))
+    people = yield from labelling.label_people(everyone, design, settings, data)
+    named = people.dropna(subset="perceived_gender").reset_index(drop=True)
+    return [share_values(name, some) for place, name in PLACES.items() if len(some := in_setting(named, place))]
+
+
+def score_intervals(settings: StudySettings) -> dict[str, Any]:
+    """:func:`intervals` of scores, which hold at any time where the number of pictures was not fixed beforehand."""
+    return {**intervals(settings), "fixed_n": stop_rule(settings) is None}
+
+
 def in_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
     """The people in pictures of one setting."""
     return people[people["setting"] == setting]
+
+
+def share_values(name: str, people: pd.DataFrame) -> ShareValues:
+    """Of each picture the share of its people that look as the stereotype has it; nan where nobody can be scored."""
+    labels = checked_labels(people).assign(image_id=people["image_id"].to_numpy())
+    conforms = labels["conforms"].astype(float).where(labels["usable"])
+    by_picture = conforms.groupby(labels["image_id"], sort=False).mean()
+    ids = tuple(map(str, by_picture.index))
+    return ShareValues(name=name, image_ids=ids, values=by_picture.to_numpy(float), is_score=True)
 
 
 def score_finding(
     key: str, title: str, people: pd.DataFrame, settings: StudySettings, *, published: float | None = None
 ) -> Finding:
     """The stereotype test score of these people, with what is planted where that is on record."""
-    result = stereotype_test_score(people, **intervals(settings))
+    result = stereotype_test_score(people, **score_intervals(settings))
     score, direction = result.confidence_interval, "No clear lean either way."
     if math.isnan(score.value):
         direction = "Undefined."
@@ -128,7 +163,7 @@ def gap_finding(
     more: str = "more stereotyped in pairs",
 ) -> Finding:
     """Score of ``one`` minus that of ``other``; ``more`` says what a positive difference means."""
-    gap = stereotype_gap(one, other, **intervals(settings)).gap
+    gap = stereotype_gap(one, other, **score_intervals(settings)).gap
     true = true_score(one), true_score(other)
     sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
     return finding(
@@ -204,7 +239,7 @@ def scores_by_group(
 
 def micro_scores(people: pd.DataFrame, by: Sequence[str], settings: StudySettings) -> pd.DataFrame:
     """Scores in pairs and alone and their gap for each value of ``by``, a row each."""
-    options = {"by": list(by), **intervals(settings)}
+    options = {"by": list(by), **score_intervals(settings)}
     micro: pd.DataFrame = stereotype_gap(in_setting(people), in_setting(people, SINGLE), **options)[
         [*by, "gap", "low", "high"]
     ].rename(columns={"low": "gap low", "high": "gap high"})
@@ -228,7 +263,7 @@ def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
     rows = []
     for setting, some in people.groupby("setting", sort=False):
         failed = generation_failures(some, confidence=settings.confidence)
-        result = stereotype_test_score(some, **intervals(settings))
+        result = stereotype_test_score(some, **score_intervals(settings))
         pictures = {"setting": setting, "pictures": failed.n_images, "failed": failed.n_failed}
         of_people = {"people": len(some), "cannot identify": result.n_cannot_identify}
         of_people |= columns("coverage %", result.coverage)
@@ -289,7 +324,7 @@ def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTab
 def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[str, Any]) -> StudyTable:
     """The score of each sampling: run k has the k-th picture of every prompt (Table 13)."""
     numbered, by = people.assign(run=people["seed"].astype(int) - settings.seed + 1), ["setting", "run"]
-    scores = stereotype_test_score(numbered, by=by, **intervals(settings))
+    scores = stereotype_test_score(numbered, by=by, **score_intervals(settings))
     printed = {
         (setting, run): score for setting in published for run, score in enumerate(published[setting]["runs"], start=1)
     }

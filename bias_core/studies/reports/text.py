@@ -21,6 +21,7 @@ from bias_core.metrics.cards import METRICS
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.setting_fields import option_values
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Measured, StudyReport, StudySettings, StudyTable
+from bias_core.studies.kit.watching import stop_rule
 
 NOT_KNOWN = "not known"
 NOT_PUBLISHED = "not published"
@@ -269,6 +270,7 @@ def to_dict(report: StudyReport) -> Row:
         **_measured(report),
         "unknown_words": list(report.unknown_words),
         "limits": LIMITS,
+        "stop_rule": report.stop_rule,
         "versions": dict(report.versions),
         "seconds": round(report.seconds, 3),
         **(program.values(report) if program else {}),
@@ -314,6 +316,12 @@ def size_in_words(design: Design, settings: StudySettings) -> str:
     """
     share = f"{100 * settings.scale:g} % of the full size"
     return f"{share} (published: {design.published_size})" if design.published_size else share
+
+
+def at_any_time(report: StudyReport) -> str:
+    """What is added where the number of pictures was not fixed beforehand, or not all are there."""
+    watched = report.stopped or stop_rule(report.settings) is not None
+    return " (of shares: at any time)" if watched else ""
 
 
 def read_by(settings: StudySettings) -> str:

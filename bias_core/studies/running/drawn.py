@@ -3,13 +3,15 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from bias_core.protocols import ChecksSettings, ReadsPrompts
-from bias_core.stats.intervals import wilson_interval
+from bias_core.stats.sequential import share_interval
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.kit.program import DrawnPicture
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Finding, Results, StudyTable, columns, table
+from bias_core.studies.kit.watching import REFUSED as REFUSED_PICTURES
 from bias_core.types import ImageRow, PromptLimit, StoredImage
 
 _MOST_WARNINGS = 3
@@ -18,7 +20,7 @@ _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 REFUSED = "refused"
 
 
-def refusals(pictures: Sequence[DrawnPicture], confidence: float) -> Results:
+def refusals(pictures: Sequence[DrawnPicture], confidence: float, *, fixed_n: bool = True) -> Results:
     """The share of requests that ended without a picture, as a finding, and by group and by reason as tables."""
     distinct = list({one.image.row.id: one for one in pictures}.values())
     if not distinct:
@@ -26,19 +28,20 @@ def refusals(pictures: Sequence[DrawnPicture], confidence: float) -> Results:
     blocked = [one.image.blocked for one in distinct]
     finding = Finding(
         key=REFUSED,
-        title="Refused or blanked pictures",
+        title=REFUSED_PICTURES,
         metric="refused_share",
-        estimate=wilson_interval(sum(blocked), len(blocked), confidence=confidence),
+        estimate=share_interval(sum(blocked), len(blocked), fixed_n=fixed_n, confidence=confidence),
         says=f"{sum(blocked):,} of {len(blocked):,} requests ended without a picture; they are counted, never scored.",
         sample=mean_sample([one.unit for one in distinct], blocked),
     )
-    return Results(findings=(finding,), tables=tuple(_refusal_tables(distinct, confidence)))
+    return Results(findings=(finding,), tables=tuple(_refusal_tables(distinct, confidence, fixed_n)))
 
 
-def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float) -> Iterator[StudyTable]:
+def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n: bool) -> Iterator[StudyTable]:
     """By group; by reason, where anything was refused."""
     groups = {name: [one.image.blocked for one in pictures if one.group == name] for name in _groups(pictures)}
-    shares = {name: wilson_interval(sum(of), len(of), confidence=confidence) for name, of in groups.items()}
+    how: dict[str, Any] = {"fixed_n": fixed_n, "confidence": confidence}
+    shares = {name: share_interval(sum(of), len(of), **how) for name, of in groups.items()}
     yield table(
         "refused_by_group",
         "Refused or blanked, by group",
@@ -46,7 +49,8 @@ def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float) -> Iter
             {"group": name, "requests": len(of), "refused": sum(of), **columns("share", shares[name], ends="")}
             for name, of in groups.items()
         ],
-        "Requests that ended without a picture, with Wilson intervals.",
+        "Requests that ended without a picture, with "
+        + ("Wilson intervals." if fixed_n else "intervals that hold at any time."),
     )
     reasons = Counter(reason_of(one.image) for one in pictures if one.image.blocked)
     if reasons:

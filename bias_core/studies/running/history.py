@@ -1,7 +1,7 @@
 """The runs of one visitor: listed, opened, kept, deleted and brought back, and gone on with."""
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bias_core.errors import InvalidInput, StorageError
@@ -10,6 +10,7 @@ from bias_core.studies.kit.designs import find_design, programs_by_kind
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
+from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.saved import SavedReport, decode, open_report, report_store
 from bias_core.studies.running.arms import each_arm
 from bias_core.studies.running.run import run_study
@@ -38,6 +39,7 @@ class RunLine:
     created: float
     updated: float
     saved: bool  # whether its report can be opened without running anything
+    may_go_on: bool  # whether it was cut off, or a stop rule of its settings may have ended it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +98,21 @@ def restore_run(services: StudyServices, session: str, deleted: Deleted) -> None
 def go_on(
     services: StudyServices, session: str, run_id: str, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, StudyReport]:
-    """Run it again from what is stored, under its new id alone; InvalidInput where run or pictures are gone."""
+    """Run it again from what is stored, under its new id alone; InvalidInput where run or pictures are gone.
+
+    A run that is finished under a stop rule goes on without the rule, and its own report stays.
+    """
     manifest = _mine(services, session, run_id)
     design, settings = _study_of(manifest)
+    if has_rule := manifest.status == "finished" and stop_rule(settings) is not None:
+        settings = replace(settings, stop_within=None, stop_when_clear=False)
     for one in each_arm(settings):
         if one.images and not Path(one.images).exists():
             raise InvalidInput(
                 f"the pictures {Path(one.images).name!r} of this run are no longer here: import them again"
             )
     report = yield from run_study(design, settings, services, cancelled=cancelled, session=session)
-    if report.run_id != manifest.id:
+    if report.run_id != manifest.id and not has_rule:
         if manifest.is_kept:
             services.manifests.keep(report.run_id)
         delete_run(services, session, manifest.id)
@@ -152,6 +159,10 @@ def _choices(manifest: Manifest) -> str:
     return " · ".join([*parts, f"seed {settings.get('seed', 0)}"])
 
 
+def _has_rule(manifest: Manifest) -> bool:
+    return manifest.settings.get("stop_within") is not None or bool(manifest.settings.get("stop_when_clear"))
+
+
 def _line(services: StudyServices, manifest: Manifest) -> RunLine:
     ids = {row.id for row in manifest.rows}
     sizes = [path.stat().st_size for path in map(services.images.path, ids) if path.is_file()]
@@ -168,5 +179,6 @@ def _line(services: StudyServices, manifest: Manifest) -> RunLine:
         n_stored=len(sizes),
         n_bytes=sum(sizes),
         saved=manifest.id in report_store(services),
+        may_go_on=manifest.status != "finished" or _has_rule(manifest),
         **{name: getattr(manifest, name) for name in ("study", "title", "status", "is_kept", "created", "updated")},
     )

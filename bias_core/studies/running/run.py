@@ -1,6 +1,5 @@
 """Runs a study: its pictures, then its numbers; a run that was cut off goes on where it ended."""
 
-import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
@@ -28,9 +27,11 @@ from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, tr
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import changed_settings, option_values
 from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, Shot, StudyReport, StudySettings, mapped
+from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.saved import encode, keep_report
 from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm
 from bias_core.studies.running.checklist import protocol_tables
+from bias_core.studies.running.drawing import as_watched, draw_arms
 from bias_core.studies.running.drawn import before_drawing, refusals, rewritten_prompts, while_drawing
 from bias_core.studies.running.readers import beside
 from bias_core.studies.running.run_ids import run_id
@@ -234,6 +235,10 @@ def with_options(design: Design, settings: StudySettings) -> StudySettings:
     """The settings with the paper's where asked, the design's and its options; InvalidInput for one that cannot be."""
     settings = with_protocol(design, settings)
     own = {name: value for name, value in design.settings.items() if name not in changed_settings(settings)}
+    if program_of(design).watch is None and stop_rule(settings) is not None:
+        raise InvalidInput(
+            f"{design.name} has no shares that a stop rule could watch; leave stop_within and stop_when_clear out"
+        )
     return check_arms(replace(settings, **{**own, "options": typed_options(design, settings.options)}))
 
 
@@ -251,40 +256,27 @@ def draw_study(
     plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, list[StudyData]]:
     """Draw a plan's pictures, by arm, and measure nothing; :func:`run_study` then finds them, and raises alike."""
-    arms = [StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=nothing_ahead) for arm in plan.each]
-    yield from _on_record(_draw(plan, arms), plan, services)
+    watched = stop_rule(plan.settings) is not None
+    arms = [
+        arm.program.data(arm.design, arm.settings, services, arm.rows, cancelled=cancelled)
+        if watched
+        else StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=nothing_ahead)
+        for arm in plan.each
+    ]
+    yield from _on_record(draw_arms(plan, arms), plan, services)
     return arms
-
-
-def _draw(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, None, None]:
-    """The pictures of every arm, one after the other, with one progress over all of them."""
-    if not plan.arms:
-        yield from arms[0].draw(plan.shots)
-        return
-    sizes = [len({row.id for row in arm.manifest.rows}) for arm in plan.arms]
-    for i, (arm, data) in enumerate(zip(plan.arms, arms, strict=True)):
-        before, rest = sum(sizes[:i]), sum(sizes[i + 1 :])
-        for step in data.draw(arm.shots):
-            missing = step.total - step.done
-            yield replace(
-                step,
-                done=before + step.done,
-                total=before + step.total + rest,
-                seconds_left=step.seconds_left * (1 + rest / missing) if missing else math.nan,
-                message=f"{plan.settings.arms[i].name}: {before + step.done:,} of {sum(sizes):,} pictures",
-            )
 
 
 def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Generator[Progress, None, StudyReport]:
     """Draw all arms, measure each, compare them; of one arm that is stopped what is finished, where its kind can."""
-    data = [StudyData(arm.settings, services, arm.rows, cancelled=limit, ahead=arm.program.ahead) for arm in plan.each]
+    data = [arm.program.data(arm.design, arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
     n_repairs = services.repairs.n
     if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):
         yield Progress(message=" ".join(notes))
     yield from _fetch_readers(plan, services)
     try:
         with limit.explained():
-            yield from _draw(plan, data)
+            yield from draw_arms(plan, data)
     except Cancelled as why:
         if plan.arms or not plan.program.measures_when_stopped:
             raise
@@ -321,6 +313,7 @@ def _read_arms(
         name = plan.settings.arms[i].name if plan.arms else ""
         steps = arm.program.measure(arm.design, arm.settings, data[i])
         results = yield from mapped(steps, partial(_of_arm, name)) if name else steps
+        results = results if data[i].fixed_n else as_watched(results)
         drawn = [*plan_notes(arm, services), *while_drawing(data[i].images_by_id.values())]
         tables = (*results.tables, *rewritten_prompts(data[i].drawn_pictures))
         results = replace(results, tables=tables, notes=(*data[i].notes, *drawn, *results.notes))
@@ -336,6 +329,7 @@ def _read_arms(
     if plan.arms:
         yield Progress(message="comparing the arms")
         results = compare_arms(plan.design, plan.settings, plan.program, arms)
+        results = results if stop_rule(plan.settings) is None else as_watched(results)
     return arms, results
 
 
@@ -354,7 +348,8 @@ def _with_refusals(arms: Sequence[ArmReport], data: Sequence[StudyData]) -> list
     if not any(one.n_blocked or _is_hosted(one.settings) for one in data):
         return list(arms)
     parts = [
-        Results() if one.settings.images else refusals(one.drawn_pictures, one.settings.confidence) for one in data
+        Results() if one.settings.images else refusals(one.drawn_pictures, one.settings.confidence, fixed_n=one.fixed_n)
+        for one in data
     ]
     return [replace(arm, results=_joined(arm.results, part)) for arm, part in zip(arms, parts, strict=True)]
 
@@ -373,7 +368,7 @@ def _of_arm(name: str, step: Progress) -> Progress:
 
 
 def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms: tuple[ArmReport, ...]) -> StudyReport:
-    services, words = drawn[0].services, set()
+    services, words, rule = drawn[0].services, set(), stop_rule(plan.settings)
     for one in plan.each:
         prompts = {treated(shot.prompt, treatment(one.settings)) for shot in one.shots if not one.settings.images}
         words |= {word for prompt in prompts for word in services.unknown_words(one.settings.model, prompt)}
@@ -409,6 +404,7 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         stored={key: image for data in drawn for key, image in data.images_by_id.items()},
         arms=arms,
         stopped=any(data.stopped for data in drawn),
+        stop_rule=rule.words if rule and any(data.n_enough is not None for data in drawn) else "",
         read_by=read_by,
     )
 

@@ -350,6 +350,7 @@ class StudyTab(StudyForm):
         """All of a report."""
         parts, report = self.parts, by_name(report)
         text = f"Done in {report.seconds:.1f} s. {report.n_images:,} pictures scored."
+        text += f" The stop rule ended it: {report.stop_rule}." if report.stop_rule else ""
         return {
             **self._buttons(running=False),
             parts["status"]: messages.done_html(text),

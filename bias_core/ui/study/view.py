@@ -39,7 +39,8 @@ def header_html(report: StudyReport, headline: str) -> str:
         text.drawn_by(report),
         f"read by {text.read_by(settings)}",
         *([text.size_in_words(design, settings)] if report.design.reference else []),
-        f"{settings.confidence:.0%} intervals",
+        f"{settings.confidence:.0%} intervals{text.at_any_time(report)}",
+        *(["ended by its stop rule"] if report.stop_rule else []),
         *([f"after {_work(design.reference)}, {design.where}"] if design.reference else []),
     ]
     return render("report_header", warning=report.warning, headline=headline, lines=lines)

@@ -29,6 +29,7 @@ from bias_core.studies.reports.text import (
 from bias_core.ui.embedded import data_uri, figure_svg
 from bias_core.ui.study.downloads import FIGURE_FORMS, TABLE_FORMS
 
+MOST_WATCHED = 8  # shares that are shown while pictures come
 TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"
 
@@ -78,6 +79,7 @@ def environment() -> Environment:
     }
     made.tests["known"] = is_known
     made.globals |= {"axis": axis, "FIGURE_FORMS": FIGURE_FORMS, "TABLE_FORMS": TABLE_FORMS}
+    made.globals["MOST_WATCHED"] = MOST_WATCHED
     return made
 
 

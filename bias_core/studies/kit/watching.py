@@ -1,0 +1,157 @@
+"""The shares of a run while its pictures come: what is known so far, and whether that is enough to stop."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bias_core.studies.kit.types import StudySettings, WatchedShare
+from bias_core.types import Estimate, ReaderErrors
+
+REFUSED = "Refused or blanked pictures"
+FEWEST = 8  # pictures of a share before a rule may end a run
+_LOOKS = 32  # of a rule, from each number of pictures to twice that number
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareValues:
+    """What some pictures say of one share."""
+
+    name: str  # as the report calls it
+    image_ids: tuple[str, ...]
+    values: np.ndarray  # ``(n,)`` in [0, 1]: whether each shows it, or which share of its people; nan: nobody can say
+    reference: float | None = None  # P*, the rate that it is compared with
+    errors: ReaderErrors | None = None  # of the reader, where the report corrects the share for them
+    is_score: bool = False  # whether it is shown as a mean of +1 and −1, whose null value is 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopRule:
+    """When a run has seen enough: every share is known closely, or lies clear of its P*."""
+
+    within: float | None
+    when_clear: bool
+    confidence: float
+
+    @property
+    def words(self) -> str:
+        """The rule in words.
+
+        >>> StopRule(within=0.1, when_clear=True, confidence=0.95).words
+        'every share is known to ±10 points or its interval excludes P*'
+        """
+        parts = [f"is known to ±{100 * self.within:g} points"] if self.within is not None else []
+        parts += ["its interval excludes P*"] if self.when_clear else []
+        return (
+            f"every share {' or '.join(parts)}"
+            if self.within is not None
+            else "the interval of every share excludes P*"
+        )
+
+    def holds(self, shares: Sequence[Estimate]) -> bool:
+        """Whether this is enough; where only P* counts, shares without one are not waited for."""
+        waited_for = [one for one in shares if self.within is not None or one.null_value is not None]
+        return bool(waited_for) and all(map(self._is_enough, waited_for))
+
+    def _is_enough(self, share: Estimate) -> bool:
+        if share.n < FEWEST:
+            return False
+        null = share.null_value
+        is_clear = null is not None and not share.low <= null <= share.high
+        is_close = self.within is not None and (share.high - share.low) / 2 <= self.within
+        return is_close or (self.when_clear and is_clear)
+
+
+def stop_rule(settings: StudySettings) -> StopRule | None:
+    """The rule that the settings ask for; None where the number of pictures is fixed beforehand."""
+    if settings.stop_within is None and not settings.stop_when_clear:
+        return None
+    return StopRule(within=settings.stop_within, when_clear=settings.stop_when_clear, confidence=settings.confidence)
+
+
+def looks(n: int, before: int = 0) -> Iterator[int]:
+    """Numbers of pictures at which a growing run is looked at: every one at first, later in steps that grow with it.
+
+    >>> list(looks(70, 61))
+    [62, 63, 64, 66, 68, 70]
+    """
+    at = before + 1
+    while at <= n:
+        step = max(1, 2 ** (math.ceil(math.log2(at)) - 1) // _LOOKS)
+        if at % step == 0:
+            yield at
+        at += 1
+
+
+def growth(values: np.ndarray, confidence: float) -> Iterator[tuple[int, Estimate]]:
+    """A share after each look at its pictures, ``(n,)`` of 0 and 1 in the order in which they came."""
+    from bias_core.stats.sequential import confidence_sequence  # loads scipy, which help does without
+
+    sums = np.cumsum(values)
+    for n in sorted({*looks(len(values)), len(values)}):
+        yield n, confidence_sequence(float(sums[n - 1]), n, confidence=confidence)
+
+
+class Watch:
+    """The shares of one arm as they grow.
+
+    ``image_ids`` are in the order in which pictures count: a rule looks at the first of them that are all there, so
+    that the same pictures end a run at the same place, whoever drew them in which batches.
+    """
+
+    def __init__(self, image_ids: Iterable[str], confidence: float, rule: StopRule | None = None) -> None:
+        self._place = {image_id: i for i, image_id in enumerate(dict.fromkeys(image_ids))}
+        self._confidence, self._rule = confidence, rule
+        self._is_read = np.zeros(len(self._place), dtype=bool)
+        self._values: dict[str, np.ndarray] = {}
+        self._parts: dict[str, ShareValues] = {}
+        self._n_looked = 0
+        self.n_enough: int | None = None  # after so many pictures, in their order, the rule holds
+
+    def add(self, image_ids: Iterable[str], parts: Iterable[ShareValues]) -> None:
+        """Take up what was read in these pictures."""
+        for part in parts:
+            values = self._values.setdefault(part.name, np.full(len(self._place), math.nan))
+            values[[self._place[image_id] for image_id in part.image_ids]] = part.values
+            self._parts[part.name] = part
+        self._is_read[[self._place[image_id] for image_id in image_ids]] = True
+        if self._rule is not None:
+            self._look(self._rule)
+
+    def shares(self) -> tuple[WatchedShare, ...]:
+        """Every share in all pictures that were read so far."""
+        return tuple(
+            WatchedShare(name=name, estimate=one, is_score=self._parts[name].is_score)
+            for name, one in self._estimates(len(self._place))
+        )
+
+    def _look(self, rule: StopRule) -> None:
+        unread = np.flatnonzero(~self._is_read)
+        n_there = int(unread[0]) if unread.size else len(self._place)
+        for n in looks(n_there, self._n_looked):
+            if self.n_enough is None and rule.holds([one for _, one in self._estimates(n)]):
+                self.n_enough = n
+        self._n_looked = max(self._n_looked, n_there)
+
+    def _estimates(self, n: int) -> Iterator[tuple[str, Estimate]]:
+        """Every share in the first ``n`` pictures, as far as they are read."""
+        for name, part in self._parts.items():
+            values = self._values[name][:n]
+            values = values[~np.isnan(values)]
+            if values.size:
+                yield name, _estimate(part, float(values.sum()), values.size, self._confidence)
+            elif name != REFUSED:  # a share of which nothing is known is not narrow
+                yield name, Estimate.undefined(0, "no picture yet", null_value=part.reference)
+
+
+def _estimate(part: ShareValues, total: float, n: int, confidence: float) -> Estimate:
+    from bias_core.stats.effects import corrected_by_errors
+    from bias_core.stats.sequential import confidence_sequence
+
+    if part.is_score:
+        return confidence_sequence(total, n, confidence=confidence, null_value=0.5).scaled(2.0, -1.0).of_null(0.0)
+    if part.errors is not None:
+        share = corrected_by_errors(round(total), n, part.errors, fixed_n=False, confidence=confidence)
+        return share.of_null(part.reference)
+    return confidence_sequence(total, n, confidence=confidence, null_value=part.reference)
