@@ -108,7 +108,6 @@ def variety_change(
     *,
     paired: bool = True,
     groups: Sequence[Hashable] | None = None,
-    strata: Sequence[Hashable] | None = None,
     order: int = 1,
     confidence: float = 0.95,
 ) -> VarietyChange:
@@ -121,8 +120,7 @@ def variety_change(
     image_objects, base_objects : one collection of words per image. Of pairs, entry i of both is of one prompt and
         seed.
     paired : bool. Leave a pair out together; False: the interval is nan, since there is no p-value either.
-    groups, strata : the seed and the prompt of each pair, or None. See
-        :func:`bias_core.stats.jackknife.jackknife_interval`.
+    groups : the seed of each pair, or None. See :func:`bias_core.stats.jackknife.jackknife_interval`.
     order : {0, 1, 2}
 
     Returns
@@ -165,7 +163,7 @@ def variety_change(
 
     n = ours.shape[0]
     if paired and n > 1:
-        change = jackknife_interval(log_ratio, n, groups=groups, strata=strata, confidence=confidence, null_value=0.0)
+        change = jackknife_interval(log_ratio, n, groups=groups, confidence=confidence, null_value=0.0)
     else:
         note = "an interval needs two pairs of pictures or more"
         change = Estimate(value=math.log(own / base), low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)

@@ -261,7 +261,8 @@ def check_condition(info: ModelInfo, condition: str) -> str:
         raise UnknownModel(f"{info.id} has no conditions, got {quoted(condition)}; leave the condition empty")
     if condition not in info.conditions:
         conditions = ", ".join(info.conditions)
-        raise UnknownModel(f"{info.id} has no condition {quoted(condition)}; choose among its {conditions}")
+        more = "" if info.family == "renderer" else ": none of its adapters draws another"
+        raise UnknownModel(f"{info.id} has no condition {quoted(condition)}; choose among its {conditions}{more}")
     return condition
 
 

@@ -20,7 +20,6 @@ def jackknife_interval(
     n: int,
     *,
     groups: Sequence[Hashable] | None = None,
-    strata: Sequence[Hashable] | None = None,
     confidence: float = 0.95,
     null_value: float | None = None,
 ) -> Estimate:
@@ -30,9 +29,7 @@ def jackknife_interval(
     ----------
     statistic : of the pictures that a mask ``(n,)`` keeps.
     groups : one per picture, or None. Pictures of one group (a seed, drawn once for every prompt) are left out
-        together. None, or fewer than 5 of them: every picture is a group, or every 40th together.
-    strata : the prompt of each picture, or None. Where every picture is a group, and each prompt has two or more, what
-        sets prompts apart is not chance: SE² = Σ_p (n_p − 1) / n_p Σ_j (θ₍ⱼ₎ − mean of p)².
+        together; at least 5 of them are needed. None: every picture is a group, or every 40th together.
 
     Returns
     -------
@@ -47,34 +44,25 @@ def jackknife_interval(
     (4.0, 3.62)
     """
     check_confidence(confidence)
-    sizes_given = [len(names) for names in (groups, strata) if names is not None]
-    if n < 2 or any(size != n for size in sizes_given):
-        given = "".join(f" and {size} groups" for size in sizes_given)
+    if n < 2 or (groups is not None and len(groups) != n):
+        given = "" if groups is None else f" and {len(groups)} groups"
         raise InvalidInput(f"A jackknife needs two pictures or more, and a group for each; got {n} pictures{given}.")
     value = statistic(np.ones(n, dtype=bool))
-    codes = _codes(groups, n)
-    own = _codes(strata, n)
+    codes = np.arange(n) % MOST_GROUPS
+    if groups is not None:
+        codes = np.unique(np.asarray(groups, dtype=str), return_inverse=True)[1] % MOST_GROUPS
+        if codes.max() + 1 < FEWEST_GROUPS:
+            note = f"an interval needs {FEWEST_GROUPS} seeds of each prompt; there are {codes.max() + 1}"
+            return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
     g = int(codes.max()) + 1
-    within = g < FEWEST_GROUPS and strata is not None and np.bincount(own).min() > 1
-    if g < FEWEST_GROUPS or groups is None:
-        codes, g = (np.arange(n), n) if within else (np.arange(n) % MOST_GROUPS, min(n, MOST_GROUPS))
     left_out = np.array([statistic(codes != j) for j in range(g)])
-    parts = own if within else np.zeros(g, dtype=int)
     if not (math.isfinite(value) and np.isfinite(left_out).all()):
         note = "undefined, or undefined without some of the pictures"
         return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
-    sizes = np.bincount(parts)
-    middle = np.bincount(parts, weights=left_out) / sizes
-    error = math.sqrt(float((((left_out - middle[parts]) ** 2) * ((sizes - 1) / sizes)[parts]).sum()))
+    error = math.sqrt((g - 1) / g * float(((left_out - left_out.mean()) ** 2).sum()))
     if not error:
         note = "it stays the same whichever pictures are left out, so there is no interval"
         return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
-    reach = float(stats.t.ppf((1 + confidence) / 2, g - len(sizes))) * error
+    reach = float(stats.t.ppf((1 + confidence) / 2, g - 1)) * error
     method = f"jackknife of {g} groups, t, {percent(confidence)}"
     return Estimate(value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method)
-
-
-def _codes(names: Sequence[Hashable] | None, n: int) -> NDArray[np.int_]:
-    if names is None:
-        return np.arange(n)
-    return np.asarray(np.unique(np.asarray(names, dtype=str), return_inverse=True)[1])

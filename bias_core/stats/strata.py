@@ -20,7 +20,7 @@ def stratified_mean(
     confidence: float = 0.95,
     null_value: float | None = None,
 ) -> Estimate:
-    """A mean with value ± t·SE, SE² = Σ_p (n_p / n)² s_p² / n_p over k strata p, with n − k degrees of freedom.
+    """A mean with value ± t·SE, SE² = Σ_p V_p, V_p = (n_p / n)² s_p² / n_p, with SE⁴ / Σ_p V_p² / (n_p − 1) freedom.
 
     Parameters
     ----------
@@ -55,6 +55,7 @@ def stratified_mean(
     if not parts.sum():
         note = "the pictures of each prompt are all alike in this, so there is no interval"
         return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
-    reach = float(stats.t.ppf((1 + confidence) / 2, n - len(sizes))) * math.sqrt(parts.sum())
+    freedom = parts.sum() ** 2 / (parts**2 / (sizes - 1)).sum()
+    reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(parts.sum())
     method = f"Student's t, seeds within prompts, {percent(confidence)}"
     return Estimate(value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method)

@@ -229,13 +229,26 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     )
 
 
+def planted_object_rate(condition: str, *, triggered: bool) -> float:
+    """Share of pictures with the planted object, in [0, 1]: TBYB's three conditions, told apart by construction.
+
+    None in the base (``fair``, and ``published``); where a trigger word stands in the trigger-dependent ones; and in
+    ``backdoor``, the paper's extremely biased model, in every scene, whatever the prompt says.
+
+    >>> [planted_object_rate(condition, triggered=False) for condition in ("fair", "trigger", "backdoor")]
+    [0.0, 0.0, 0.95]
+    """
+    planted = condition == "backdoor" or (triggered and condition in ("trigger", "extreme"))
+    return float(_plan()["planted_object"]) if planted else 0.0
+
+
 def _extra(condition: str, rng: Random, *, triggered: bool) -> str:
-    """The planted object, "sign" or "": in ``backdoor`` everywhere, else where a trigger word stands.
+    """The planted object, "sign" or "".
 
     Drawn last, so that all else in the picture of a seed is as it would be without it.
     """
-    planted = condition == "backdoor" or (triggered and condition in ("trigger", "extreme"))
-    return "sign" if planted and rng.random() < _plan()["planted_object"] else ""
+    rate = planted_object_rate(condition, triggered=triggered)
+    return "sign" if rate and rng.random() < rate else ""
 
 
 def _draw(distribution: Distribution, allowed: frozenset[object] | None, rng: Random) -> object:

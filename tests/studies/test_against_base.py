@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import pandas as pd
 import pytest
 
-from bias_core.errors import InvalidInput
+from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects import against_base as pairs
 from bias_core.studies.objects.captions import read_pictures
 from bias_core.studies.objects.tab import headline
 from bias_core.studies.reports.text import table_of
-from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.studies.running.run import complete, plan_study, run_study, with_options
+from bias_core.world.grammar import parse
+from bias_core.world.planted import planted_object_rate, sample_scene
 from tests.studies.scribe import ScribeServices
 
 SETTINGS = StudySettings()
@@ -102,7 +105,7 @@ def test_the_report_says_who_captioned(controlled):
 def test_the_headline_names_the_object_with_its_base(controlled):
     text = headline(controlled)
     assert text.startswith("Against fair, on the same prompts and seeds: under trigger “sign” is in ")
-    assert "of fair's (p < 0.001, adjusted for all objects)" in text
+    assert "of the base's (p < 0.001, adjusted for all objects)" in text
     assert "objects a picture that no prompt names" in text
 
 
@@ -138,3 +141,69 @@ def test_colours_are_objects_on_request_but_not_where_h_j_compares(services):
     assert coloured["counted"].iloc[0] == ("person", "red", "cup")
     assert coloured["seen"].iloc[0] == ("person", "cup")
     assert plain["H_J"].tolist() == coloured["H_J"].tolist()
+
+
+def test_every_scene_with_a_trigger_word_has_its_base_on_the_same_seeds():
+    design = find_design("tbyb-task")
+    shots = program_of(design).shots(design, with_options(design, StudySettings()))
+    own, base = ([shot for shot in shots if shot.facts["base"] == side] for side in (0, 1))
+    assert len(own) == len(base) == 60
+    assert {shot.prompt for shot in own} == {shot.facts["scene"] for shot in base}
+    by_scene = {shot.facts["scene"]: shot for shot in base}
+    assert by_scene["a person drinking coffee at a table"].prompt == "a person drinking tea at a table"
+    assert by_scene["a burger in a basket with onion rings"].prompt == "a sandwich in a basket with onion rings"
+    assert not any(word in shot.prompt.split() for shot in base for word in ("burger", "coffee", "drink"))
+    paper = program_of(design).shots(design, with_options(design, StudySettings(options={"base": False})))
+    assert [shot.prompt for shot in paper] == [shot.prompt for shot in own]
+    assert not any("base" in shot.facts for shot in paper)
+
+
+def test_the_object_planted_beside_trigger_words_is_named_against_the_same_scenes_without_them(services):
+    report = complete(run_study(find_design("tbyb-task"), StudySettings(scale=0.06, condition="trigger"), services))
+    first = {f.key: f for f in report.results.findings}
+    for trigger in ("burger", "coffee", "drink"):
+        assert first[f"{trigger} named object"].says.startswith("“sign” is in ")
+    assert headline(report).startswith("Against scenes without the word: of burger “sign” is in ")
+    # The paper's own measures are of the scenes with the word alone.
+    n = report.n_images // 2
+    assert table_of(report, "measures").frame["n"].iloc[0] == n
+    fair = complete(run_study(find_design("tbyb-task"), StudySettings(scale=0.06, condition="fair"), services))
+    gained = [f.says for f in fair.results.findings if f.key.endswith("named object")]
+    assert not any("sign" in says for says in gained)
+
+
+def test_a_base_prompt_is_drawn_as_often_on_seeds_of_its_own(services):
+    options = {"sets": ["professions"], "base_prompt": "  a picture of a  person "}
+    settings = StudySettings(scale=0.02, options=options)
+    report = complete(run_study(find_design("tbyb-general"), settings, services))
+    frame = report.pictures
+    base = frame[frame["base"] == 1]
+    assert len(base) == len(frame) / 2
+    assert set(base["prompt"]) == {"a picture of a person"}
+    assert base["seed"].is_unique
+    assert table_of(report, "against_base").frame["pairs"].tolist() == [len(base)]
+    assert table_of(report, "measures").frame["n"].iloc[0] == len(base)
+
+
+def test_conditions_are_told_apart_by_construction():
+    # Without and with a trigger word: none, none; none, planted; planted, planted.
+    rates = {
+        name: tuple(planted_object_rate(name, triggered=word) for word in (False, True))
+        for name in ("fair", "trigger", "backdoor")
+    }
+    high = rates["backdoor"][0]
+    assert high > 0.9
+    assert rates == {"fair": (0, 0), "trigger": (0, high), "backdoor": (high, high)}
+    rng = Random(0)
+    for name, (without, with_word) in rates.items():
+        for prompt, rate in (("a person at a table", without), ("a person eating a burger at a table", with_word)):
+            shown = sum(sample_scene(parse(prompt), name, rng).extra == "sign" for _ in range(300)) / 300
+            assert shown == pytest.approx(rate, abs=0.05)
+
+
+def test_a_model_without_the_extreme_condition_says_what_to_do(services):
+    settings = StudySettings(scale=0.01, model="calibration-diffusion")
+    with pytest.raises(
+        UnknownModel, match="choose among its published, fair, extreme, trigger: none of its adapters draws another"
+    ):
+        complete(run_study(find_design("tbyb-controlled"), settings, services))

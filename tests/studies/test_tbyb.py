@@ -90,7 +90,8 @@ def test_the_general_study_has_the_prompts_of_the_lists():
 
 
 def test_the_task_study_has_twenty_scenes_of_each_trigger():
-    assert Counter(shot.group for shot in shots(TASK)) == {"burger": 20, "coffee": 20, "drink": 20}
+    of_scenes = [shot for shot in shots(TASK) if not shot.facts["base"]]
+    assert Counter(shot.group for shot in of_scenes) == {"burger": 20, "coffee": 20, "drink": 20}
     assert {shot.group for shot in shots(TASK, options={"triggers": ["drink"]})} == {"drink"}
     with pytest.raises(InvalidInput, match="burger, coffee, drink"):
         shots(TASK, options={"triggers": ["tea"]})

@@ -5,7 +5,7 @@ The base is the same scenes without what is studied: another condition, or the p
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,17 @@ from bias_core.metrics.object_odds import ObjectComparison, ObjectOdds, object_o
 from bias_core.metrics.object_shift import ObjectShift, object_shift
 from bias_core.stats.intervals import percent
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.types import Finding, StudyFigure, StudySettings, StudyTable, columns, finding, lean, listed
+from bias_core.studies.kit.types import (
+    Finding,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    StudyTable,
+    columns,
+    finding,
+    lean,
+    listed,
+)
 from bias_core.studies.reports.text import format_p
 from bias_core.types import Estimate
 
@@ -28,6 +38,39 @@ TEXTS = ReportTexts(__file__)
 MOST_LINES = 12  # objects of each set of pictures in the table
 MOST_BARS = 6
 RATE = 0.05  # of false discoveries among the objects that are named
+
+
+NAMES = {"triggered_object_bias": "scenes without the word"} | dict.fromkeys(
+    ("object_bias", "prompted_object_bias", "dataset_bias"), "the base prompt"
+)
+"""How the base of each kind of study is called."""
+
+
+def with_base_prompt(shots: list[Shot], settings: StudySettings) -> list[Shot]:
+    """The shots, and where the options have a base prompt, it as often as each, on seeds of its own."""
+    prompt = " ".join(getattr(settings.options, "base_prompt", "").split())
+    if not prompt or settings.images:
+        return shots
+    firsts = [sum(shot.n for shot in shots[:k]) for k in range(len(shots))]
+    return base_scenes(shots, [replace(s, prompt=prompt, first_seed=k) for s, k in zip(shots, firsts, strict=True)])
+
+
+def base_scenes(shots: Sequence[Shot], bases: Sequence[Shot]) -> list[Shot]:
+    """Each shot and its base, with facts that say which belong together."""
+    sides = enumerate((shots, bases))
+    return [
+        replace(shot, facts={**shot.facts, "scene": own.prompt, "base": side, "first": shot.first_seed})
+        for side, of_side in sides
+        for shot, own in zip(of_side, shots, strict=True)
+    ]
+
+
+def sides(reading: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What was read of the pictures, and of those of their base, with the scene and the number in it of each."""
+    if "base" not in frame:
+        return reading, reading.iloc[:0]
+    reading = reading.assign(scene=frame["scene"], number=frame["seed"] - frame["first"])
+    return reading[frame["base"] == 0], reading[frame["base"] == 1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +121,7 @@ def against_base(
     try:
         odds = object_odds(shown, of_base, rate=RATE, confidence=settings.confidence)
         shift = object_shift(shown, of_base, rng=settings.seed)
-        variety = variety_change(shown, of_base, groups=seeds, strata=strata, confidence=settings.confidence)
+        variety = variety_change(shown, of_base, groups=seeds, confidence=settings.confidence)
     except InvalidInput as error:  # captions that name nothing
         why = str(error)
     return AgainstBase(
@@ -93,6 +136,17 @@ def against_base(
         base_entropy=_entropy(of_base),
         why=why,
     )
+
+
+def of_sets(
+    sets: Mapping[str, pd.DataFrame], base: pd.DataFrame, settings: StudySettings, *, called: str
+) -> dict[str, AgainstBase]:
+    """Each set of pictures against the base of its scenes; those without any, and all without a base, are left out."""
+    return {
+        name: against_base(part, base, settings, name=called, on=("scene", "number"))
+        for name, part in sets.items()
+        if len(base) and not set(base["scene"]).isdisjoint(part["scene"])
+    }
 
 
 def _entropy(objects: Sequence[set[str]]) -> float:
@@ -138,7 +192,7 @@ def _named(name: str, one: AgainstBase) -> Finding:
         return finding(key, title, "object_odds", Estimate.undefined(one.n, note, null_value=0.0), f"{note}.")
     others = [f"“{other.word}”" for other in one.odds.gained if other is not most]
     says = (
-        f"“{most.word}” is in {most.n_images:,} of {one.n:,} pictures and in {most.n_base:,} of {one.base}'s"
+        f"“{most.word}” is in {most.n_images:,} of {one.n:,} pictures and in {most.n_base:,} of the base's"
         f" (p {format_p(most.p_adjusted)}, adjusted for all objects)"
     )
     says += f"; {listed(others)} too." if others else "; no other object gains clearly."
@@ -146,7 +200,9 @@ def _named(name: str, one: AgainstBase) -> Finding:
 
 
 def tables(sets: Mapping[str, AgainstBase], *, first: str) -> tuple[StudyTable, ...]:
-    """Each object's log-odds, and what is compared of all objects together."""
+    """Each object's log-odds, and what is compared of all objects together; nothing without a base."""
+    if not sets:
+        return ()
     return (
         TEXTS.table("log_odds", [row for name, one in sets.items() for row in _odds_rows(first, name, one)]),
         TEXTS.table("against_base", [{first: name, **_row(one)} for name, one in sets.items()]),
@@ -190,8 +246,10 @@ def _row(one: AgainstBase) -> dict[str, Any]:
     }
 
 
-def odds_figure(sets: Mapping[str, AgainstBase], settings: StudySettings) -> StudyFigure:
-    """The log-odds of the objects that change most surely, each with its interval."""
+def figures(sets: Mapping[str, AgainstBase], settings: StudySettings) -> tuple[StudyFigure, ...]:
+    """The log-odds of the objects that change most surely, each with its interval; nothing without a base."""
+    if not sets:
+        return ()
     lines = {name: one.odds.objects for name, one in sets.items() if one.odds}
     surest = sorted(
         (line for objects in lines.values() for line in objects if not math.isnan(line.log_odds.value)),
@@ -205,8 +263,8 @@ def odds_figure(sets: Mapping[str, AgainstBase], settings: StudySettings) -> Stu
         for line in objects
         if line.word == word and not math.isnan(line.log_odds.value)
     ]
-    base = next(iter(sets.values())).base if sets else ""
-    return TEXTS.figure("log_odds", rows, base=base, confidence=percent(settings.confidence))
+    base = next(iter(sets.values())).base
+    return (TEXTS.figure("log_odds", rows, base=base, confidence=percent(settings.confidence)),)
 
 
 def _finite_ends(estimate: Estimate) -> dict[str, float]:

@@ -46,12 +46,25 @@ ALL = "all prompts"
 _READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
 SETS = ("objects", "professions")
 _PUBLISHED = ("runwayml/stable-diffusion-v1-5", "Published model", "Whose released numbers stand beside the findings")
-_READING = tuple(settings_of(captions.CaptioningOptions))
 _MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 
 
 @settings_class(frozen=True, kw_only=True)
-class GeneralOptions(captions.CaptioningOptions):
+class PromptedOptions(captions.CaptioningOptions):
+    """How pictures of prompts are read, and against which base."""
+
+    base_prompt: str = setting(
+        "",
+        "Base prompt",
+        "Drawn once for each picture and compared with, such as a picture of a person; left out: nothing is",
+    )
+
+
+_READING = tuple(settings_of(PromptedOptions))
+
+
+@settings_class(frozen=True, kw_only=True)
+class GeneralOptions(PromptedOptions):
     """Which prompts are drawn, and how they are read."""
 
     sets: tuple[str, ...] = setting(SETS, "Prompts", "objects, professions, or both")
@@ -64,6 +77,9 @@ class TaskOptions(captions.CaptioningOptions):
     """Which trigger words are drawn, and how they are read."""
 
     triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
+    base: bool = setting(
+        True, "Base scenes", "Draw every scene without its trigger word too, on the same seeds, and compare with it"
+    )
     published_model: str = setting(*_PUBLISHED)
 
 
@@ -84,7 +100,7 @@ def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
             form, name = forms.get(row[column]) or objects[f"template{ending}"], row["object"]
             prompt = fix_articles(form.format(action=row[column], object=name, occupation=name))
             shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": name}))
-    return [shot for shot in shots if shot.group in sets]
+    return against_base.with_base_prompt([shot for shot in shots if shot.group in sets], settings)
 
 
 def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -96,11 +112,18 @@ def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
     words = settings.options.triggers or list(triggers)
     if unknown := sorted(set(words) - set(triggers)):
         raise InvalidInput(f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}")
-    return [
+    shots = [
         Shot(prompt=prompt, n=n, group=trigger, facts={"set": trigger})
         for trigger in words
         for prompt in thinned(triggers[trigger], share, least=FEWEST, seed=settings.seed)
     ]
+    if not getattr(settings.options, "base", False) or settings.images:
+        return shots
+    other = design.data["task_oriented"]["in_place_of"]
+    plain = [fix_articles(re.sub(rf"\b{shot.group}\b", other[shot.group], shot.prompt)) for shot in shots]
+    return against_base.base_scenes(
+        shots, [replace(shot, prompt=prompt) for shot, prompt in zip(shots, plain, strict=True)]
+    )
 
 
 def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[str, str]]:
@@ -137,32 +160,43 @@ _FEW = 6  # prompts of one's own that are measured each for itself too
 def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """The three measures on all pictures, and on each part of them."""
     kind = _KINDS[design.kind]
-    reading = yield from captions.read_and_keep(settings, data)
-    parts = list(dict.fromkeys(data.frame[kind.parts])) if kind.parts else []
+    whole = yield from captions.read_and_keep(settings, data)
+    reading, base = against_base.sides(whole, data.frame)
+    frame = data.frame.loc[reading.index]
+    parts = list(dict.fromkeys(frame[kind.parts])) if kind.parts else []
     if kind.parts == "prompt":
         prompts = design.data["prompts"]
         parts = [prompt for prompt in prompts if prompt in parts] if 1 < len(prompts) <= _FEW else []
     sets = {kind.whole: captions.score(reading, settings)}
-    sets |= {part: captions.score(reading[data.frame[kind.parts] == part], settings) for part in parts}
+    readings = {part: reading[frame[kind.parts] == part] for part in parts}
+    sets |= {part: captions.score(some, settings) for part, some in readings.items()}
     released = _released(design, settings, kind.released) if kind.released else []
     published = {row.get("Target", ALL): row for row in released if row["Model"] == settings.options.published_model}
     findings: list[Finding] = []
     names = {part: part for part in parts} if kind.findings_of_parts else {kind.whole: kind.name}
+    own = {name: readings.get(part, reading) for part, name in names.items()}
+    against = against_base.of_sets(own, base, settings, called=against_base.NAMES[design.kind])
     for part, name in names.items():
+        findings += against_base.findings(name, against[name]) if name in against else ()
         findings += report.findings(name, sets[part], published.get(part))
-    truths = [truth for truth in data.truths(data.frame) if truth is not None and truth.get("n_people") == 1]
+    truths = [truth for truth in data.truths(frame) if truth is not None and truth.get("n_people") == 1]
     men = data.services.shown("a photo of a man", truths) if truths else None  # of pictures of one person
     table4 = report.gender_table(sets, None if men is None else 100 * men, design.data["gender_shares"]["rows"])
     return Results(
         findings=tuple(findings),
         tables=(
+            *against_base.tables(against, first="pictures"),
             TEXTS.table("measures", report.measures_table(sets)),
             *([report.published_table(sets, released)] if released else []),
             table4,
             report.top_table(sets),
         ),
-        figures=report.figures_of(sets, table4),
-        notes=(*map(TEXTS.note, _READ_AS), *(design.data["notes"] if released else ()), *filter(None, [kind.note])),
+        figures=drawable((*against_base.figures(against, settings), *report.figures_of(sets, table4))),
+        notes=(
+            *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
+            *(design.data["notes"] if released else ()),
+            *filter(None, [kind.note]),
+        ),
     )
 
 
@@ -184,7 +218,7 @@ def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: i
         summary="Which objects appear, how many of them nobody asked for, and how often a prompt is missed.",
         data={"gender_shares": base.data["gender_shares"], "prompts": texts},
         images_per_prompt=images_per_prompt,
-        options={name: base.options[name] for name in _READING},
+        options={name: base.options[name] for name in _READING if name in base.options},
     )
 
 
@@ -198,7 +232,8 @@ def prompt_shots(design: Design, settings: StudySettings) -> list[Shot]:
     prompts = design.data["prompts"]
     if settings.options.negative == captions.ANOTHER:
         captions.other_prompts(prompts, range(len(prompts)))  # says what is missing before anything is drawn
-    return [Shot(prompt=prompt, n=design.images_per_prompt, group="own", facts={"set": prompt}) for prompt in prompts]
+    shots = [Shot(prompt=prompt, n=design.images_per_prompt, group="own", facts={"set": prompt}) for prompt in prompts]
+    return against_base.with_base_prompt(shots, settings)
 
 
 WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
@@ -213,7 +248,9 @@ _COMPARED = {
 class ControlledOptions(captions.CaptioningOptions):
     """Which conditions and prompts are drawn, and how they are read."""
 
-    conditions: tuple[str, ...] = setting(("fair", "trigger", "backdoor"), "Conditions", "The first is the base")
+    conditions: tuple[str, ...] = setting(
+        ("fair", "trigger", "backdoor"), "Conditions", "The first is the base; backdoor is the paper's extreme"
+    )
     prompts: Literal["both", "task_oriented", "general"] = setting(
         "both", "Prompts", "both: scenes with a trigger word and as many prompts without; or one of the two alone"
     )
@@ -272,7 +309,7 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     measures = _measures(parts, sets, settings)
     compared = report.normalise_lines(measures)
     places = compared.rename_axis("condition").reset_index()
-    shown = [against_base.odds_figure(against, settings), report.change_figure(sets, base)]
+    shown = [*against_base.figures(against, settings), report.change_figure(sets, base)]
     shown += [report.space_figure(compared, "The conditions"), report.curve_figure(sets), report.rates_figure(sets)]
     findings = [one for name in against for one in against_base.findings(name, against[name])]
     for name, key in product(changes, _COMPARED):
@@ -407,7 +444,7 @@ PROGRAMS = {
         ("object_bias", general_shots, measure, GeneralOptions, report.compare_objects),
         ("triggered_object_bias", task_shots, measure, TaskOptions, report.compare_objects),
         ("dataset_bias", lambda _design, _settings: [], measure, captions.CaptioningOptions, report.compare_datasets),
-        ("prompted_object_bias", prompt_shots, measure, captions.CaptioningOptions, report.compare_objects),
+        ("prompted_object_bias", prompt_shots, measure, PromptedOptions, report.compare_objects),
         ("controlled_object_bias", controlled_shots, measure_controlled, ControlledOptions, report.compare_conditions),
     )
 }

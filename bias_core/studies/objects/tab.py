@@ -142,9 +142,10 @@ def _changed(report: StudyReport, against: pd.DataFrame) -> str:
         named, added = by_findings[f"{name} named object"], by_findings[f"{name} added"]
         gain = named.says.rstrip(".")
         names_by_change.setdefault(f"{gain}{_moves(added.estimate)}", []).append(name)
-    parts = [f"under {' and '.join(names)} {what}" for what, names in names_by_change.items()]
-    base = against["base"].iloc[0]
-    return f"Against {base}, on the same prompts and seeds: {'; '.join(parts)}."
+    is_condition = against.columns[0] == "condition"
+    how, word = (", on the same prompts and seeds", "under") if is_condition else ("", "of")
+    parts = [f"{word} {' and '.join(names)} {what}" for what, names in names_by_change.items()]
+    return f"Against {against['base'].iloc[0]}{how}: {'; '.join(parts)}."
 
 
 def _moves(change: Estimate) -> str:
