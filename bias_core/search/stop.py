@@ -15,6 +15,7 @@ from bias_core.stats.arrays import Array, Floats, same_dimension, unit_rows
 from bias_core.stats.effects import Seed, bootstrap_interval
 from bias_core.types import Estimate
 
+_FEWEST = 2  # images to search on, and to score, where some are held out
 _TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call
 
 
@@ -44,6 +45,7 @@ def optimise_prompts(
     top_k: int = 10,
     other_embeddings: ArrayLike | None = None,
     contrast: bool = False,
+    held_out: float = 0.0,
     on_step: StepCallback | None = None,
     lock: AbstractContextManager[object] | None = None,
     rng: Seed = 0,
@@ -66,23 +68,26 @@ def optimise_prompts(
     other_embeddings : array (m, d) or None. Of images outside the cluster.
     contrast : bool. Search for the largest mean cosine to the cluster less that to the other images, instead: what
         tells the cluster apart, where the paper's score finds what all images of a concept share.
+    held_out : float in [0, 1). Share of the images, of the others too, that the search does not see and that alone are
+        scored, drawn by ``rng``; of too few images for two of each, all are searched and scored.
     on_step : called with (texts scored, texts planned). Raising :class:`bias_core.errors.Cancelled` in it stops the
         search.
     lock : held while a model runs, one batch at a time.
-    rng : seed or Generator of the bootstrap.
+    rng : seed or Generator of the images held out, and of the bootstrap.
 
     Returns
     -------
     list of OptimisedPrompt : at most ``top_k`` of the last round, best first by what was searched for; of texts with
         the same words only the best.
 
-    Raises InvalidInput: for malformed embeddings, a blank prefix, a number below 1, a language model without proposals,
-    or a contrast with no other images.
+    Raises InvalidInput: for malformed embeddings, a blank prefix, a number below 1, a share outside of [0, 1), a
+    language model without proposals, or a contrast with no other images.
 
     Notes
     -----
     The paper gives no beam width, number of candidates or K. The intervals resample images and take the text as given;
-    it was chosen on the same images as the best of many, so scores are optimistic, and ``note`` says of how many. Texts
+    without images held out it was chosen on the same images as the best of many, so scores are optimistic, and
+    ``note`` says of how many. Texts
     have the same words where they differ only in case, spacing or punctuation; one that adds no word to the prefix is
     left out.
     """
@@ -96,15 +101,20 @@ def optimise_prompts(
     others = None if other_embeddings is None else unit_rows(other_embeddings, "other_embeddings")
     if contrast and others is None:
         raise InvalidInput("contrast needs other_embeddings to compare the cluster with; got None.")
+    if not 0 <= held_out < 1:
+        raise InvalidInput(f"held_out must be a share of the images, from 0 to below 1; got {held_out}.")
+    searched, scored = _parts(cluster, others, held_out, rng)
     models = _Models(encoder, language_model, lock, on_step, 1 + n_candidates * (1 + beam_width * (n_tokens - 1)))
     texts, rows = [prefix], models.embed([prefix])
-    comparison = _Comparison(cluster, others, rows[0], rng)
-    target = comparison.target(contrast=contrast)
+    comparison = _Comparison(*scored, rows[0], rng)
+    target = _target(*searched, contrast=contrast)
     for _ in range(n_tokens):
         proposed = models.propose(texts[:beam_width], n_candidates)
         texts, rows = _best_first(proposed, models.embed(proposed), target, prefix)
     models.report(models.n_planned)  # what was proposed twice is scored once, so fewer texts come than were planned
     note = f"chosen as the best of {models.n_scored - 1:,} texts on these images, so optimistic"
+    if scored[0] is not searched[0]:
+        note = f"on images that were held out while the best of {models.n_scored - 1:,} texts was chosen"
     return [comparison.judge(text, row, note) for text, row in zip(texts[:top_k], rows[:top_k], strict=True)]
 
 
@@ -193,11 +203,6 @@ class _Comparison:
         same_dimension(image_embeddings=cluster, other_embeddings=outside, text_embeddings=prefix)
         self._cluster, self._outside, self._prefix, self._rng = cluster, outside, prefix, rng
 
-    def target(self, *, contrast: bool) -> Array:
-        """The vector ``(d,)`` whose dot product with a unit text embedding is searched for."""
-        mean: Array = self._cluster.mean(axis=0, dtype=np.float64)
-        return mean - self._outside.mean(axis=0, dtype=np.float64) if contrast else mean
-
     def judge(self, text: str, row: Floats, note: str) -> OptimisedPrompt:
         """The text with its numbers, each estimate with the note."""
         gains = self._cluster @ (row - self._prefix)  # (n,)
@@ -220,6 +225,29 @@ class _Comparison:
         return bootstrap_interval(
             inside, *outside, statistic=statistic, rng=self._rng, null_value=null_value
         ).with_note(note)
+
+
+def _parts(
+    cluster: Floats, others: Floats | None, share: float, rng: Seed
+) -> tuple[tuple[Floats, Floats | None], tuple[Floats, Floats | None]]:
+    """The images to search on, and those to score; the same ones where there are too few to hold any out."""
+    everything = [rows for rows in (cluster, others) if rows is not None]
+    if not all(_FEWEST <= round(share * len(rows)) <= len(rows) - _FEWEST for rows in everything):
+        return (cluster, others), (cluster, others)
+    draw = np.random.default_rng(rng)
+    orders = [draw.permutation(len(rows)) for rows in everything]
+    cuts = [round(share * len(rows)) for rows in everything]
+    scored = [rows[order[:cut]] for rows, order, cut in zip(everything, orders, cuts, strict=True)]
+    searched = [rows[order[cut:]] for rows, order, cut in zip(everything, orders, cuts, strict=True)]
+    if others is None:
+        return (searched[0], None), (scored[0], None)
+    return (searched[0], searched[1]), (scored[0], scored[1])
+
+
+def _target(cluster: Floats, others: Floats | None, *, contrast: bool) -> Array:
+    """The vector ``(d,)`` whose dot product with a unit text embedding is searched for."""
+    mean: Array = cluster.mean(axis=0, dtype=np.float64)
+    return mean - others.mean(axis=0, dtype=np.float64) if contrast and others is not None else mean
 
 
 def _best_first(texts: Sequence[str], rows: Floats, target: Array, prefix: str) -> tuple[list[str], Floats]:

@@ -138,6 +138,30 @@ def test_the_contrast_finds_what_tells_a_cluster_apart_and_the_score_what_all_sh
     assert found.score.value - found.others == pytest.approx(max(differences), abs=1e-6)
 
 
+def test_images_held_out_take_the_optimism_out_of_the_score():
+    encoder, rng = BagOfWords(), np.random.default_rng(5)
+    wrong = {0.0: 0, 0.5: 0}
+    for seed in range(40):
+        images, others = rng.normal(size=(2, 26, D))  # which no text tells apart
+        for share in wrong:
+            search = {"contrast": True, "held_out": share, "top_k": 1, "rng": seed}
+            (found,) = optimise_prompts(images, encoder, Words(), other_embeddings=others, **search)
+            wrong[share] += not found.specificity.low <= 0 <= found.specificity.high
+            assert found.score.n == (13 if share else 26)
+            assert ("optimistic" in found.score.note) == (share == 0)
+    assert wrong[0.5] <= 6  # of 40 at 95 %: more than 6 happen once in 100 times
+    assert wrong[0.0] > 6
+
+
+def test_of_too_few_images_none_are_held_out():
+    encoder = BagOfWords()
+    found = optimise_prompts(images_near(encoder, "man", n=3), encoder, Words(), held_out=0.5, top_k=1)[0]
+    assert found.score.n == 3
+    assert "optimistic" in found.score.note
+    with pytest.raises(InvalidInput, match=r"held_out .* got 1"):
+        optimise_prompts(np.ones((3, D)), BagOfWords(), Words(), held_out=1)
+
+
 def test_a_contrast_with_nothing_is_refused():
     with pytest.raises(InvalidInput, match="other_embeddings"):
         optimise_prompts(np.ones((3, D)), BagOfWords(), Words(), contrast=True)

@@ -23,7 +23,10 @@ WORDS = [
     "wearing modern Western clothing",
     "wearing $5",
 ]
-OPTIONS = {"nationalities": ["Iranian"], "prefix": "A photo of a person", "n_tokens": 1, "n_clusters": 2}
+OPTIONS = {
+    "nationalities": ["Iranian"], "prefix": "A photo of a person", "n_tokens": 1, "n_clusters": 2,
+    "contrast": False, "held_out": 0.0,
+}  # fmt: skip
 
 
 class Words:
@@ -164,6 +167,15 @@ def test_one_cluster_has_nothing_to_be_compared_with(world):
     assert prompts[["others", "specificity"]].isna().all().all()
     assert list(findings(report)) == ["Iranian 1 text"]
     assert prompts["prompt"][0] == "A photo of a person with a beard"
+
+
+def test_by_default_texts_tell_a_cluster_apart_and_are_scored_on_pictures_held_out(world):
+    ours = {name: value for name, value in OPTIONS.items() if name not in ("contrast", "held_out")}
+    report = run(world, NAME, scale=0.02, options=ours | {"n_generated": 0})
+    assert (report.settings.options.contrast, report.settings.options.held_out) == (True, 0.5)
+    sizes, prompts = table(report, "clusters").set_index("cluster"), table(report, "table3")
+    assert (prompts["n"] == prompts["cluster"].map((sizes["pictures"] * 0.5).round())).all()
+    assert "which the search has not seen" in " ".join(report.results.notes)
 
 
 def test_contrast_ranks_by_what_tells_a_cluster_apart(world, report):

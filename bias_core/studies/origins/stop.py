@@ -66,8 +66,13 @@ class PromptSearchOptions(NationalityOptions):
         256, "Candidates", "Next words that are tried for each text; the paper gives none", ge=1, le=10_000
     )
     contrast: bool = setting(
-        False, "Against the others", "Search for what tells the cluster from the nationality's other pictures"
-    )
+        True, "Against the others", "Search for what tells the cluster from the nationality's other pictures; the "
+        "paper searches for what is closest to its own"
+    )  # fmt: skip
+    held_out: float = setting(
+        0.5, "Pictures held out", "Share that the search does not see and that alone is scored; 0 as in the paper",
+        ge=0, lt=1,
+    )  # fmt: skip
     top_k: int = setting(3, "Shown texts", "The closest ones, as Table 3 shows", ge=1, le=100)
     n_generated: int = setting(
         4, "Pictures of the closest text", "Drawn from it, to see whether it says what the cluster shows", ge=0, le=100
@@ -156,7 +161,7 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
         findings=tuple(one for cluster in clusters for one in _findings(cluster, settings)),
         tables=tuple(_tables(design, settings, clusters, attributes)),
         figures=tuple(_figures(data, settings, clusters, attributes)),
-        notes=(*notes, TEXTS.note("optimistic")),
+        notes=(*notes, TEXTS.note("held out" if settings.options.held_out else "optimistic")),
     )
 
 
@@ -205,6 +210,7 @@ def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[Opt
             **{name: getattr(options, name) for name in ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k")},
             other_embeddings=others if len(others) else None,
             contrast=options.contrast and len(others) > 0,
+            held_out=options.held_out,
             on_step=lambda *_: data.check(),
             lock=data.services.reading(encoder, model),
             rng=data.settings.seed,
@@ -256,7 +262,7 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
     says = f'"{best.text}", against {best.baseline:.3f} for "{settings.options.prefix}" alone'
     if best.others is not None:
         says += f"; {best.others:.3f} to the other pictures"
-    # That the score is optimistic is said of all of them at once.
+    # Whether the score is optimistic is said of all of them at once.
     entries = [(f"{key} text", "closest text", replace(best.score, note=""), says)]
     if cluster.drawn_rows is not None:
         says = f"Its own pictures come to {cluster.own_closeness():.3f} of each other"
