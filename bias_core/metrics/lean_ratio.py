@@ -48,10 +48,8 @@ def log_amplification(pictures: float, texts: float, *, minimum_texts: float = M
     >>> log_amplification(-0.5, 0.25), log_amplification(0.5, 0.01)
     (nan, nan)
     """
-    if not 0 < minimum_texts < math.inf:
-        raise InvalidInput(f"minimum_texts must be positive; got {minimum_texts}.")
     r_pictures, r_texts = (float(finite_vector([v], n)[0]) for v, n in ((pictures, "pictures"), (texts, "texts")))
-    if abs(r_texts) < minimum_texts or r_pictures * r_texts <= 0:
+    if abs(r_texts) < _positive(minimum_texts) or r_pictures * r_texts <= 0:
         return math.nan
     return math.log(r_pictures / r_texts)
 
@@ -96,7 +94,9 @@ def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_text
     )  # fmt: skip
 
 
-def mean_log_amplification(pictures: ArrayLike, texts: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+def mean_log_amplification(
+    pictures: ArrayLike, texts: ArrayLike, *, minimum_texts: float = MINIMUM_TEXTS, confidence: float = 0.95
+) -> Estimate:
     """α' of several concepts together: of the mean of their leans, each counted towards the side of its words.
 
     α' = ln(Σ sign(r_T) r_I / Σ |r_T|)
@@ -104,6 +104,7 @@ def mean_log_amplification(pictures: ArrayLike, texts: ArrayLike, *, confidence:
     Parameters
     ----------
     pictures, texts : arrays (n,). r of each concept.
+    minimum_texts : float > 0. Smallest mean |r_T| that α' is formed at.
 
     Returns
     -------
@@ -113,7 +114,7 @@ def mean_log_amplification(pictures: ArrayLike, texts: ArrayLike, *, confidence:
 
     Raises
     ------
-    InvalidInput : for empty or not finite arrays, or different lengths.
+    InvalidInput : for empty or not finite arrays, different lengths, or a ``minimum_texts`` that is not positive.
 
     Examples
     --------
@@ -124,8 +125,9 @@ def mean_log_amplification(pictures: ArrayLike, texts: ArrayLike, *, confidence:
     first, second = paired_vectors(pictures=pictures, texts=texts)
     n, along, strength = first.size, np.sign(second) * first, np.abs(second)
     upper, lower = float(along.mean()), float(strength.mean())
-    if not lower > 0:
-        return Estimate.undefined(n, "no concept's words lean to either side", null_value=0.0)
+    if lower < _positive(minimum_texts):
+        note = f"the words hardly lean: on average {lower:.3f} of the way to a pole, less than {minimum_texts:g}"
+        return Estimate.undefined(n, note, null_value=0.0)
     if upper <= 0:
         return Estimate.undefined(n, _OTHER_SIDE, null_value=0.0)
     value, low, high, note = math.log(upper / lower), math.nan, math.nan, "one concept has no interval"
@@ -135,6 +137,12 @@ def mean_log_amplification(pictures: ArrayLike, texts: ArrayLike, *, confidence:
         note = "the words' leans are too uneven for an interval" if math.isnan(high) else ""
     method = "" if note else f"Fieller {percent(confidence)}"
     return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, note=note)
+
+
+def _positive(minimum_texts: float) -> float:
+    if not 0 < minimum_texts < math.inf:
+        raise InvalidInput(f"minimum_texts must be positive; got {minimum_texts}.")
+    return minimum_texts
 
 
 def _log(ratio: float) -> float:

@@ -53,7 +53,7 @@ def test_several_concepts_together_leave_none_out():
     turned = mean_log_amplification([-0.4, 0.6], [0.2, -0.3])
     assert math.isnan(turned.value)
     assert "other side" in turned.note
-    assert "no concept" in mean_log_amplification([0.1, 0.2], [0.0, 0.0]).note
+    assert "hardly lean" in mean_log_amplification([0.1, 0.2], [0.0, -0.02]).note
     assert math.isnan(mean_log_amplification([0.1], [0.1]).low)
 
 

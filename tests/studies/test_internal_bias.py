@@ -10,13 +10,16 @@ import pytest
 
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.composite_association import composite_association
+from bias_core.metrics.relative_lean import relative_lean_estimate, text_relative_lean
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.studies.internal.poles import worded
 from bias_core.studies.kit.designs import find_design, program_of, read_table
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import table_of, to_dict
-from bias_core.studies.running.run import run_study, with_options
+from bias_core.studies.running.checklist import outlook
+from bias_core.studies.running.run import plan_study, run_study, with_options
 
 DESIGN = find_design("internal-bias")
 QUARTER = StudySettings(scale=0.25)  # half of the targets, half of the pictures
@@ -53,12 +56,83 @@ def table3(report):
     return table_of(report, "table3").frame
 
 
-def test_the_full_size_is_688_pictures_of_36_prompts():
+def test_the_paper_s_own_size_is_688_pictures_of_36_prompts():
     # The paper prints 668, which is a slip: 28 targets x 20 + 8 attribute prompts x 16 = 560 + 128
-    shots = program_of(DESIGN).shots(DESIGN, with_options(DESIGN, StudySettings()))
+    shots = program_of(DESIGN).shots(DESIGN, with_options(DESIGN, StudySettings(protocol="paper")))
     assert len(shots) == 36
     assert sum(shot.n for shot in shots) == 688
     assert sum(shot.n for shot in shots if shot.group == "target") == 560
+
+
+def test_every_target_is_drawn_worded_for_men_and_for_women_too_and_the_size_line_says_so(services):
+    settings = with_options(DESIGN, StudySettings())
+    shots = [shot for shot in program_of(DESIGN).shots(DESIGN, settings) if "pole_of" in shot.facts]
+    assert len(shots) == 2 * 28
+    assert {shot.n for shot in shots} == {10}
+    assert {shot.first_seed for shot in shots} == {20}  # other seeds than the target's own
+    prompts = {shot.prompt for shot in shots}
+    assert {
+        "an image of a male nurse treating a patient", "an image of a female chief executive officer",
+        "an image of a woman using a lathe machine", "an image of a boy playing with a dollhouse",
+    } <= prompts  # fmt: skip
+    plan = plan_study(DESIGN, StudySettings(scale=0.02), services, estimate=True)
+    assert "of them the targets worded for men and for women, which the paper does not draw)" in outlook(plan, services)
+    without = plan_study(DESIGN, StudySettings(scale=0.02, options={"poles": False}), services, estimate=True)
+    assert "worded" not in outlook(without, services)
+
+
+def test_between_the_own_poles_pictures_read_as_the_share_of_men_that_was_drawn(services):
+    settings = StudySettings(condition="extreme", scale=0.3, options={"targets": ["Engineer", "Nurse"]})
+    frame = table3(finish(run_study(DESIGN, settings, services))).set_index("target")
+    for _, row in frame.iterrows():  # all men, or all women
+        assert row["r, pictures"] == pytest.approx(2 * row["men"] - 1, abs=0.35)
+        assert row["r, pictures low"] < 2 * row["men"] - 1 < row["r, pictures high"]
+    assert frame.loc["Engineer", "δ′ low"] > 0 > frame.loc["Nurse", "δ′ high"]
+    assert (frame["δ′"] - frame["r, pictures"] + frame["r, words"]).abs().max() < 1e-12
+
+
+def test_places_are_those_of_the_measure_on_the_stored_pictures(services, published):
+    encoder = services.encoder("calibration-clip")
+    rows = services.manifests.get(published.run_id).rows
+    stored = {row.id: services.images.get(row) for row in rows}
+    name = table3(published)["target"].iloc[0]
+    prompt = next(t["prompt"] for t in DESIGN.data["targets"] if t["keyword"] == name)
+    words = [DESIGN.data["text_attributes"][gender] for gender in ("male", "female")]
+    sides = [[a["prompt"] for a in DESIGN.data["image_attributes"] if a["gender"] == g] for g in ("male", "female")]
+
+    def embedded(prompts):
+        return services.embeddings.images(encoder, [stored[row.id] for row in rows if row.prompt in prompts])
+
+    poles = [worded(prompt, gender) for gender in ("male", "female")]
+    sets = [embedded([prompt]), *(embedded([pole]) for pole in poles), *map(embedded, sides)]
+    r = relative_lean_estimate(*sets)
+    row = table3(published).iloc[0]
+    assert [row[f"r, pictures{end}"] for end in ("", " low", " high")] == pytest.approx(
+        [r.value, r.low, r.high], abs=1e-6
+    )
+    texts = text_relative_lean([[encoder.encode_texts(t) for t in ([prompt], *[[p] for p in poles], *words)]])
+    assert row["r, words"] == pytest.approx(texts, abs=1e-6)
+
+
+def test_what_drawing_adds_comes_before_what_the_paper_has(published):
+    keys = [finding.key.split()[0] for finding in published.results.findings]
+    assert keys.index("mcas") > max(i for i, key in enumerate(keys) if key in ("difference", "amplification"))
+    report = {finding.key: finding for finding in published.results.findings}
+    frame = table3(published)
+    defined = frame["δ′"].dropna()
+    assert report["difference overall"].estimate.value == pytest.approx(defined.mean())
+    for finding in published.results.findings:
+        if finding.key.startswith("difference ") and finding.sample is not None:
+            everything = np.arange(len(finding.sample.units))
+            assert finding.sample.statistic(everything) == pytest.approx(finding.estimate.value, abs=1e-6)
+
+
+def test_without_poles_the_report_is_that_of_the_paper(services):
+    report = finish(run_study(DESIGN, replace(QUARTER, scale=0.02, options={"poles": False}), services))
+    assert table3(report)["δ′"].isna().all()
+    assert set(table3(report)["why no α′"]) == {"its poles were not drawn"}
+    assert not any(finding.key.startswith(("difference", "amplification")) for finding in report.results.findings)
+    assert {figure.key for figure in report.results.figures}.isdisjoint({"places", "difference"})
 
 
 def test_the_pictures_lean_as_they_were_drawn(published):
@@ -149,7 +223,7 @@ def test_published_numbers_are_quoted(published, services):
 
 def test_every_figure_can_be_drawn(published):
     assert {figure.key for figure in published.results.figures} == {
-        "mcas", "drawn", "figure2", "figure3", "figure4",
+        "places", "difference", "mcas", "drawn", "figure2", "figure3", "figure4",
     }  # fmt: skip
     for figure in published.results.figures:
         assert to_bytes(figure).startswith(b"<?xml")
@@ -187,7 +261,7 @@ def test_options_change_what_they_say(services):
     prompts = {row.prompt for row in services.manifests.get(variant.run_id).rows}
     assert "an image of a teenage boy" in prompts
     assert table3(strict)["α"].isna().all()
-    assert {figure.key for figure in strict.results.figures} == {"mcas", "drawn", "figure4"}
+    assert {figure.key for figure in strict.results.figures} == {"places", "difference", "mcas", "drawn", "figure4"}
     findings = {row["finding"]: row for row in to_dict(strict)["findings"]}
     assert findings["All targets, mean α"]["value"] is None
 
@@ -212,6 +286,7 @@ def test_the_same_run_is_the_same_and_a_stopped_one_goes_on(tmp_path):
 def test_the_diffusion_model_runs_from_end_to_end(services):
     settings = StudySettings(model="calibration-diffusion", scale=0.001, num_inference_steps=2)
     report = finish(run_study(DESIGN, settings, services))
-    assert report.n_images == 2 * 6 + 2 * 8  # 3 targets of a side and 8 attribute prompts, 2 pictures each
+    # 3 targets of a side, each with its poles, and 8 attribute prompts, 2 pictures each
+    assert report.n_images == 2 * 6 * 3 + 2 * 8
     assert table3(report)["men"].isna().all()
     assert "drawn" not in {figure.key for figure in report.results.figures}

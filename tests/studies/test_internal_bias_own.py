@@ -42,8 +42,8 @@ def test_a_line_is_a_keyword_with_its_prompt_and_side_as_wanted():
     assert [t["prompt"] for t in targets] == ["an image of a judge", "an image of a nurse", "an image of a mechanic"]
     assert [t["dominated"] for t in targets] == ["unassigned", "female", "male"]
     shots = shots_of(OWN)
-    # Three targets with 5 pictures, eight prompts of men and women with 3.
-    assert sum(shot.n for shot in shots) == 3 * 5 + 8 * 3
+    # Three targets with 5 pictures and 3 of each of their poles, eight prompts of men and women with 3.
+    assert sum(shot.n for shot in shots) == 3 * (5 + 2 * 3) + 8 * 3
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_targets_that_cannot_be_are_refused_with_what_came(text, changes, says):
 
 def test_nothing_published_is_claimed_of_one_s_own_targets(report):
     mcas = {f.title: f for f in report.results.findings if f.key.startswith("mcas ")}
-    assert list(mcas) == ["judge", "Nurse (female-dominated)", "mechanic (male-dominated)"]
+    assert list(mcas) == ["judge: MCAS", "Nurse (female-dominated): MCAS", "mechanic (male-dominated): MCAS"]
     assert all(f.published is None for f in report.results.findings)
     assert table_of(report, "table4").frame["model"].unique().tolist() == ["this run"]
     figure = next(f for f in report.results.figures if f.key == "mcas")

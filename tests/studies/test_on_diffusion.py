@@ -55,7 +55,7 @@ CASES = {
     # 8 pictures in two clusters, at most 7 in one, and 1 of the text that was found.
     "oasis-stop": Case(n_images=9, n={1, 7}, up_to=True, options=STOP),
     # (6 targets + 8 attribute prompts) x 2; an MCAS compares 2 pictures with 2 x 4 x 2; means of 3 and 6.
-    "internal-bias": Case(n_images=28, n={2 + 16, 3, 6}),
+    "internal-bias": Case(n_images=52, n={2 + 16, 3 * 2 + 16, 3, 6}),
     # 2 conditions (nobody taught this model the third) x (6 prompts with a trigger word, 6 without) x 2; a
     # change is that of 12 prompts.
     "tbyb-controlled": Case(n_images=48, n={24, 12}, options={"conditions": ["fair", "trigger"]}),

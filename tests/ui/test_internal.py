@@ -65,15 +65,33 @@ def test_a_side_is_named_where_the_interval_lies_on_it(report: StudyReport, tab:
     for value, side in ((0.2, "Nearer to men:"), (-0.2, "Nearer to women:"), (0.0, "To neither clearly:")):
         leaning = changed(report, "scores", value=value, low=value - 0.1, high=value + 0.1)
         assert tab.closer_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
-    sides = changed(report, **{"MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]})
+    sides = changed(report, **{"δ′": 0.0, "δ′ low": [-0.3, -0.1, 0.1], "δ′ high": [-0.1, 0.1, 0.3]})
+    moved = "between their own poles (δ′), are moved by drawing to men: man; to women: woman; to neither clearly: 1."
+    assert tab.headline(sides).endswith(moved)
+    sides = changed(report, **{"δ′": float("nan"), "MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]})
     assert tab.headline(sides).endswith("lean to men: man; to women: woman; to neither clearly: 1.")
 
 
 def test_an_interval_across_0_is_no_side_and_no_proof(report: StudyReport, tab: InternalTab) -> None:
-    unclear = changed(report, **{"MCAS low": -0.1, "MCAS high": 0.1})
-    assert tab.headline(unclear) == ("None of 3 targets leans clearly to men or women; none is shown to be even.")
-    even = changed(report, **{"II − TT low": -0.1, "II − TT high": 0.1})
-    assert "not told apart from nothing" in tab.closer_html(even, "man")
+    unclear = changed(report, **{"δ′": 0.0, "δ′ low": -0.1, "δ′ high": 0.1})
+    none = "None of 3 targets is moved by drawing clearly to men or women; none is shown to be even."
+    assert tab.headline(unclear) == none
+    assert "The difference is not told apart from nothing" in tab.closer_html(unclear, "man")
+    moved = changed(report, **{"δ′": 0.2, "δ′ low": 0.1, "δ′ high": 0.3, "α′": float("nan"), "why no α′": "weak words"})
+    assert "Drawing moves it towards men." in tab.closer_html(moved, "man")
+    assert "There is no α′: weak words." in tab.closer_html(moved, "man")
+
+
+def test_a_report_of_an_earlier_version_has_no_poles_and_is_shown_as_it_was(
+    report: StudyReport, tab: InternalTab
+) -> None:
+    new = {"δ′", "δ′ low", "δ′ high", "α′", "α′ low", "α′ high", "r, words", "why no α′"}
+    tables = tuple(
+        replace(t, frame=t.frame.drop(columns=[c for c in t.frame if c in new])) for t in report.results.tables
+    )
+    old = replace(report, results=replace(report.results, tables=tables))
+    assert "δ′" not in tab.closer_html(old, "man")
+    assert "(MCAS)" in tab.headline(old) or "None of 3 targets leans" in tab.headline(old)
 
 
 def test_where_there_is_no_alpha_its_reason_stands_there(report: StudyReport, tab: InternalTab) -> None:
@@ -110,7 +128,7 @@ def test_own_targets_are_drawn_whole_and_shown_one_after_the_other(tab: Internal
     assert (design.name, settings.scale) == ("own-targets", 1.0)
     *_, last = tab.on_run(Visitor(), *asked)
     shown = last[tab.parts["report"]]
-    assert shown.n_images == 2 * 3 + 8 * 2
+    assert shown.n_images == 2 * (3 + 2 * 2) + 8 * 2
     assert last[tab.extra["closer"]]["choices"] == [("judge", "judge"), ("man", "man")]
     assert "judge, from text to picture" in last[tab.extra["words"]]["value"]
     other = tab.on_closer(shown, "man")
