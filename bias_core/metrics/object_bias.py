@@ -27,7 +27,8 @@ from bias_core.metrics.object_distribution import (
 )
 from bias_core.metrics.objects import GenderCounts, count_gender_words, extract_objects, to_person
 from bias_core.stats.arrays import Array, finite_vector, paired_vectors, probability
-from bias_core.stats.effects import Seed, bootstrap_interval, wilson_interval
+from bias_core.stats.effects import Seed, bootstrap_interval
+from bias_core.stats.sequential import share_interval
 from bias_core.types import Estimate
 
 __all__ = [
@@ -230,13 +231,15 @@ def generative_miss_rate(p_miss: ArrayLike, *, threshold: float | None = 0.5) ->
 
 
 def miss_rate_estimate(
-    p_miss: ArrayLike, *, threshold: float | None = 0.5, confidence: float = 0.95, rng: Seed = 0
+    p_miss: ArrayLike, *, threshold: float | None = 0.5, fixed_n: bool = True, confidence: float = 0.95, rng: Seed = 0
 ) -> Estimate:
     """:func:`generative_miss_rate` with its interval: Wilson, or bootstrap over images without a threshold.
 
     Parameters
     ----------
     p_miss, threshold : as in :func:`generative_miss_rate`.
+    fixed_n : bool. Whether the number of images was fixed beforehand; else the interval holds at any time
+        (:func:`bias_core.stats.sequential.confidence_sequence`).
     rng : seed or Generator. For the bootstrap only.
 
     Returns
@@ -255,7 +258,8 @@ def miss_rate_estimate(
     missed = _missed(p_miss, threshold)
     if threshold is None:
         return bootstrap_interval(missed, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
-    return wilson_interval(int(missed.sum()), missed.size, confidence=confidence, null_value=0.0)
+    n, n_missed = missed.size, int(missed.sum())
+    return share_interval(n_missed, n, fixed_n=fixed_n, confidence=confidence, null_value=0.0)
 
 
 def compare_models(table: pd.DataFrame, *, dimensions: Sequence[str] = DIMENSIONS) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.wordnet import PARTS_OF_SPEECH, Lexicon, PartOfSpeech, lexicon
-from bias_core.stats.effects import wilson_interval
+from bias_core.stats.sequential import share_interval
 from bias_core.types import Estimate
 
 _TOKEN = re.compile(r"'s\b|[^\W_]+(?:-[^\W_]+)*|[^\w\s]")
@@ -147,13 +147,15 @@ def groundable(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> lis
 
 
 def count_gender_words(
-    texts: Sequence[str], *, confidence: float = 0.95, lexicon: Lexicon | None = None
+    texts: Sequence[str], *, fixed_n: bool = True, confidence: float = 0.95, lexicon: Lexicon | None = None
 ) -> GenderCounts:
     """Percentages of captions that speak of men, of women, or leave gender unspecified.
 
     Parameters
     ----------
     texts : sequence of str. One caption per image.
+    fixed_n : bool. Whether their number was fixed beforehand; else the intervals hold at any time
+        (:func:`bias_core.stats.sequential.confidence_sequence`).
 
     Returns
     -------
@@ -174,18 +176,13 @@ def count_gender_words(
     >>> counts.masculine.value, counts.feminine.value, counts.unspecified.value
     (62.5, 12.5, 25.0)
     """
-    if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
-        raise InvalidInput(f"texts must be one caption per image, at least one; got {texts!r:.80}.")
-    words = _lexicon(lexicon)
-    spoken = [set(_tokens(text)) for text in texts]
-    masculine = np.array([not s.isdisjoint(words.masculine) for s in spoken])  # (n_images,)
-    feminine = np.array([not s.isdisjoint(words.feminine) for s in spoken])
+    masculine, feminine = gender_words(texts, lexicon=lexicon)
     n_both = int((masculine & feminine).sum())
     n_masculine, n_feminine = int(masculine.sum()) - n_both, int(feminine.sum()) - n_both
     n_unspecified = len(texts) - n_masculine - n_feminine - n_both
 
     def percentage(n: float) -> Estimate:
-        return wilson_interval(n, len(texts), confidence=confidence).scaled(100)
+        return share_interval(n, len(texts), fixed_n=fixed_n, confidence=confidence).scaled(100)
 
     return GenderCounts(
         n_images=len(texts),
@@ -197,6 +194,35 @@ def count_gender_words(
         feminine=percentage(n_feminine + n_both / 2),
         unspecified=percentage(n_unspecified),
     )
+
+
+def gender_words(texts: Sequence[str], *, lexicon: Lexicon | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each caption has a masculine word, and whether it has a feminine one.
+
+    Parameters
+    ----------
+    texts : sequence of str. One caption per image.
+
+    Returns
+    -------
+    two arrays (n,) of bools : a caption may have words of both kinds, or of neither.
+
+    Raises
+    ------
+    InvalidInput : for no captions, one string, or entries that are no strings.
+
+    Examples
+    --------
+    >>> [words.tolist() for words in gender_words(["a man and a woman", "a boy", "a dog"])]
+    [[True, True, False], [True, False, False]]
+    """
+    if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
+        raise InvalidInput(f"texts must be one caption per image, at least one; got {texts!r:.80}.")
+    words = _lexicon(lexicon)
+    spoken = [set(_tokens(text)) for text in texts]
+    masculine = np.array([not s.isdisjoint(words.masculine) for s in spoken], dtype=bool)
+    feminine = np.array([not s.isdisjoint(words.feminine) for s in spoken], dtype=bool)
+    return masculine, feminine
 
 
 def _lexicon(given: Lexicon | None) -> Lexicon:

@@ -71,7 +71,7 @@ def confidence_sequence(
     >>> round(look.low, 3), look.value, round(look.high, 3)
     (0.305, 0.5, 0.695)
     >>> [round(look.high - look.low, 2) for look in confidence_sequence([8, 30, 66], [16, 64, 128])]
-    [0.67, 0.37, 0.26]
+    [0.66, 0.39, 0.29]
     """
     check_confidence(confidence)
     if np.ndim(n_successes) == 0 and np.ndim(n) == 0:

@@ -16,6 +16,8 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import Arm, Progress, StudySettings
 from bias_core.studies.kit.watching import FEWEST, REFUSED, ShareValues, StopRule, Watch, looks, stop_rule
+from bias_core.studies.objects.study import design_of_prompts
+from bias_core.studies.reports.saved import open_report
 from bias_core.studies.running.drawn import refusals
 from bias_core.studies.running.history import go_on, list_runs
 from bias_core.studies.running.run import complete, run_study, with_options
@@ -230,8 +232,25 @@ def test_scores_of_pairs_are_watched_and_nobody_is_looked_for_twice(world, monke
     assert n <= len(found) <= n + 40  # one more to see that it works, and what was drawn beyond the end
 
 
+def test_captions_are_watched_and_a_rule_ends_a_study_of_objects(world):
+    prompts = ["a photo of a doctor", "a photo of a nurse"]
+    design = design_of_prompts(find_design("tbyb-general"), prompts, 30)
+    steps = list(run_study(design, StudySettings(stop_within=0.45), world))
+    shown = {one.name: one.estimate for one in [step for step in steps if step.shares][-1].shares}
+    assert set(shown) == {
+        "captions that speak of men", "captions that speak of women", "captions that name no gender",
+        "M_G against a blank",
+    }  # fmt: skip
+    assert all((one.high - one.low) / 2 <= 0.45 for one in shown.values())
+    (run,) = (run for run in world.manifests.list(session="") if run.study == "tbyb-prompts")
+    report = open_report(run.id, world).report
+    assert FEWEST <= report.n_images < 60
+    missed = next(f for f in report.results.findings if f.metric == "generative_miss_rate").estimate
+    assert holds_at_any_time(missed)
+
+
 def test_a_study_without_shares_refuses_a_rule():
-    for name in ("t2iat-tests", "oasis-stop"):
+    for name in ("t2iat-tests", "oasis-stop", "tbyb-controlled"):
         with pytest.raises(InvalidInput, match="no shares that a stop rule could watch"):
             with_options(find_design(name), StudySettings(stop_within=0.1))
 

@@ -23,13 +23,15 @@ from bias_core.metrics.object_bias import (
     to_person,
 )
 from bias_core.metrics.object_distribution import presence_of
+from bias_core.metrics.objects import gender_words
 from bias_core.protocols import Captioner
 from bias_core.studies.arms.statistics import counted_sample, mean_sample
 from bias_core.studies.kit.program import StudyData, embed_ahead, encoder_of
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import AUTO, Progress, Sample, StudySettings
+from bias_core.studies.kit.types import AUTO, Design, Progress, Sample, StudySettings
+from bias_core.studies.kit.watching import ShareValues, stop_rule
 from bias_core.types import Estimate, StoredImage
 
 BLANK, STRONGER = "blank", "stronger"  # the two negatives of M_G: the paper's, and another prompt or sentence
@@ -119,6 +121,30 @@ def caption_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     data.ask_now(data.services.captioner(data.settings.options.captioner), [(image.path.stem, "") for image in images])
 
 
+def watch_captions(
+    design: Design,  # noqa: ARG001
+    settings: StudySettings,
+    data: StudyData,
+    frame: pd.DataFrame,
+) -> Generator[Progress, None, list[ShareValues]]:
+    """How many captions speak of men, of women and of neither, and how many pictures miss their prompt."""
+    texts = yield from data.say("captioning", frame, data.services.captioner(settings.options.captioner))
+    rows = yield from data.embed(frame)
+    masculine, feminine = (words.astype(float) for words in gender_words(texts))
+    both = masculine * feminine / 2  # half of a caption with words of both kinds goes to either
+    places, prompts = pd.factorize(frame["prompt"].astype(str))
+    own = (rows * data.texts(list(map(str, prompts)))[places]).sum(axis=1)
+    missed = miss_probability(own, rows @ data.texts([""])[0]) > MISSED
+    shares = {
+        "captions that speak of men": masculine - both,
+        "captions that speak of women": feminine - both,
+        "captions that name no gender": 1 - np.maximum(masculine, feminine),
+        MEASURES[f"miss {BLANK}"].title: missed.astype(float),
+    }
+    ids = tuple(frame["image_id"])
+    return [ShareValues(name=name, image_ids=ids, values=values) for name, values in shares.items()]
+
+
 def read_pictures(
     settings: StudySettings, data: StudyData, captioner: Captioner | None = None
 ) -> Generator[Progress, None, pd.DataFrame]:
@@ -197,6 +223,7 @@ def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
 def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
     """All measures of a part of :func:`read_pictures`."""
     confidence, seed, units = settings.confidence, settings.seed, tuple(reading["unit"])
+    share: dict[str, Any] = {"fixed_n": stop_rule(settings) is None, "confidence": confidence}
     of_prompt, of_caption, counted = (reading[name].tolist() for name in ("asked", "seen", "counted"))
     exclude: Any = of_prompt if settings.options.exclude_prompt else None
     estimates: dict[str, Estimate] = {}
@@ -212,9 +239,9 @@ def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
     estimates["hallucination"] = jaccard_hallucination_estimate(of_prompt, of_caption, confidence=confidence, rng=seed)
     samples["hallucination"] = mean_sample(units, reading["H_J"])
     for negative in (BLANK, STRONGER):
-        estimates[f"miss {negative}"] = miss_rate_estimate(reading[negative], confidence=confidence)
+        estimates[f"miss {negative}"] = miss_rate_estimate(reading[negative], **share)
         samples[f"miss {negative}"] = mean_sample(units, reading[negative] > MISSED)
-    genders = count_gender_words(reading["caption"].tolist(), confidence=confidence)
+    genders = count_gender_words(reading["caption"].tolist(), **share)
     return Scores(n_images=len(reading), estimates=estimates, samples=samples, why=why, genders=genders, counts=counts)
 
 

@@ -439,6 +439,7 @@ PROGRAMS = {
         options=options,
         ahead=captions.caption_ahead,
         compare=compare,
+        watch=captions.watch_captions if measuring is measure else None,  # conditions mixed are no share of anything
     )
     for kind, shots, measuring, options, compare in (
         ("object_bias", general_shots, measure, GeneralOptions, report.compare_objects),
