@@ -74,15 +74,32 @@ def permutation_test(
     side = {"two-sided": np.abs, "greater": np.positive, "less": np.negative}[alternative]
     n_extreme = sum(int(np.count_nonzero(side(block) >= side(observed) - TIE)) for block in blocks)
     p_value = n_extreme / n_splits if exact else (1 + n_extreme) / (1 + n_permutations)
-    mirrored = alternative == "two-sided" and first.size == second.size
     return PermutationTest(
         statistic=observed,
         p_value=p_value,
         n_permutations=n_splits if exact else n_permutations,
         exact=exact,
-        smallest_p_value=(1 + mirrored) / n_splits if exact else 1 / (1 + n_permutations),
+        smallest_p_value=smallest_p_value(first.size, second.size, n_permutations, alternative),
         alternative=alternative,
     )
+
+
+def smallest_p_value(n_x: int, n_y: int, n_permutations: int = 1000, alternative: Alternative = "two-sided") -> float:
+    """The smallest p that :func:`permutation_test` can give samples of these sizes, whatever their values.
+
+    That of the observed split alone, or of it and its mirror in a two-sided test of equal sizes.
+
+    Raises InvalidInput: for an empty sample.
+
+    >>> smallest_p_value(3, 3), round(smallest_p_value(4, 4), 3), round(smallest_p_value(25, 25), 3)
+    (0.1, 0.029, 0.001)
+    """
+    if min(n_x, n_y) < 1:
+        raise InvalidInput(f"A test needs at least one value a side; got {n_x} and {n_y}.")
+    n_splits = math.comb(n_x + n_y, n_x)
+    if n_splits > n_permutations:
+        return 1 / (1 + n_permutations)
+    return (2 if alternative == "two-sided" and n_x == n_y else 1) / n_splits
 
 
 def _random_splits(pooled: Array, n_x: int, n_permutations: int, rng: np.random.Generator) -> Iterator[Array]:

@@ -297,3 +297,30 @@ def test_bad_embeddings_are_refused_wherever_they_stand(position, bad):
     sets[position] = bad
     with pytest.raises(InvalidInput):
         association_test(*sets)
+
+
+@pytest.mark.parametrize("n_prompts", [3, 4, 9, 25])
+def test_the_interval_of_s_holds_what_is_planted_with_few_and_with_many_prompts(n_prompts):
+    """Prompts of their own leaning, three pictures each; S of all prompts there could be is planted."""
+    rng = np.random.default_rng(n_prompts)
+
+    def pictures(n, place):
+        """Three pictures of each of ``n`` prompts, and the three that are edited from it with A and with B."""
+        prompts = rng.normal(size=(n, D)) * 0.12
+        rows = [np.repeat(prompts, 3, axis=0) + rng.normal(size=(3 * n, D)) * 0.2 for _ in range(3)]
+        for row, lean in zip(rows, (place, 0.5, -0.5), strict=True):
+            row[:, 0] += 1.5
+            row[:, 1] += lean
+        return rows
+
+    def test(n):
+        (x, xa, xb), (y, ya, yb) = pictures(n, 0.3), pictures(n, 0.0)
+        groups = np.repeat(np.arange(n), 3)
+        return association_test(
+            x, y, xa, xb, ya, yb, groups_x=groups, groups_y=groups, attribute_groups=[groups] * 4, n_permutations=1
+        )
+
+    truth = test(20_000).score
+    intervals = [test(n_prompts).confidence_interval for _ in range(400)]
+    # 95 % of 400, give or take two standard errors of 1.1 points
+    assert 0.928 <= np.mean([one.low <= truth <= one.high for one in intervals]) <= 0.972

@@ -89,7 +89,9 @@ def test_a_headline_says_the_side_and_never_that_nothing_is_there(report: StudyR
     assert clear.startswith(f"Pictures of Arts lean more to “man” than pictures of {EVIL} do: S = -0.20 [")
     unclear = tab.headline(changed(report, "table1", q=[0.3]))
     assert "not told apart" in unclear
-    assert "no proof that they are drawn alike" in unclear
+    assert "3 against 3 prompts give p = 0.10 at best: take more" in unclear
+    enough = tab.headline(changed(report, "table1", q=[0.3], **{"smallest p": [0.03]}))
+    assert "no proof that they are drawn alike" in enough
 
 
 def test_words_of_the_visitor_are_never_markup(report: StudyReport, tab: AssociationTab) -> None:

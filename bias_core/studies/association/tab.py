@@ -10,7 +10,7 @@ import pandas as pd
 from bias_core.studies.association.tests import SIGNIFICANT, TestOptions, own_association
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, StudyFigure, StudyReport
-from bias_core.studies.reports.text import format_estimate, table_of
+from bias_core.studies.reports.text import format_estimate, format_p, table_of
 from bias_core.ui.study.study_tab import CloserLook, extremes_html
 from bias_core.ui.templates import render
 
@@ -157,16 +157,19 @@ def _tests_headline(table: pd.DataFrame) -> str:
     row = (table if clear.empty else clear).iloc[0]
     more, less = (row["X"], row["Y"]) if row["S"] > 0 else (row["Y"], row["X"])
     lean = f"Pictures of {more} lean more to “{row['A']}” than pictures of {less} do"
-    score = f"S = {format_estimate(row['S'], row['low'], row['high'])}"
+    score = f"S = {format_estimate(row['S'], row['low'], row['high'])}, p = {format_p(row['p'])}"
     if len(table) == 1 and clear.empty:
-        return (
-            f"Pictures of {row['X']} and of {row['Y']} are not told apart: {score}. "
-            "That is no proof that they are drawn alike."
+        smallest = row.get("smallest p", 0.0)  # reports of earlier versions do not say it
+        few = (
+            f"{row['prompts X']} against {row['prompts Y']} prompts give p = {smallest:#.2g} at best: take more."
+            if smallest >= SIGNIFICANT
+            else "That is no proof that they are drawn alike."
         )
+        return f"Pictures of {row['X']} and of {row['Y']} are not told apart: {score}. {few}"
     if clear.empty:
         return f"In none of {len(table)} tests are the two concepts told apart; none is shown to be alike."
     if len(table) == 1:
-        return f"{lean}: {score}, where 0 would be no difference."
+        return f"{lean}: {score}; S = 0 would be no difference."
     return (
         f"In {len(clear)} of {len(table)} tests the two concepts are told apart, all tests counted. "
         f"Clearest: {lean[0].lower()}{lean[1:]}, {score}."

@@ -14,6 +14,7 @@ from bias_core.metrics.association_influence import leave_one_out
 from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.stats.effects import benjamini_hochberg, mean_interval, permutation_test
+from bias_core.stats.permutation import smallest_p_value
 from bias_core.studies.arms.statistics import ARM, ROUNDING, counted_sample, nothing, table_over_arms
 from bias_core.studies.kit.designs import ReportTexts, check_count, distinct_texts, find_design
 from bias_core.studies.kit.program import Measuring, Program, StudyData
@@ -77,6 +78,19 @@ def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
         for kind, prompt, n in edits_of(design, settings, test, side, stimulus)
         for facts in [{"test": test["key"], "side": side, "set": kind, "stimulus": stimulus}]
     ]
+
+
+def size_note(design: Design, settings: StudySettings) -> str:
+    """The smallest p that the test of fewest prompts can give, in words; said before anything is drawn."""
+
+    def n_prompts(concept: str) -> int:
+        words = words_of(design, concept)
+        return len(thinned(words, settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed))
+
+    sizes = [(n_prompts(test["x"]), n_prompts(test["y"])) for test in chosen_tests(design, settings)]
+    n = settings.options.n_permutations
+    p, (n_x, n_y) = max((smallest_p_value(n_x, n_y, n), (n_x, n_y)) for n_x, n_y in sizes)
+    return f"with {n_x} against {n_y} prompts p is {p:#.2g} at best" + " in one test" * (len(set(sizes)) > 1)
 
 
 def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
@@ -384,6 +398,10 @@ def _check_words(given: Mapping[str, tuple[str, list[str]]]) -> None:
 
 PROGRAMS = {
     "association_tests": Program(
-        shots=association_shots, measure=measure_associations, options=TestOptions, compare=compare_tests
+        shots=association_shots,
+        measure=measure_associations,
+        options=TestOptions,
+        compare=compare_tests,
+        size_note=size_note,
     )
 }

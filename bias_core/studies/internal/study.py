@@ -73,7 +73,7 @@ def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
     return shots + pole_shots(targets, n) if settings.options.poles else shots
 
 
-def beside_the_paper(design: Design, settings: StudySettings) -> str:
+def size_note(design: Design, settings: StudySettings) -> str:
     """How many of the pictures are of the poles, in words; "" where they are not drawn."""
     n = sum(shot.n for shot in internal_bias_shots(design, settings) if "pole_of" in shot.facts)
     return f"{n:,} of them the targets worded for men and for women, which the paper does not draw" if n else ""
@@ -224,6 +224,6 @@ PROGRAMS = {
         options=InternalBiasOptions,
         ahead=embed_by_all_ahead,
         compare=compare_internal_bias,
-        beside_the_paper=beside_the_paper,
+        size_note=size_note,
     )
 }

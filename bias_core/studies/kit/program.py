@@ -444,8 +444,8 @@ class Program:
     attributes: Callable[[Design, StudySettings], Mapping[str, Sequence[Attribute]]] = lambda _design, _settings: {}
     takes_labels: bool = False  # whether people's labels (``StudySettings.labels``) change the scores
     shows_anything: bool = False  # whether its pictures may show no people at all
-    # how many of the pictures stand beside what the paper draws, in words; "" where none does
-    beside_the_paper: Callable[[Design, StudySettings], str] = lambda _design, _settings: ""
+    # what must be known of this size before anything is drawn, in words; "" for nothing
+    size_note: Callable[[Design, StudySettings], str] = lambda _design, _settings: ""
     # the results from labelled people alone, for labels that were corrected; None where the study has none. The
     # tables are those of the raters.
     rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None

@@ -140,9 +140,9 @@ def outlook(plan: StudyPlan, services: StudyServices) -> str:
     read = f", read by {listed}" if readers else ""
     problems = list(_problems(plan, services))
     unmet = f" Cannot be met here: {'; '.join(problems)}." if problems else ""
-    beside = plan.program.beside_the_paper(plan.design, plan.each[0].settings)
-    of_these = f" ({beside})" if beside else ""
-    return f"{n:,} pictures{of_these} with {model}{read}: {_duration(plan, services)}.{unmet}"
+    note = plan.program.size_note(plan.design, plan.each[0].settings)
+    in_brackets = f" ({note})" if note else ""
+    return f"{n:,} pictures{in_brackets} with {model}{read}: {_duration(plan, services)}.{unmet}"
 
 
 def _drawn_by(plan: StudyPlan, services: StudyServices) -> str:
