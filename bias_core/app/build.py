@@ -20,6 +20,7 @@ from bias_core.app import api
 from bias_core.app.doors import HostCheck, ReadableJson, UploadQuota, allowed_hosts
 from bias_core.app.page_state import AnsweringBlocks
 from bias_core.labels.api import label_routes
+from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_parts import offers_login
 from bias_core.library.tab import RunsTab
 from bias_core.models.machine import share_freed_memory
@@ -161,6 +162,7 @@ def build_app(services: Services) -> gr.Blocks:
         runs = next(tab for tab in built.values() if isinstance(tab, RunsTab))
         runs.connect(tabs, places[runs.key], built)
         studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
+        built[LabelTab.key].connect(tabs, [*studies, runs])
         ComingBack(services, runs, studies).wire(arrived, visitor)
         for tab in studies:
             tab.wire_gpu_time(arrived)

@@ -41,7 +41,7 @@ from bias_core.studies.kit.types import (
 from bias_core.studies.paired.labelling import AUTOMATIC
 from bias_core.studies.running.corrected import HOW, Corrector, PeopleAnswers, shares_of_attribute
 from bias_core.studies.running.run import run_study
-from bias_core.studies.running.run_readings import readings_of
+from bias_core.studies.running.run_readings import CANNOT_TELL, readings_of
 from bias_core.types import Estimate
 
 Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``
@@ -316,13 +316,13 @@ def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
     rows = []
     for position in task.positions:
         some = people[people["position"] == position]
-        usable = int((~some["label"].isin(["", CANNOT_IDENTIFY, NOT_TWO_PEOPLE])).sum())
+        usable = int((~some["label"].isin(["", CANNOT_IDENTIFY, NOT_TWO_PEOPLE, CANNOT_TELL])).sum())
         rows.append({
             "position": position, "asked": len(some), "answered": int((some["raters"] > 0).sum()),
             "with a majority": int((some["label"] != "").sum()), "usable": usable,
             **_share("coverage", usable, len(some)),
         })  # fmt: skip
-    note = "usable: with a majority that is neither “cannot identify” nor a failed picture."
+    note = "usable: with a majority that is neither “cannot identify” or “cannot tell” nor a failed picture."
     return table(COVERAGE, "Coverage", rows, note)
 
 

@@ -16,7 +16,7 @@ from bias_core.labels.sources import candidates, task_pictures
 from bias_core.stats.two_phase import FEWEST_LABELS
 from bias_core.store.manifests import ManifestStore
 from bias_core.studies.kit.judging import plain_question
-from bias_core.studies.kit.types import StudyReport, listed
+from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.run_readings import CANNOT_TELL, NO, PEOPLE, YES, Reading, readings_of, strata_of
 
 N_LABELS = 64
@@ -93,7 +93,7 @@ def can_be_labelled(report: StudyReport) -> bool:
 def serves(task: Task) -> str:
     """What of its run a task asks about, in words."""
     names = [name for name, _ in task.attributes.values()]
-    return listed(names) if names else "how people look"
+    return ", ".join(names) or "how people look"
 
 
 def _about(reading: Reading) -> str:

@@ -1,6 +1,6 @@
 """The Label tab: a task for people is made from a run, opened to raters, watched, put to use, and deleted."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from bias_core.annotation.collected import TaskProgress, export_labels, labelled
 from bias_core.annotation.judgements import MACHINE
 from bias_core.errors import Cancelled, InvalidInput, NotAllowed, StorageError
 from bias_core.exchange.export import csv_bytes
-from bias_core.given_values import as_text
+from bias_core.given_values import as_text, as_whole
 from bias_core.labels import tab_parts
 from bias_core.labels.judge import judge_labels, judge_task
 from bias_core.labels.report import (
@@ -28,9 +28,10 @@ from bias_core.labels.report import (
     psi_with_labels,
     score_with_labels,
 )
+from bias_core.labels.run_task import label_run
 from bias_core.labels.sources import runs_with
 from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, changes_of, read_changes
-from bias_core.labels.tab_parts import PARTS, STATUSES, Memory, Profile, note, owner_of, task_choices
+from bias_core.labels.tab_parts import PARTS, STATUSES, Memory, Profile, corrected_for, note, owner_of, task_choices
 from bias_core.services import Services
 from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.study import UNMEASURED
@@ -131,14 +132,14 @@ class LabelTab:
                     with gr.Row(elem_classes="tools"):
                         put(*names)
         with gr.Column(elem_classes="card"):
-            put("findings", "tables", "notes")
+            put("corrected", "findings", "tables", "notes")
         put("figures")
         with gr.Column(elem_classes="card"):
             self.scores.build_scores()
 
     def owned_outputs(self) -> list[Any]:
         """Everything that shows a task to its owner."""
-        own = [self.parts[name] for name in (*_SHOWN, *STATUSES, *_PARTS_TO_TAKE[1:])]
+        own = [self.parts[name] for name in (*_SHOWN, "corrected", *STATUSES, *_PARTS_TO_TAKE[1:])]
         return [*own, *self.parts["changes"].values(), *self.scores.offered()]
 
     def _wire(self, demo: gr.Blocks) -> None:
@@ -170,6 +171,35 @@ class LabelTab:
         linked = demo.load(None, None, parts["typed"], js=_HASH_JS, **QUIET)
         linked = linked.then(self.on_return, [*opening, key], owned, **QUIET)
         linked.then(None, js=_LINKED_JS.format(into_view), **QUIET)
+
+    def connect(self, tabs: Any, studies: Sequence[StudyTab]) -> None:
+        """Let the reports in the tabs of studies make tasks, which are shown here."""
+        self.parts["tabs"] = tabs
+        for tab in studies:
+            inputs = [self.parts["visitor"], self.parts["memory"], tab.parts["report"], tab.people.n, tab.people.by]
+            outputs = [tabs, *self.owned_outputs(), tab.parts["status"], tab.people.refresh]
+            made = tab.people.button.click(self.label_handler(tab), inputs, outputs, **PRIVATE)
+            made.then(None, js=script("label_into_view"), **QUIET)
+
+    def label_handler(self, tab: StudyTab) -> Any:
+        """Makes a task of pictures of the report in a tab, opens it to raters, and shows it."""
+
+        def handle(
+            visitor: Visitor, memory: Memory, report: StudyReport | None, n: Any, by: Any, profile: Profile = None
+        ) -> Updates:
+            with messages.user_errors() as problem:
+                if report is None:
+                    raise InvalidInput("run something first; its pictures are what people label")
+                how: dict[str, Any] = {"n": as_whole(n, "number of pictures"), "stratify_by": as_text(by)}
+                how["hub_user"] = tab_parts.user_of(profile)
+                made = label_run(report, self.services.manifests, self.services.labels, **how)
+                text = "The task is made and open: send raters its link, or label with it. Keep the link for you alone."
+                shown = self._owned(visitor, memory, made.key.text, profile, text)
+                there = {self.parts["tabs"]: gr.update(selected=self.key), tab.parts["status"]: ""}
+                return shown | there | {tab.people.refresh: gr.update(visible=True)}
+            return {tab.parts["status"]: messages.error_html(problem.message)}
+
+        return handle
 
     def on_make(self, visitor: Visitor, memory: Memory, profile: Profile, *values: Any) -> Updates:
         """Make the task that the form asks for, and show it."""
@@ -301,6 +331,7 @@ class LabelTab:
         return {
             parts["header"]: render("label_header", progress=progress, owner=owner),
             parts["progress"]: tab_parts.progress_html(progress, report, sync_error),
+            parts["corrected"]: corrected_for(self.services, progress.task),
             parts["findings"]: render(
                 "label_findings",
                 headline=tab_parts.headline(report),

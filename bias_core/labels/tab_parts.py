@@ -20,9 +20,14 @@ from bias_core.annotation.collected import TaskProgress
 from bias_core.annotation.task_owner import OwnerKey, tasks_of
 from bias_core.annotation.tasks import Task
 from bias_core.labels.report import COVERAGE, RATERS
+from bias_core.labels.run_task import serves
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.text import format_estimate, format_number
+from bias_core.studies.reports.saved import open_report
+from bias_core.studies.reports.text import format_estimate, format_number, title_of
+from bias_core.studies.running.corrected import correct_run
+from bias_core.ui import messages
+from bias_core.ui.study.people import corrected_html
 from bias_core.ui.study.view import TAKE_JS, frame_html
 from bias_core.ui.templates import render, script
 
@@ -63,7 +68,7 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
        for name, text in STATUSES.items()},
     "refresh": button("Refresh", 140),
     "takes": (gr.HTML, {"value": note("takes"), "js_on_load": TAKE_JS}),
-    **dict.fromkeys(("findings", "tables", "figures", "used"), (gr.HTML, {"js_on_load": TAKE_JS})),
+    **dict.fromkeys(("findings", "tables", "figures", "used", "corrected"), (gr.HTML, {"js_on_load": TAKE_JS})),
     **dict.fromkeys(("progress", "notes"), (gr.HTML, {})),
     "change": button("Save as a new version", 200, size="sm"),
     "rater": (gr.Dropdown, {"choices": [], "label": "Rater", "min_width": 280}),
@@ -138,6 +143,25 @@ def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str |
             if table.key in (RATERS, COVERAGE)
         ],
     )
+
+
+def corrected_for(services: Services, task: Task) -> str:
+    """The numbers of the run that a task serves, as people's labels correct them; "" for a task that serves none."""
+    if not task.run_id:
+        return ""
+    with messages.user_errors() as problem:
+        if services.manifests.find(task.run_id) is None:
+            return note("line", f"The run that this task serves was deleted ({task.run_id}). Its answers stay.")
+        if (saved := open_report(task.run_id, services)) is None:
+            return note("line", "The report of the run that this task serves has made room: run it again in Runs.")
+        correction = correct_run(saved.report, services.manifests, lambda: services.labels)
+        title = title_of(saved.report)
+        return (
+            ""
+            if correction is None
+            else corrected_html(correction, f"the run “{title}” ({task.run_id}): {serves(task)}")
+        )
+    return messages.error_html(problem.message)
 
 
 def headline(report: StudyReport) -> str:

@@ -201,7 +201,8 @@ class RunsTab(StudyTab):
         parts["upload"].upload(self.on_import, [visitor, parts["upload"]], import_parts, **PRIVATE)
         parts["upload"].clear(self.on_forget, None, import_parts, **QUIET)
         self.wire_stop(parts["stop"], parts["status"])
-        self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
+        self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")), self.people.corrected)
+        self.people.wire(parts["report"], parts["header"], self.header_html)
         self.pictures.wire()
 
     def on_list(self, visitor: Visitor, deleted: history.Deleted | None = None) -> str:

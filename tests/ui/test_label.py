@@ -15,11 +15,15 @@ from bias_core.annotation.rating import give_answer, join, next_item
 from bias_core.annotation.task_owner import CreatedTask, OwnerKey, owned_task
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_make import FIELDS, READY
+from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.history import delete_run
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
+from bias_core.ui.study.downloads import take
 from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import new_id
 from tests.explored import explore
@@ -271,9 +275,57 @@ def test_an_exploration_is_corrected_by_people(tab: LabelTab, services: FakeServ
     chosen = tab.scores.on_run_chosen(visitor, key, report.run_id)
     assert chosen[tab.scores.parts["attribute"]]["value"] == "man"
     assert chosen[tab.scores.parts["present"]]["value"] == "yes"
-    answer_all(services, key, "yes")  # of one kind only: no error rate can be had
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
-    assert "must have answered both" in told[tab.scores.parts["status"]]
+    assert "fewer than 2 pictures of this run have an answer" in told[tab.scores.parts["status"]]
+    answer_all(services, key, "yes")  # of one kind only: no error rate could be had
+    *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
+    assert "corrected by people" in told[tab.scores.parts["used"]]
+
+
+def test_a_report_s_button_makes_its_task_and_shows_what_people_say(
+    tab: LabelTab, services: FakeServices, visitor: Visitor
+) -> None:
+    man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
+    alone = {"attribute_a": "", "attribute_b": "", "n_images": 12, "model": "calibration-renderer"}
+    *_, explored = explore(explore_settings(concept="nurse", attributes=(man,), **alone), services, session=visitor.key)
+    report, shown = explored.report, built(ExploreTab, services)  # type: ignore[type-var]
+    tab.parts["tabs"] = "tabs"
+    people, status = shown.people, shown.parts["status"]
+    updates = shown.finished(report)
+    assert updates[people.box]["visible"]
+    assert updates[people.button] == "Label 64 of these at random"
+    assert [value for _, value in updates[people.by]["choices"]] == ["", "man"]
+    assert not updates[people.card]["visible"]
+    press = tab.label_handler(shown)
+    assert "run something first" in press(visitor, None, None, 8, "")[status]
+    assert "at least 2 pictures" in press(visitor, None, report, 1, "")[status]
+    told = press(visitor, None, report, 8, "man")
+    key = str(told[tab.parts["key"]])
+    assert told["tabs"]["selected"] == "label"
+    assert told[people.refresh]["visible"]
+    assert "<strong>open</strong>" in told[tab.parts["header"]]
+    assert f"({report.run_id}): man" in told[tab.parts["corrected"]]
+    assert "Nobody has answered yet" in told[tab.parts["corrected"]]
+    answer_all(services, key, "yes", "no", "yes")
+    updates = shown.finished(report)
+    assert updates[people.card]["visible"]
+    assert "8 of the 8 pictures" in updates[people.corrected]
+    assert "man: P, corrected by people’s labels" in updates[shown.parts["header"]]  # the headline of the run
+    assert "in equal parts by what the reader says of man" in updates[people.corrected]
+    assert "man: Ψ" in tab.on_open(visitor, None, key)[tab.parts["corrected"]]
+    assert "man: P" in take(people.extended(report), "table:corrected:csv", visitor.folder).read_text()
+    delete_run(services, visitor.key, report.run_id)
+    assert "was deleted" in tab.on_open(visitor, None, key)[tab.parts["corrected"]]
+    assert "not on record" in press(visitor, None, report, 4, "")[status]
+
+
+def test_reports_that_people_cannot_correct_have_no_button(services: FakeServices, visitor: Visitor) -> None:
+    settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 50})
+    report = complete(run_study(find_design("t2iat-tests"), settings, services, session=visitor.key))
+    shown = built(AssociationTab, services)  # type: ignore[type-var]
+    updates = shown.finished(report)
+    assert not updates[shown.people.box]["visible"]
+    assert not updates[shown.people.card]["visible"]
 
 
 def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab: LabelTab, visitor: Visitor, run: str) -> None:

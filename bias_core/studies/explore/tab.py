@@ -70,8 +70,10 @@ class ExploreTab(ExploreForm):
                 extra["map"] = gr.HTML(elem_id="map", **brush)
         self.pairs = Pairs(key)
         with gr.Column(visible=False, elem_id="results", elem_classes="results") as parts["results"]:
+            self.people.build_corrected()
             with gr.Column(elem_classes="card"):
                 parts["findings"] = gr.HTML(elem_id=f"{key}-findings", **take)
+            self.people.build_task()
             extra["sentences"] = gr.HTML(elem_id=f"{key}-sentences", elem_classes="card")
             parts["figures"] = gr.HTML(elem_id=f"{key}-figures", **take)
             with gr.Column(elem_classes="card"):
@@ -147,14 +149,13 @@ class ExploreTab(ExploreForm):
             **(self.show_extra(report) if report.arms else {}),
         }
 
-    def show_numbers(self, report: StudyReport) -> Updates:
-        """The numbers, figures and tables of a report; what must be known stands right under its headline."""
+    def header_html(self, report: StudyReport, lead: str) -> str:
+        """What was found; what must be known stands right under it."""
         notes = list(report.results.notes)
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
             notes.insert(0, f"The calibration world does not know {words}; the pictures were drawn without it.")
-        header = study_html.header_html(report, self.headline(report)) + render("explore_notes", notes=notes)
-        return super().show_numbers(report) | {self.parts["header"]: header}
+        return study_html.header_html(report, lead or self.headline(report)) + render("explore_notes", notes=notes)
 
     def show_extra(self, report: StudyReport) -> Updates:
         """Groups, map, shares and sentences of an exploration; of arms their pairs."""

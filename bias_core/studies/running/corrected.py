@@ -30,6 +30,7 @@ from bias_core.stats.two_phase import (
 from bias_core.store.manifests import ManifestStore
 from bias_core.studies.arms.statistics import two_shares
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable, columns, intervals, table
+from bias_core.studies.reports.text import format_estimate, format_number
 from bias_core.studies.running.run_readings import CANNOT_TELL, CODES, PEOPLE, YES, Reading, readings_of, strata_of
 from bias_core.types import Estimate
 
@@ -54,7 +55,9 @@ class CorrectedNumber:
     metric: str  # key in the table of measures
     as_read: Estimate
     corrected: Estimate
-    n_labelled: int  # pictures, or people in them
+    # n_labelled, n_blind: pictures (or people in them) with a label, and in classes of the reader that have none
+    n_labelled: int
+    n_blind: int
     more_labels: float  # until the interval reaches 5 points to each side; inf: labels alone can't do it
 
     @property
@@ -80,21 +83,18 @@ class Correction:
     @property
     def headline(self) -> str:
         """How far it is, in a sentence."""
-        progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer"
-        return f"Corrected by people’s labels: {progress}." if self.numbers else self.notes[0]
+        progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer."
+        return progress if self.numbers else self.notes[0]
 
     @property
     def lead(self) -> str:
         """The first number in words; "" without any."""
         if not self.numbers:
             return ""
-        first = self.numbers[0]
-        scale, unit = (100.0, " %") if first.metric == "attribute_prevalence" else (1.0, "")
-        value, low, high, read = (
-            f"{scale * end:.1f}"
-            for end in (first.corrected.value, first.corrected.low, first.corrected.high, first.as_read.value)
-        )
-        return f"{first.title}, corrected by people’s labels: {value}{unit} ({low} to {high}); as read {read}{unit}."
+        first, read = self.numbers[0], self.numbers[0].as_read
+        number = format_estimate(first.corrected.value, first.corrected.low, first.corrected.high)
+        as_read = format_number(read.value, read.low, read.high)
+        return f"{first.title}, corrected by people’s labels: {number}; the reader alone has {as_read}."
 
     def values(self) -> dict[str, Any]:
         """What programs are told."""
@@ -213,6 +213,7 @@ class Corrector:
             as_read=as_read,
             corrected=two_phase_estimate(of, *samples, confidence=confidence, null_value=null_value),
             n_labelled=sum(one.n_labelled for one in samples),
+            n_blind=sum(one.n_blind for one in samples),
             more_labels=more_labels_needed(of, *samples, half_width=half_width, confidence=confidence),
         )
 

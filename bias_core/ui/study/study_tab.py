@@ -32,6 +32,7 @@ from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.form import Preset, StudyForm, build_take
+from bias_core.ui.study.people import PeoplePart
 from bias_core.ui.study.view import TAKE_JS, Pictures, by_name, headline, picture_html
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import RUN, Visitor, in_line
@@ -63,6 +64,7 @@ class StudyTab(StudyForm):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self.extra: dict[str, Any] = {}
+        self.people = PeoplePart(services, self.key)
         self.example_folder = services.settings.assets_dir / "examples"
 
     def __init_subclass__(cls) -> None:
@@ -185,8 +187,10 @@ class StudyTab(StudyForm):
         key, parts = self.key, self.parts
         with gr.Column(visible=False, elem_id=f"{key}-results", elem_classes="results") as parts["results"]:
             parts["header"] = gr.HTML(elem_id=f"{key}-header", elem_classes="header")
+            self.people.build_corrected()
             with gr.Column(elem_classes="card"):
                 parts["findings"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-findings")
+            self.people.build_task()
             with gr.Column() as parts["extra"]:
                 self.extra = self.build_extra()
             parts["figures"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-figures")
@@ -198,7 +202,8 @@ class StudyTab(StudyForm):
 
     def outputs(self) -> list[Any]:
         """Everything that a finished run changes."""
-        return [*(self.parts[n] for n in SHOWN), *self.pictures.outputs(), *self.extra.values()]
+        own = (*self.pictures.outputs(), *self.people.outputs(), *self.extra.values())
+        return [*(self.parts[n] for n in SHOWN), *own]
 
     def opened_outputs(self) -> list[Any]:
         """Everything that :meth:`opened` changes."""
@@ -215,12 +220,13 @@ class StudyTab(StudyForm):
             self._wire_run(self.on_any("click", parts["chips"], self.on_preset, None, self.filled()).then)
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_form()
-        self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
+        self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")), self.people.corrected)
         remembered = [self.form[name] for name in self.remembered]
         self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
         demo.load(self.on_load, parts["remembered"], self.linked(), **QUIET)
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
         self.pictures.wire(self.picture_html)
+        self.people.wire(parts["report"], parts["header"], self.header_html)
         self.arms.wire(self.form["model"])
         for example, button in parts["examples"].items():
             button.click(partial(self.on_example, example), None, self.opened_outputs(), **QUIET)
@@ -319,7 +325,7 @@ class StudyTab(StudyForm):
         """Write what was asked for; the page then fetches it."""
         with messages.user_errors() as problem:
             if report is not None:
-                return {self.parts["file"]: str(take(report, str(event.take), visitor.folder))}
+                return {self.parts["file"]: str(take(self.people.extended(report), str(event.take), visitor.folder))}
             problem.message = messages.NOTHING_DONE
         return {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -365,9 +371,11 @@ class StudyTab(StudyForm):
         """The numbers, figures and tables of a report, without its pictures."""
         parts, run = self.parts, (report.design, report.settings)
         tab = StudyTab if report.arms else type(self)  # a comparison is shown alike in every tab
+        lead, people = self.people.show(report)
         return {
+            **people,
             parts["report"]: report,
-            parts["header"]: study_html.header_html(report, tab.headline(self, report)),
+            parts["header"]: self.header_html(report, lead),
             parts["findings"]: render("by_arm", tables=arms_overview(report))
             + study_html.findings_html(report, EQUAL if report.arms else self.null_words),
             parts["figures"]: study_html.figures_html(tab.figures(self, report)),
@@ -377,6 +385,11 @@ class StudyTab(StudyForm):
             parts["python"]: to_python(*run),
             parts["link"]: self.link(report),
         }
+
+    def header_html(self, report: StudyReport, lead: str) -> str:
+        """What was found; ``lead`` is what people's labels say, "" where there are none."""
+        tab = StudyTab if report.arms else type(self)
+        return study_html.header_html(report, lead or tab.headline(self, report))
 
     def link(self, report: StudyReport) -> str:
         """The address of this tab with these settings; one's own words do not travel in it."""

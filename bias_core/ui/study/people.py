@@ -1,0 +1,122 @@
+"""People correct a run: in its report a button that makes their task, and what their labels make of the numbers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import gradio as gr
+
+from bias_core.services import Services
+from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.reports.text import is_known
+from bias_core.studies.running.corrected import BUDGET, Correction, correct_run
+from bias_core.studies.running.run_readings import PEOPLE, readings_of
+from bias_core.ui import messages
+from bias_core.ui.study.view import TAKE_JS
+from bias_core.ui.templates import render
+
+N_LABELS = 64
+AT_RANDOM = ""
+_FEW = 9  # numbers that are shown without being asked for
+Updates = dict[Any, Any]
+
+
+class PeoplePart:
+    """The part of a report that is about people's labels of its pictures; hidden where they could correct nothing."""
+
+    def __init__(self, services: Services, key: str) -> None:
+        self.services, self.key = services, key
+        self.n = self.by = self.button = self.refresh = self.box = self.card = self.corrected = None  # type: Any
+
+    def build_corrected(self) -> None:
+        """The corrected numbers."""
+        with gr.Column(visible=False, elem_classes="card", elem_id=f"{self.key}-corrected") as self.card:
+            self.corrected = gr.HTML(js_on_load=TAKE_JS)
+
+    def build_task(self) -> None:
+        """What makes a task of the report's pictures."""
+        key = self.key
+        with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-people") as self.box:
+            gr.HTML(render("people_ask"))
+            with gr.Row():
+                count: dict[str, Any] = {"label": "How many pictures", "minimum": 2, "precision": 0, "min_width": 140}
+                count["info"] = "With 64 a share is known to about 8 points"
+                self.n = gr.Number(N_LABELS, elem_id=f"{key}-people-n", **count)
+                which: dict[str, Any] = {"value": AT_RANDOM, "label": "Which", "min_width": 240}
+                which["info"] = "By what the reader says: as many of each of its answers as can be"
+                self.by = gr.Dropdown([("at random", AT_RANDOM)], elem_id=f"{key}-people-by", **which)
+            with gr.Row(elem_classes="tools"):
+                look: dict[str, Any] = {"scale": 0, "min_width": 260}
+                self.button = gr.Button(button_text(N_LABELS, AT_RANDOM), elem_id=f"{key}-people-label", **look)
+                self.refresh = gr.Button("Look for new answers", visible=False, elem_id=f"{key}-people-refresh", **look)
+
+    def outputs(self) -> list[Any]:
+        """Everything that :meth:`show` changes."""
+        return [self.card, self.corrected, self.box, self.by, self.refresh, self.n, self.button]
+
+    def wire(self, report: Any, header: Any, header_html: Callable[[StudyReport, str], str]) -> None:
+        """The events; ``header_html`` makes the header of a report whose headline people's labels give."""
+
+        def on_new_answers(shown: StudyReport | None) -> Updates:
+            """The corrected numbers as they are now."""
+            if shown is None:
+                return {header: gr.skip()}
+            lead, updates = self.show(shown)
+            return updates | {header: header_html(shown, lead)}
+
+        self.refresh.click(on_new_answers, report, [header, *self.outputs()], **messages.QUIET)
+        for part in (self.n, self.by):
+            part.input(button_text, [self.n, self.by], self.button, **messages.QUIET)
+
+    def correction(self, report: StudyReport) -> Correction | None:
+        """What people say of the run of this report; None where no task serves it."""
+        return correct_run(report, self.services.manifests, lambda: self.services.labels)
+
+    def extended(self, report: StudyReport) -> StudyReport:
+        """The report with the corrected numbers as one more table, to be taken along."""
+        if (correction := self.correction(report)) is None or not correction.numbers:
+            return report
+        tables = (correction.table(), *report.results.tables)
+        return replace(report, results=replace(report.results, tables=tables))
+
+    def show(self, report: StudyReport) -> tuple[str, Updates]:
+        """The headline that people's labels give, "" without any; and this part for a report."""
+        readings, correction, html = readings_of(report), None, ""
+        if readings:
+            with messages.user_errors() as problem:
+                correction = self.correction(report)
+            html = messages.error_html(problem.message) if problem else ""
+            html = html if correction is None else corrected_html(correction)
+        names = dict.fromkeys(PEOPLE if one.attribute is None else one.attribute.name for one in readings)
+        choices = [("at random", AT_RANDOM), *((f"by what the reader says of {name}", name) for name in names)]
+        updates = {
+            self.card: gr.update(visible=bool(html)),
+            self.corrected: html,
+            self.box: gr.update(visible=bool(readings)),
+            self.by: gr.update(choices=choices, value=AT_RANDOM),
+            self.refresh: gr.update(visible=correction is not None),
+            self.n: N_LABELS,
+            self.button: button_text(N_LABELS, AT_RANDOM),
+        }
+        return ("" if correction is None else correction.lead), updates
+
+
+def corrected_html(correction: Correction, of: str = "") -> str:
+    """The numbers of a run beside what people's labels make of them; ``of`` says which run, where that is not plain."""
+    scales: dict[str, list[float]] = {}
+    for one in correction.numbers:
+        ends = [one.corrected.low, one.corrected.high, one.as_read.value, one.corrected.null_value]
+        scales.setdefault(one.metric, []).extend(float(end) for end in ends if end is not None and is_known(end))
+    return render(
+        "corrected",
+        correction=correction,
+        of=of,
+        scales={metric: (min(ends), max(ends)) for metric, ends in scales.items()},
+        budget=BUDGET,
+        few=_FEW,
+    )
+
+
+def button_text(n: float | None, by: str | None) -> str:
+    """What the button will do."""
+    return f"Label {int(n or 0):,} of these {f'by {by}' if by else 'at random'}"
