@@ -149,13 +149,12 @@ class ExploreForm(StudyTab):
 
     def _build_stop_rule(self) -> None:
         one = _DECLARED["stop_within"]
-        with gr.Row():
-            self._add(
-                "stop_within", gr.Textbox, value=one.shown(one.default), label=f"{one.label}, points", min_width=200,
-                info="Ends the run early, such as 10; empty: all are drawn", max_lines=1,
-            )  # fmt: skip
-            info = "Ends the run early, once every share is that close or clear"
-            self._add("stop_when_clear", gr.Checkbox, info=info, min_width=200)
+        self._add(
+            "stop_within", gr.Textbox, value=one.shown(one.default), label=f"{one.label}, points", max_lines=1,
+            info="Ends the run early, such as 10; empty: all are drawn",
+        )  # fmt: skip
+        info = "Ends the run early, once every share is that close or clear"
+        self._add("stop_when_clear", gr.Checkbox, info=info)
 
     def _build_readers(self) -> None:
         add = self._add
