@@ -285,7 +285,7 @@ def test_each_person_cut_out_is_asked_about_and_both_answers_make_the_label(tmp_
 
 def test_a_judge_that_nobody_would_ask_is_refused(services):
     asked = StudySettings(scale=0.01, judge="endpoint")
-    for name in ("t2iat-tests", "tbyb-general", "internal-bias", "oasis-stop"):
+    for name in ("t2iat-tests", "internal-bias", "oasis-stop"):
         with pytest.raises(InvalidInput, match="leave judge empty"):
             plan_study(find_design(name), asked, services)
     with pytest.raises(InvalidInput, match="take labeller=finder"):

@@ -12,7 +12,16 @@ from bias_core.errors import InvalidInput
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
-from bias_core.studies.objects.tab import APART, ObjectsTab, curve_html, examples_html, headline, space_html, top_html
+from bias_core.studies.objects.tab import (
+    APART,
+    ObjectsTab,
+    curve_html,
+    examples_html,
+    headline,
+    odds_html,
+    space_html,
+    top_html,
+)
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.view import Look, which_choices
@@ -84,6 +93,13 @@ def test_three_dimensions_stand_beside_their_table_where_models_are_compared(
     assert "<svg" in text
     assert "rank" in text
     assert text.count('<th scope="row">') >= 3
+
+
+def test_what_changes_against_the_base_stands_beside_its_numbers(own: StudyReport, controlled: StudyReport) -> None:
+    assert odds_html(own) == ""
+    text = odds_html(controlled)
+    for words in ("<svg", "Objects against the base", "p adjusted", "with it", "data-take="):
+        assert words in text
 
 
 def test_an_object_chooses_the_pictures_that_have_it(own: StudyReport) -> None:

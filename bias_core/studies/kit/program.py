@@ -438,8 +438,9 @@ class Program:
     # reads the shares of finished pictures, so that they can be watched as they grow and a rule can end the run; None
     # where the study has none
     watch: Callable[[Design, StudySettings, StudyData, pd.DataFrame], Steps[list[ShareValues]]] | None = None
-    # what a judge is asked about: "attributes" of pictures, which of two sentences is true of "people", or nothing
-    judged: Literal["", "attributes", "people"] = ""
+    # what a judge is asked about: "attributes" of pictures, which of two sentences is true of "people", the "things"
+    # that prompts name, or nothing
+    judged: Literal["", "attributes", "people", "things"] = ""
     # the attributes whose share is read in the pictures of each group, by the group; none where none is read
     attributes: Callable[[Design, StudySettings], Mapping[str, Sequence[Attribute]]] = lambda _design, _settings: {}
     takes_labels: bool = False  # whether people's labels (``StudySettings.labels``) change the scores

@@ -34,7 +34,7 @@ from bias_core.studies.kit.types import (
     finding,
     lean,
 )
-from bias_core.studies.objects import against_base, captions, report
+from bias_core.studies.objects import against_base, captions, report, things
 from bias_core.studies.objects.report import TEXTS
 from bias_core.types import Estimate
 
@@ -175,17 +175,18 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
     findings: list[Finding] = []
     names = {part: part for part in parts} if kind.findings_of_parts else {kind.whole: kind.name}
     own = {name: readings.get(part, reading) for part, name in names.items()}
+    judged = yield from things.judged_things(data, reading, {name: part.index for name, part in own.items()})
     against = against_base.of_sets(own, base, settings, called=against_base.NAMES[design.kind])
     for part, name in names.items():
         findings += against_base.findings(name, against[name]) if name in against else ()
         findings += report.findings(name, sets[part], published.get(part))
-    truths = [truth for truth in data.truths(frame) if truth is not None and truth.get("n_people") == 1]
-    men = data.services.shown("a photo of a man", truths) if truths else None  # of pictures of one person
-    table4 = report.gender_table(sets, None if men is None else 100 * men, design.data["gender_shares"]["rows"])
+    findings += judged.findings
+    table4 = report.gender_table(sets, _men_drawn(frame, data), design.data["gender_shares"]["rows"])
     return Results(
         findings=tuple(findings),
         tables=(
             *against_base.tables(against, first="pictures"),
+            *judged.tables,
             TEXTS.table("measures", report.measures_table(sets)),
             *([report.published_table(sets, released)] if released else []),
             table4,
@@ -198,6 +199,13 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
             *filter(None, [kind.note]),
         ),
     )
+
+
+def _men_drawn(frame: pd.DataFrame, data: StudyData) -> float | None:
+    """Percentage of men among pictures of one person, where it is on record; else None."""
+    truths = [truth for truth in data.truths(frame) if truth is not None and truth.get("n_people") == 1]
+    men = data.services.shown("a photo of a man", truths) if truths else None
+    return None if men is None else 100 * men
 
 
 def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: int) -> Design:
@@ -300,11 +308,9 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     base = names[0]
     parts = {name: reading[reading["condition"] == name] for name in names}
     sets = {name: captions.score(part, settings) for name, part in parts.items()}
-    against = {
-        name: against_base.against_base(part, parts[base], settings, name=base)
-        for name, part in parts.items()
-        if name != base
-    }
+    others = {name: part for name, part in parts.items() if name != base}
+    against = {name: against_base.against_base(part, parts[base], settings, name=base) for name, part in others.items()}
+    judged = yield from things.judged_things(data, reading, {name: part.index for name, part in parts.items()})
     changes = {name: changes_of(parts[name], parts[base], settings) for name in against}
     measures = _measures(parts, sets, settings)
     compared = report.normalise_lines(measures)
@@ -317,9 +323,10 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
             title, says = f"Change of {key} from {base} to {name}", f"{key} {_direction(change)}; n counts prompts."
             findings.append(finding(f"{name} change {key}", title, _COMPARED[key][1], change, says))
     return Results(
-        findings=(*findings, *[one for name in names for one in report.findings(name, sets[name])]),
+        findings=(*findings, *judged.findings, *[one for name in names for one in report.findings(name, sets[name])]),
         tables=(
             *against_base.tables(against, first="condition"),
+            *judged.tables,
             TEXTS.table("conditions", report.measures_table(sets, first="condition")),
             TEXTS.table("comparison", places, note=report.normalised_note(measures)),
             report.top_table(sets, base=base),
@@ -437,6 +444,7 @@ PROGRAMS = {
         ready=captions.captioner_ready,
         readers=captions.captioning_readers,
         options=options,
+        judged="things",
         ahead=captions.caption_ahead,
         compare=compare,
         watch=captions.watch_captions if measuring is measure else None,  # conditions mixed are no share of anything

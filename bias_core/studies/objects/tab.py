@@ -72,8 +72,8 @@ class ObjectsTab(StudyTab):
         return [figure for figure in report.results.figures if figure.key not in APART]
 
     def build_extra(self) -> dict[str, Any]:
-        """The models in three dimensions, the curve with its numbers, top objects, and examples."""
-        extra = {name: gr.HTML(js_on_load=TAKE_JS, elem_id=f"objects-{name}") for name in ("space", "curve")}
+        """Objects against their base, top objects, examples, and the paper's curve and three dimensions."""
+        extra = {"odds": gr.HTML(js_on_load=TAKE_JS, elem_id="objects-odds")}
         note = "In how many pictures captions name each; choose one to see them below."
         with gr.Column(elem_classes="card"):
             gr.HTML(heading_html("The most frequent objects", note))
@@ -81,6 +81,7 @@ class ObjectsTab(StudyTab):
         with gr.Column(elem_classes="card"):
             gr.HTML(heading_html("What the captioner said"))
             extra["examples"] = gr.HTML(elem_id="objects-examples")
+        extra |= {name: gr.HTML(js_on_load=TAKE_JS, elem_id=f"objects-{name}") for name in ("curve", "space")}
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
@@ -89,7 +90,7 @@ class ObjectsTab(StudyTab):
 
     def wire_extra(self) -> None:
         """An object chooses its pictures; numbers can be taken along."""
-        self.wire_take(self.extra["space"], self.extra["curve"])
+        self.wire_take(*(self.extra[name] for name in ("odds", "curve", "space")))
         self.extra["top"].select(self.on_object, self.parts["report"], self.pictures.outputs(), **QUIET).success(
             None, js="() => document.querySelector('#objects-pictures')?.scrollIntoView({behavior: 'smooth'})", **QUIET
         )
@@ -99,10 +100,15 @@ class ObjectsTab(StudyTab):
         return self.pictures.show_only(Look(report=report, which=f"objects={event.object}")) if report else {}
 
 
-APART = ("figure2", "figure4", "top_objects")  # figures that this tab shows beside their numbers
+APART = ("log_odds", "figure2", "figure4", "top_objects")  # figures that this tab shows beside their numbers
 
 _MOST_GROUPS = 4
 _EXAMPLES = 3
+_MOST_ODDS = 4  # objects of each set of pictures
+_ODDS = {
+    "object": "object", "pictures with it": "with it", "with it in the base": "base", "n": "of n pairs",
+    "log-odds": "log-odds", "low": "low", "high": "high", "p adjusted": "p adjusted",
+}  # fmt: skip
 _CURVE = {
     "n": "n, pictures", "objects": "vocabulary", "B_D": "B_D", "B_D low": "B_D low", "B_D high": "B_D high",
     "normalised entropy": "entropy", "Gini": "Gini", "effective number": "effective number",
@@ -162,6 +168,17 @@ def _percent(share: Estimate) -> str:
     return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
 
 
+def odds_html(report: StudyReport) -> str:
+    """The objects that change most surely against the base, with their numbers; nothing without a base."""
+    figure, table = _figure(report, "log_odds"), report.results.frame("log_odds")
+    if figure is None or table.empty:
+        return ""
+    note = next(t.note for t in report.results.tables if t.key == "log_odds")
+    few = table.groupby(table.columns[0], sort=False).head(_MOST_ODDS)
+    few = few[[table.columns[0], *_ODDS]].rename(columns=_ODDS)
+    return render("beside", figure=figure, title="Objects against the base", note=note, frame=few, key="log_odds")
+
+
 def curve_html(report: StudyReport) -> str:
     """Fig. 2, and beside it what its area depends on."""
     figure = _figure(report, "figure2")
@@ -217,5 +234,5 @@ def _figure(report: StudyReport, key: str) -> StudyFigure | None:
     return next((figure for figure in report.results.figures if figure.key == key), None)
 
 
-_SHOWN = {"space": space_html, "curve": curve_html, "top": top_html, "examples": examples_html}
+_SHOWN = {"odds": odds_html, "space": space_html, "curve": curve_html, "top": top_html, "examples": examples_html}
 """Components beside the figures, by name, and what they show of a report."""
