@@ -133,8 +133,8 @@ class StudySettings(RemembersNames):
     stop_within: float | None = setting(
         None,
         "Stop once known to ±",
-        "End the run as soon as the interval of every share is narrower than this many points to each side, as 0.1 "
-        "for ±10 points; left out: all pictures are drawn",
+        "End the run once the interval of every share reaches no further than this to each side, a tenth being ±10 "
+        "points; left out: all pictures are drawn",
         gt=0, lt=0.5, percent=True,
     )  # fmt: skip
     stop_when_clear: bool = setting(
