@@ -191,7 +191,8 @@ def more_labels_needed(
 
     The variance of the draws is v_q + v_m: that of the reader's shares, which falls with more pictures alone, and that
     of people's rates, which falls as 1/m with m labels. m' solves (v_q + v_m·m/m') / (v_q + v_m) = (t/h)², where h is
-    half the interval's width now, and t is ``half_width``.
+    half the interval's width now, and t is ``half_width``. What raters differ in is counted as part of v_m, though more
+    raters, and not more labels, are what narrows that.
 
     Returns
     -------

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bias_core.annotation.collected import GivenAnswer, LabelledItem, task_items
+from bias_core.annotation.judgements import keep_judgements
 from bias_core.annotation.task_owner import delete_task
 from bias_core.annotation.tasks import Item, own_task
 from bias_core.errors import InvalidInput
@@ -138,6 +139,9 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
     assert "One rater" in notes
     assert correction.table().frame["number"].tolist()[0] == "man: P"
     assert correction.lead.startswith("man: P, corrected by people’s labels:")
+    judged = {item.id: {"man": "no", "glasses": "yes"} for item in task_items(services.labels, made.key)}
+    keep_judgements(services.labels, made.key, "a judge", judged)
+    assert corrected(services, exploration).numbers == correction.numbers  # a machine is no rater
     before = p.corrected.high - p.corrected.low
     for rater in (1, 2):
         answered(services, exploration, made, contrary=rater == 1, rater=rater)

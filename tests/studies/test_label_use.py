@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -219,6 +219,9 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
     assert finding(found, "corrected").estimate.value == pytest.approx(share)
     assert finding(found, "psi_corrected").estimate.value == pytest.approx(max(0.0, share - 0.5))
     assert finding(found, "psi_read").estimate.value > finding(found, "psi_corrected").estimate.value
+    other = replace(made.task, run_id="0123")
+    with pytest.raises(InvalidInput, match="a sample of another run, 0123"):
+        psi_with_labels(report, other, [], attribute="man", present="yes")
     for attribute, present, words in (("beard", "yes", "no attribute"), ("man", "maybe", "no answer")):
         with pytest.raises(InvalidInput, match=words):
             psi_with_labels(report, made.task, [], attribute=attribute, present=present)

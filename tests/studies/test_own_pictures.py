@@ -8,17 +8,21 @@ from random import Random
 
 import pytest
 
+from bias_core.annotation.collected import task_items
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import write_zip
+from bias_core.labels.run_task import label_run
 from bias_core.library.tab import look_through
 from bias_core.studies.explore.results import ALL
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import finding_rows, table_of
+from bias_core.studies.running.corrected import correct_run
 from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, run_study
 from bias_core.world.render import render
 from tests.explored import explore_settings, measured, own_pictures
+from tests.studies.simulated_raters import simulate
 from tests.ui.fakes import FakeServices, _portrait
 
 DARK, LIGHT = "a photo of a mechanic", "a photo of a nurse"
@@ -65,6 +69,20 @@ def test_every_picture_has_its_reading_and_its_group(report):
     assert set(report.pictures["looks_like"]) == {"group 1", "group 2"}
     assert report.pictures["dark skin: nearer by"].notna().all()
     assert {figure.key for figure in report.results.figures} == {"shares", "prompts", "alike"}
+
+
+def test_people_correct_what_is_read_in_pictures_of_one_s_own(services, report):
+    made = label_run(report, services.manifests, services.labels, n=15, attributes=["dark skin"])
+    prompts = report.pictures.set_index("image_id")["prompt"]
+    truth = {
+        (item.image_id, "dark_skin"): "yes" if prompts[item.image_id] == DARK else "no"
+        for item in task_items(services.labels, made.key)
+    }
+    assert len(truth) == 15
+    simulate(services.labels, made, truth, error=0.0, rater=0)
+    p = correct_run(report, services.manifests, lambda: services.labels).numbers[0]
+    assert (p.title, p.n_labelled, p.corrected.n) == ("dark skin: P", 15, 20)
+    assert p.corrected.low < 12 / 20 < p.corrected.high
 
 
 def test_the_export_of_an_import_gives_the_same_numbers(services, report, tmp_path):

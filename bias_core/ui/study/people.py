@@ -81,7 +81,8 @@ class PeoplePart:
 
     def show(self, report: StudyReport) -> tuple[str, Updates]:
         """The headline that people's labels give, "" without any; and this part for a report."""
-        readings, correction, html = readings_of(report), None, ""
+        is_run = report.run_id.isalnum() and self.services.manifests.find(report.run_id) is not None  # and no example
+        readings, correction, html = readings_of(report) if is_run else [], None, ""
         if readings:
             with messages.user_errors() as problem:
                 correction = self.correction(report)
