@@ -14,7 +14,7 @@ from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects import against_base as pairs
-from bias_core.studies.objects.captions import read_pictures
+from bias_core.studies.objects.captions import read_pictures, watch_captions
 from bias_core.studies.objects.tab import headline
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
@@ -207,3 +207,12 @@ def test_a_model_without_the_extreme_condition_says_what_to_do(services):
         UnknownModel, match="choose among its published, fair, extreme, trigger: none of its adapters draws another"
     ):
         complete(run_study(find_design("tbyb-controlled"), settings, services))
+
+
+def test_pictures_of_the_base_are_not_watched(services):
+    design = find_design("tbyb-task")
+    plan = plan_study(design, StudySettings(scale=0.02, options={"triggers": ["coffee"]}), services)
+    data = StudyData(plan.settings, services, plan.rows)
+    complete(data.draw(plan.shots))
+    watched = complete(watch_captions(design, plan.settings, data, data.frame))
+    assert {len(share.values) for share in watched} == {len(data.frame) // 2}

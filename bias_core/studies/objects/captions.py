@@ -127,7 +127,13 @@ def watch_captions(
     data: StudyData,
     frame: pd.DataFrame,
 ) -> Generator[Progress, None, list[ShareValues]]:
-    """How many captions speak of men, of women and of neither, and how many pictures miss their prompt."""
+    """How many captions speak of men, of women and of neither, and how many pictures miss their prompt.
+
+    Pictures of a base are not among them.
+    """
+    frame = frame[frame["base"] == 0] if "base" in frame else frame
+    if frame.empty:
+        return []
     texts = yield from data.say("captioning", frame, data.services.captioner(settings.options.captioner))
     rows = yield from data.embed(frame)
     masculine, feminine = (words.astype(float) for words in gender_words(texts))
