@@ -69,7 +69,7 @@ EXAMPLES = (
     _of("association", "science-and-arts", "science and arts", 0, scale=0.25, seed=2),
     _of("paired", "occupations-in-pairs", "eight occupations", 0),
     _of("objects", "planted-object", "a planted object", 0),
-    _of("internal", "eight-targets", "eight targets", 2),
+    _of("internal", "eight-targets", "eight targets", 2, seed=42),
     _of(
         "origins",
         "steps-of-a-beard",

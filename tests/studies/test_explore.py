@@ -16,6 +16,7 @@ import pytest
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.exchange.export import write_zip
 from bias_core.metrics.association import association
+from bias_core.metrics.association_null import even_mix_association
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.services import Services
 from bias_core.studies.explore.options import explore_settings
@@ -90,6 +91,9 @@ def test_scores_are_those_of_the_metrics_on_the_originals(services):
     expected = association(images, rows(report.attribute_images[:3]), rows(report.attribute_images[3:]))
     np.testing.assert_allclose(report.association.associations, expected, atol=1e-6)
     assert report.association.mean.value == pytest.approx(expected.mean(), abs=1e-6)
+    sides = [rows(report.attribute_images[:3]), rows(report.attribute_images[3:])]
+    beyond = report.association.beyond.value
+    assert beyond == pytest.approx(expected.mean() - even_mix_association(*sides), abs=1e-6)
 
 
 def test_the_reader_s_known_errors_correct_the_share_where_they_are_known(services):
@@ -352,7 +356,7 @@ def test_every_score_is_shown_with_n_interval_null_value_and_meaning(services):
     report = run(RENDERED, services)
     rows = finding_rows(report.report)
     assert {row["finding"].split(":")[0] for row in rows} == {"man", "nurse", "male against female"}
-    assert len({row["finding"] for row in rows}) == len(rows) == 10
+    assert len({row["finding"] for row in rows}) == len(rows) == 11
     assert all(row["says"] and row["n"] for row in rows)
     text = to_markdown(report.report)
     assert "assumed 50 %, a choice" in text

@@ -10,7 +10,7 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.studies.explore import view as explore_view, view as sentences
 from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.explore.results import share_figure
+from bias_core.studies.explore.results import AssociationScore, share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.types import Progress
@@ -113,6 +113,21 @@ def test_a_headline_prefers_a_rate_with_a_source_and_else_says_that_it_is_assume
     for text, has in (("", False), ("an assumption", False), ("our Choice", False), ("bls2024", True)):
         assert sourced("x", text, near).attribute.has_source is has
     assert not sourced("x", "bls2024", near, reference=None).attribute.has_source
+
+
+def test_which_way_pictures_lean_is_said_of_what_lies_beyond_an_even_mix(report: Explored) -> None:
+    mean = estimate(0.1, 0.05, 0.15)
+    lean = AssociationScore(
+        attribute_a="male",
+        attribute_b="female",
+        mean=mean,
+        associations=np.zeros(7),
+        beyond=estimate(0.02, -0.03, 0.07),
+    )
+    assert "no lean towards “male” or “female” is shown" in sentences.association_says(lean)
+    assert "an even mix = 0" in sentences.association_says(lean)
+    old = replace(lean, beyond=None)  # a report of an earlier version
+    assert sentences.association_says(old).startswith("The pictures are more like those of “male”")
 
 
 def test_every_number_of_the_table_has_its_interval_and_n(report: Explored) -> None:

@@ -22,6 +22,7 @@ from bias_core.studies.explore.results import (
     ALL,
     ASSOCIATION,
     ATTRIBUTES,
+    BEYOND,
     CONCEPT,
     EIGENVALUES,
     KINDS,
@@ -104,6 +105,7 @@ class Exploration:
             attribute_b=options["attribute_b"],
             mean=self._estimates[ASSOCIATION],
             associations=self._column(ASSOCIATION),
+            beyond=self._estimates.get(BEYOND),
         )
 
     @cached_property
@@ -202,7 +204,8 @@ def explore_values(report: StudyReport) -> dict[str, Any]:
         | {"attributes": [asdict(score.attribute) for score in shown.attributes]},
         "attributes": attributes,
         "association": lean
-        and {"attribute_a": lean.attribute_a, "attribute_b": lean.attribute_b, "mean": asdict(lean.mean)},
+        and {"attribute_a": lean.attribute_a, "attribute_b": lean.attribute_b, "mean": asdict(lean.mean)}
+        | ({"beyond": asdict(lean.beyond)} if lean.beyond else {}),
         "clusters": shown.clusters and vars(shown.clusters),
         "images": image_rows(shown),
     }
@@ -247,7 +250,8 @@ def old_report(old: Any) -> StudyReport:
     sides = [image for image in old.attribute_images if not image.blocked]
     results = Results(notes=tuple(old.notes))
     if scored:
-        results = exploration_results({ALL: old.attributes}, old.association, old.clusters, notes=old.notes)
+        lean = old.association and AssociationScore(**vars(old.association))
+        results = exploration_results({ALL: old.attributes}, lean, old.clusters, notes=old.notes)
     return StudyReport(
         run_id=old.run_id,
         design=find_design(KIND),

@@ -32,6 +32,7 @@ _FEWEST_TO_GROW, _MOST_GROWING = 4, 4  # pictures, and attributes in one figure
 CONCEPT = "concept"  # the group of the pictures that are scored
 SCORED_GROUPS = (CONCEPT, "imported")  # or of those that were brought along
 ASSOCIATION, ATTRIBUTES, EIGENVALUES = "association", "attributes", "eigenvalues"
+BEYOND = "association-beyond"  # the association less that of an even mix
 
 
 class Kind(NamedTuple):
@@ -73,6 +74,7 @@ class AssociationScore:
     attribute_b: str
     mean: Estimate
     associations: np.ndarray  # of each scored picture, ``(n,)``
+    beyond: Estimate | None = None  # the mean less that of an even mix; None where that is not known
     # rows, units: embeddings and units of the concept's pictures, of those of A, of those of B; () after a report was
     # saved
     rows: tuple[np.ndarray, ...] = ()
@@ -110,10 +112,21 @@ def exploration_results(
                 title=f"{' against '.join(words)}: association",
                 metric="association",
                 estimate=association.mean,
-                says="Above 0 the pictures are more like those guided to the first word, below 0 to the second.",
+                says="As the paper has it: above 0 the pictures are more like those guided to the first word, below 0 "
+                "to the second; an even mix need not read 0.",
                 sample=sample(ASSOCIATION, association),
             )
         )
+        if association.beyond is not None:
+            findings.append(
+                Finding(
+                    key=BEYOND,
+                    title=f"{' against '.join(words)}: association beyond an even mix",
+                    metric="association_beyond_even_mix",
+                    estimate=association.beyond,
+                    says="Above 0 the pictures lean more to the first word than half of either guided pictures would.",
+                )
+            )
         figures.append(_association_figure(association))
     if alike is not None:
         eigenvalues = {"number": range(1, len(alike.eigenvalues) + 1), "eigenvalue": alike.eigenvalues}

@@ -9,8 +9,10 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association, mean_association
+from bias_core.metrics.association_null import association_beyond_even_mix
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.prompts import fill_template
+from bias_core.stats.arrays import all_equal
 from bias_core.studies.explore.arms import Scored, compare_explorations
 from bias_core.studies.explore.options import (
     KIND,
@@ -122,9 +124,16 @@ def _association(
         attribute_b=options.attribute_b,
         mean=mean_association(rows, *sides, confidence=confidence, rng=seed),
         associations=association(rows, *sides),
+        beyond=association_beyond_even_mix(rows, *sides, confidence=confidence) if _vary(rows, *sides) else None,
         rows=(rows, *sides),
         units=tuple(_units(one) for one in (frame, *frames)),
     )
+
+
+def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
+    """Whether there is an even mix: two pictures or more of each, that differ."""
+    enough = min(map(len, (rows, *sides))) > 1
+    return enough and not (all_equal(rows) or all_equal(np.vstack(sides)))
 
 
 def _cells(

@@ -267,9 +267,11 @@ def association_says(score: AssociationScore) -> str:
     a, b, mean = score.attribute_a, score.attribute_b, score.mean
     if math.isnan(mean.value):
         return f"The association with “{a}” and “{b}” is undefined: {mean.note}."
-    numbers = f"mean {mean.value:+.3f} [{mean.low:+.3f}, {mean.high:+.3f}], n = {mean.n}, neutral = 0"
+    beyond = mean if score.beyond is None else score.beyond  # reports of earlier versions know no even mix
+    even = "an even mix = 0" if score.beyond else "neutral = 0"
+    numbers = f"{beyond.value:+.3f} [{beyond.low:+.3f}, {beyond.high:+.3f}], n = {beyond.n}, {even}"
     return lean(
-        mean,
+        beyond,
         f"The pictures are more like those of “{a}” than those of “{b}” ({numbers}).",
         f"The pictures are more like those of “{b}” than those of “{a}” ({numbers}).",
         f"The interval contains 0: no lean towards “{a}” or “{b}” is shown, none ruled out ({numbers}).",
