@@ -190,8 +190,9 @@ class LabelTab:
             with messages.user_errors() as problem:
                 if report is None:
                     raise InvalidInput("run something first; its pictures are what people label")
-                how: dict[str, Any] = {"n": as_whole(n, "number of pictures"), "stratify_by": as_text(by)}
-                how["hub_user"] = tab_parts.user_of(profile)
+                stratify_by, _, setting = as_text(by).partition("setting=")
+                how: dict[str, Any] = {"n": as_whole(n, "number of pictures"), "hub_user": tab_parts.user_of(profile)}
+                how |= {"stratify_by": stratify_by, "setting": setting}
                 made = label_run(report, self.services.manifests, self.services.labels, **how)
                 text = "The task is made and open: send raters its link, or label with it. Keep the link for you alone."
                 shown = self._owned(visitor, memory, made.key.text, profile, text)

@@ -20,10 +20,12 @@ from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.running.history import delete_run
+from bias_core.studies.paired.tab import PairedTab
+from bias_core.studies.running.history import delete_run, open_run
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from bias_core.ui.study.downloads import take
+from bias_core.ui.study.people import button_text
 from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import new_id
 from tests.explored import explore
@@ -317,6 +319,23 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(
     delete_run(services, visitor.key, report.run_id)
     assert "was deleted" in tab.on_open(visitor, None, key)[tab.parts["corrected"]]
     assert "not on record" in press(visitor, None, report, 4, "")[status]
+
+
+def test_of_a_paired_test_people_alone_are_asked_about_too(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
+) -> None:
+    shown, report = built(PairedTab, services), open_run(services, visitor.key, run).report  # type: ignore[type-var]
+    tab.parts["tabs"] = "tabs"
+    choices = [value for _, value in shown.finished(report)[shown.people.by]["choices"]]
+    assert choices == ["", "people", "setting=single"]
+    press = tab.label_handler(shown)
+    for which, position in (("", "left"), ("setting=single", "single")):
+        told = press(visitor, None, report, 3, which)
+        task, _ = owned_task(services.labels, OwnerKey.parse(told[tab.parts["key"]]))
+        assert task.positions[0] == position
+        assert task.run_id == run
+    assert button_text(3, "setting=single") == "Label 3 of those of people alone"
+    assert button_text(None, "people") == "Label 0 of these by people"
 
 
 def test_reports_that_people_cannot_correct_have_no_button(services: FakeServices, visitor: Visitor) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import gradio as gr
 
+from bias_core.annotation.tasks import SINGLE
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.text import is_known
@@ -16,7 +17,7 @@ from bias_core.ui.study.view import TAKE_JS
 from bias_core.ui.templates import render
 
 N_LABELS = 64
-AT_RANDOM = ""
+AT_RANDOM, ALONE = "", f"setting={SINGLE}"  # of pairs, where there are pairs; and of people alone
 _FEW = 9  # numbers that are shown without being asked for
 Updates = dict[Any, Any]
 
@@ -90,6 +91,8 @@ class PeoplePart:
             html = html if correction is None else corrected_html(correction)
         names = dict.fromkeys(PEOPLE if one.attribute is None else one.attribute.name for one in readings)
         choices = [("at random", AT_RANDOM), *((f"by what the reader says of {name}", name) for name in names)]
+        if {one.group for one in readings if one.attribute is None} > {SINGLE}:
+            choices.append(("at random, of people alone", ALONE))
         updates = {
             self.card: gr.update(visible=bool(html)),
             self.corrected: html,
@@ -120,4 +123,5 @@ def corrected_html(correction: Correction, of: str = "") -> str:
 
 def button_text(n: float | None, by: str | None) -> str:
     """What the button will do."""
-    return f"Label {int(n or 0):,} of these {f'by {by}' if by else 'at random'}"
+    which = {AT_RANDOM: "these at random", ALONE: "those of people alone"}
+    return f"Label {int(n or 0):,} of {which.get(by or AT_RANDOM, f'these by {by}')}"
