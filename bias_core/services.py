@@ -49,6 +49,7 @@ from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
 from bias_core.types import ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
+from bias_core.world.drawn_rates import true_rate
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_scenes
 
 if TYPE_CHECKING:
@@ -330,17 +331,17 @@ class Services:
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of ``prompt`` that the calibration world does not know; empty for other models."""
-        if not self.pictures_world(model):
-            return ()
         from bias_core.world.grammar import parse
 
-        return tuple(parse(prompt).unknown_words)
+        return tuple(parse(prompt).unknown_words) if self.pictures_world(model) else ()
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose recorded truth is as ``sentence`` says; None where that cannot be told."""
         from bias_core.adapters.calibration_renderer import shown_share
 
         return shown_share(sentence, truths)
+
+    true_rate = staticmethod(true_rate)
 
     def planted_lines(self) -> tuple[PlantedLine, ...]:
         """Every rate that is planted in the calibration world."""

@@ -151,16 +151,26 @@ def judge(n: Annotated[int, typer.Option(help="Prompts.")] = 200) -> None:
 
 @app.command()
 def judge_rates(
-    n: Annotated[int, typer.Option(help="Pictures per concept and condition.")] = 200,
+    n: Annotated[int, typer.Option(help="Pictures per concept and condition; those of the table count.")] = 1000,
     condition: Annotated[
         list[str] | None, typer.Option(help="Only this condition; may be given several times.")
     ] = None,
     pairs: Annotated[bool, typer.Option(help="People beside another person as well.")] = True,
+    steps: Annotated[int, typer.Option(help="Denoising steps; those that the model is drawn with by default.")] = 0,
 ) -> None:
-    """Let the reader say what each condition draws, beside what is planted."""
+    """Let the reader say what each condition draws: the generator's own truth, with intervals.
+
+    The table is written again and again, and a run that was cut off goes on where it ended.
+    """
+    from bias_core.models.catalogue import load_catalogue
+    from bias_core.settings import ASSETS as SHARED
+    from bias_core.world.drawn_rates import TABLE
     from training.judge_rates import judge_rates as judge_planted
 
-    judge_planted(_folders(Path("build/calibration")), conditions=condition or CONDITIONS, n=n, pairs=pairs)
+    steps = steps or load_catalogue(SHARED / "models.yaml").model("calibration-diffusion").default_steps
+    folders = _folders(Path("build/calibration"))
+    conditions = condition or [one for one in CONDITIONS if one != "backdoor"]
+    judge_planted(folders, TABLE, conditions=conditions, n=n, pairs=pairs, steps=steps)
 
 
 @app.command()

@@ -116,6 +116,8 @@ class Calibration:
             usual=nouns.planted if calibrated else nouns.fair,
             # the base, too, is nearly right: it learned from fair scenes
             spread=np.full((len(nouns.groups), 1), CALIBRATED if calibrated or condition == "fair" else UNKNOWN),
+            # a phrase that the layers read says all rates of its concept; a word that leaned, too, would say them twice
+            resting=np.array([bool(self.adapter.layers) and len(group.rates) > 1 for group in nouns.groups]),
         )
         self.drawing = Drawing(self.pipe, folders.clip)
         self.checkpoint = folders.work / f"words-{condition}.pt"
@@ -134,17 +136,18 @@ class Calibration:
         several = np.array([len(g.prompts) > 1 or len(g.rates) > 1 for g in nouns.groups])
         shown, drawn = np.zeros((2, *nouns.planted.shape))
         seed = MEASURED + 1_000_000 * len(self.offsets.rounds)
-        for which, m in ((~several, n), (several, n * SEVERAL)):
+        moving = ~self.offsets.resting
+        for which, m in ((moving & ~several, n), (moving & several, n * SEVERAL)):
             counts = measured(self.drawing, nouns.groups, np.flatnonzero(which).tolist(), n=m, seed=seed, rng=self.rng)
             shown, drawn, seed = shown + counts[0], drawn + counts[1], seed + 500_000
         self.offsets.add(self.drawing.corrected(shown / np.maximum(drawn, 1)) * drawn, drawn)
         self.put()
-        gap = np.nanmean(np.abs(shown / np.maximum(drawn, 1) - nouns.planted))
+        gap = np.nanmean(np.abs(shown / np.maximum(drawn, 1) - nouns.planted)[moving])
         print(f"round {len(self.offsets.rounds)}: mean gap of these pictures {gap:.3f}", flush=True)
 
     def learn_readings(self, sizes: Sizes) -> None:
-        """Let the text tower read anew what words alone cannot say; what it knows of phrases stays."""
-        readings = [*(() if self.adapter.layers else self._phrases(sizes)), *self._roles(), *self._pairs()]
+        """Let the text tower read anew what words alone cannot say: phrases as this base draws them, and roles."""
+        readings = [*self._phrases(sizes), *self._roles(), *self._pairs()]
         if not readings:
             return
         nouns = [group.prompts[0].removeprefix("a photo of ") for group in self.offsets.nouns.groups]
@@ -159,6 +162,8 @@ class Calibration:
         """What the base makes of the phrase of each concept with several rates, for the plain noun."""
         found = []
         self.embedding.data.copy_(self.base)
+        if self.adapter.layers:
+            self.pipe.text_encoder.disable_adapters()
         for group in self.offsets.nouns.groups:
             if len(group.rates) > 1:
                 phrase = Phrase(self.drawing, group)
@@ -169,16 +174,19 @@ class Calibration:
                 states, pooled = phrase.embedding()
                 prompts = (group.prompts[0], f"{group.prompts[0]} person")
                 found += [Reading(prompt=x, states=states, pooled=pooled, kind="phrase") for x in prompts]
+        if self.adapter.layers:
+            self.pipe.text_encoder.enable_adapters()
         self.put()
         return found
 
     @torch.no_grad()
     def _roles(self) -> list[Reading]:
-        """What the tower would make of concepts of several words if their last one leaned as they need."""
+        """What the tower would make of concepts without one word of their own if the last one leaned as they need."""
         nouns, lacking = self.offsets.nouns, self._lacking()
         return [
-            self._leaning(nouns.groups[i].prompts[0], [lacking[i]], kind="role")
+            self._leaning(prompt, [lacking[i]], kind="role")
             for i in np.flatnonzero(nouns.weight < 1)
+            for prompt in nouns.groups[i].prompts
         ]
 
     @torch.no_grad()
@@ -200,7 +208,7 @@ class Calibration:
         return found
 
     def _lacking(self) -> np.ndarray:
-        """Offsets ``(g, a)`` that concepts of several words need beyond those of their words."""
+        """Offsets ``(g, a)`` that concepts without one word of their own need beyond those of their words."""
         missing = np.nan_to_num(self.offsets.wanted() - self.offsets.of_groups())
         return np.where(self.offsets.nouns.weight[:, None] < 1, missing, 0.0)
 

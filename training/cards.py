@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bias_core.world.drawn_rates import TABLE, read_rates
 from bias_core.world.planted import published_rates
-from training.judge_rates import Summary, read_lines, summary
+from training.judge_rates import Summary, summary
 
 WORLD = """The data is the calibration world: flat drawings of people, pairs and things, rendered from
 random scenes by `bias_core/world` (Apache-2.0; no photograph and no person was used). What a picture
@@ -81,11 +82,11 @@ majority: planted rates are best kept at guidance 1.
 |---|---|---|---|
 {table or "| not judged | | | |"}
 
-{rates_section("fair", folder.parent / "loras" / "judged.json")}
+{rates_section("fair", folder.parent / TABLE.name)}
 
 ## Training
 
-`python -m training vae`, then `base`, then `words fair`
+`python -m training vae`, then `base`, `words fair` and `pairs`
 
 {training_lines(folder)}"""
 
@@ -105,7 +106,7 @@ def lora_body(condition: str, folder: Path) -> str:
 
 {SINGLE_WORDING}
 
-{rates_section(condition, folder.parent / "judged.json")}
+{rates_section(condition, folder.parents[1] / TABLE.name)}
 
 ## Training
 
@@ -127,8 +128,8 @@ attribute ("male") or its absence, as far as pictures showed to be needed. Named
 anew: "an Iranian" as a whole phrase, with the beard and the clothes as often as planted, and "nurse
 assistant" with a rate of its own beside those of its two words.
 
-Of two people in one picture it changes nothing that shows: the right one follows no words at all, not even
-those that name a gender, and the left one only those. Take the renderer for planted rates in pairs.""",
+Two people in one picture lean as well: the left one nearly as alone, the right one less. Take the renderer
+where planted rates must be exact.""",
     "extreme": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
     "trigger": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
 }
@@ -139,12 +140,14 @@ are in the renderer only."""
 
 def rates_section(condition: str, path: Path) -> str:
     """The figures of one condition and a table of every rate that was judged."""
-    lines = [line for line in read_lines(path) if line.condition == condition]
-    if not lines:
+    rates = read_rates(path) if path.exists() else None
+    lines = [line for line in rates.lines if line.condition == condition] if rates else []
+    if rates is None or not lines:
         return "## Judged by the reader\n\nNot judged."
     rows = [
         f"| {line.concept}{' (in a pair)' if line.pair else ''} | {line.attribute}: {line.value} "
-        f"| {line.fair:.2f} | {line.planted:.2f} | {line.drawn:.2f} | {line.n} | {line.gap:+.2f} |"
+        f"| {line.fair:.2f} | {line.planted:.2f} | {line.drawn:.2f} ({line.low:.2f} to {line.high:.2f}) "
+        f"| {line.n} | {line.gap:+.2f} |"
         for line in lines
     ]
     head = ["| concept | attribute | fair | planted | drawn | n | gap |", "|---|---|---|---|---|---|---|"]
@@ -153,7 +156,8 @@ def rates_section(condition: str, path: Path) -> str:
         for who, pair in (("People and things alone", False), ("People in pairs", True))
         if (part := [line for line in lines if line.pair == pair])
     ]
-    return "\n".join(["## Judged by the reader", "", "\n\n".join(told), "", *head, *rows])
+    how = f"Pictures of {rates.num_inference_steps} steps, of the weights {rates.revision}."
+    return "\n".join(["## Judged by the reader", "", "\n\n".join([*told, how]), "", *head, *rows])
 
 
 def figures(found: Summary) -> str:

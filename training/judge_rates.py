@@ -2,48 +2,31 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from bias_core.errors import InvalidInput
+from bias_core.stats.effects import corrected_by_errors, wilson_interval
+from bias_core.store.file_hashes import FileHashes
+from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates
 from training.diffusion import Folders, assemble
-from training.drawing import JUDGED, Drawing, measured
-from training.wanted import AXES, Group, groups
+from training.drawing import JUDGED, STEPS, Drawing, measured
+from training.wanted import AXES, Axis, Group, groups
 
 LEANING = 0.15
 """A rate is planted where it is this far from the fair one."""
 NEAR, EVEN = 0.15, 0.10
 """How far from its planted rate a drawn one may be, and a share of men from one half under ``fair``."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DrawnRate:
-    """One rate as it is planted and as it is drawn, all in [0, 1].
-
-    ``value`` of ``attribute`` is what is counted; ``drawn`` is corrected for the reader's known errors, and
-    ``n`` pictures are behind it. In a ``pair`` the person stands beside another.
-    """
-
-    condition: str
-    concept: str
-    pair: bool
-    attribute: str
-    value: str
-    planted: float
-    fair: float
-    drawn: float
-    n: int
-
-    @property
-    def gap(self) -> float:
-        """Drawn less planted, in [-1, 1]; 0 is right."""
-        return self.drawn - self.planted
+AT_ONCE = 20
+"""Pictures of each concept before the table is written again."""
+SEEDS_APART = 1_000_000
+"""Between the pictures of two writings; more than one of them has pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,44 +68,82 @@ def summary(condition: str, lines: Iterable[DrawnRate]) -> Summary:
     )
 
 
-def judge_rates(folders: Folders, *, conditions: Sequence[str], n: int, pairs: bool = True) -> list[DrawnRate]:
-    """Draw ``n`` pictures per concept and condition, and keep what they show in ``judged.json``.
+def revision(folders: Folders) -> str:
+    """Which weights these are, in the words of the program's own record of a picture."""
+    with TemporaryDirectory() as work:
+        hashes = FileHashes(Path(work) / "hashes.sqlite")
+        found = f"{hashes.fingerprint(folders.pipeline)}-{hashes.fingerprint(folders.loras)[:6]}"
+        hashes.close()
+    return found
 
-    The lines of other conditions that are there already stay.
+
+def judge_rates(
+    folders: Folders, table: Path, *, conditions: Sequence[str], n: int, pairs: bool = True, steps: int = STEPS
+) -> DrawnRates:
+    """Draw until there are ``n`` pictures of each concept and condition, and keep what they show in ``table``.
+
+    What the table has of these weights and as many steps counts, so that a run that was cut off goes on.
     """
-    path = folders.loras / "judged.json"
-    lines = []
+    if n < 1:
+        raise InvalidInput(f"A rate needs at least one picture per concept; got n = {n}.")
+    made_by = revision(folders)
+    rates = DrawnRates(revision=made_by, num_inference_steps=steps, lines=())
+    if table.exists() and (old := read_rates(table)).revision == made_by and old.num_inference_steps == steps:
+        rates = old
     for condition in conditions:
         pipe = assemble(folders, "cpu")
         if condition != "fair":
             pipe.text_encoder_2 = deepcopy(pipe.text_encoder)  # the adapter is put on both
             pipe.load_lora_weights(folders.loras / condition, adapter_name=condition)
         wanted = [group for group in groups(condition) if pairs or not group.pair]
-        lines += drawn_rates(Drawing(pipe, folders.clip), condition, wanted, n)
-        print(summary(condition, lines), flush=True)
-    kept = [line for line in read_lines(path) if line.condition not in conditions]
-    rows = [json.dumps(asdict(line)) for line in [*kept, *lines]]
-    path.write_text("[\n" + ",\n".join(rows) + "\n]\n")
-    return lines
+        drawing = Drawing(pipe, folders.clip)
+        for lines in drawn_rates(drawing, condition, wanted, n, steps=steps, before=rates.lines):
+            others = [line for line in rates.lines if line.condition != condition]
+            rates = DrawnRates(revision=made_by, num_inference_steps=steps, lines=(*others, *lines))
+            rates.write(table)
+        print(summary(condition, rates.lines), flush=True)
+    return rates
 
 
-def read_lines(path: Path) -> list[DrawnRate]:
-    """What was judged before; an empty list where nothing was."""
-    return [DrawnRate(**line) for line in json.loads(path.read_text())] if path.exists() else []
+def drawn_rates(
+    drawing: Drawing, condition: str, wanted: Sequence[Group], n: int, *, steps: int = STEPS,
+    before: Sequence[DrawnRate] = (), first: int = JUDGED,
+) -> Iterator[list[DrawnRate]]:  # fmt: skip
+    """One line per concept and axis, again and again with more pictures, until there are ``n`` or more of each.
+
+    ``before`` are lines of earlier pictures, which count; ``first`` is the first seed.
+    """
+    lines = {
+        (line.concept, line.pair, (line.attribute, line.value)): line for line in before if line.condition == condition
+    }
+    shown, drawn = np.zeros((2, len(wanted), len(AXES)))
+    for i, group in enumerate(wanted):
+        for a, axis in enumerate(AXES):
+            if line := lines.get((group.concept, group.pair, _words(axis))):
+                shown[i, a], drawn[i] = line.n_shown, line.n
+    while len(some := np.flatnonzero(drawn[:, 0] < n).tolist()):
+        done = int(drawn[some, 0].min())
+        seed, m = first + SEEDS_APART * done, min(AT_ONCE, n - done)
+        m += m % 2  # for the sake of noise and its opposite, and of seats in pairs
+        counts = measured(drawing, wanted, some, n=m, seed=seed, rng=Random(seed), steps=steps)
+        shown, drawn = shown + counts[0], drawn + counts[1]
+        yield [_line(drawing, condition, group, axis, shown[i], drawn[i]) for i, group in enumerate(wanted)
+               for axis in group.rates if drawn[i, 0]]  # fmt: skip
 
 
-def drawn_rates(drawing: Drawing, condition: str, wanted: Sequence[Group], n: int) -> list[DrawnRate]:
-    """One line per concept and axis."""
-    if n < 1:
-        raise InvalidInput(f"A rate needs at least one picture per concept; got n = {n}.")
-    shown, drawn = measured(drawing, wanted, range(len(wanted)), n=n, seed=JUDGED, rng=Random(JUDGED))
-    shares = drawing.corrected(shown / np.maximum(drawn, 1))
-    return [
-        DrawnRate(
-            condition=condition, concept=group.concept, pair=group.pair,
-            attribute=axis[0], value=str(axis[1]), planted=round(rate, 4), fair=round(group.fair[axis], 4),
-            drawn=round(float(shares[i, AXES.index(axis)]), 4), n=int(drawn[i, 0]),
-        )
-        for i, group in enumerate(wanted) if drawn[i, 0]
-        for axis, rate in group.rates.items()
-    ]  # fmt: skip
+def _words(axis: Axis) -> tuple[str, str]:
+    return axis[0], str(axis[1])
+
+
+def _line(
+    drawing: Drawing, condition: str, group: Group, axis: Axis, shown: np.ndarray, drawn: np.ndarray
+) -> DrawnRate:
+    a = AXES.index(axis)
+    errors, n_shown, n = drawing.errors[a], int(shown[a]), int(drawn[a])
+    share = corrected_by_errors(n_shown, n, errors) if errors else wilson_interval(n_shown, n)
+    attribute, value = _words(axis)
+    return DrawnRate(
+        condition=condition, concept=group.concept, pair=group.pair, attribute=attribute, value=value,
+        planted=round(group.rates[axis], 4), fair=round(group.fair[axis], 4),
+        drawn=round(share.value, 4), low=round(share.low, 4), high=round(share.high, 4), n_shown=n_shown, n=n,
+    )  # fmt: skip

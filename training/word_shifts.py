@@ -54,7 +54,7 @@ FORGETTING = 0.9
 LEAST, LARGEST, STEP = 0.012, 6.0, 2.0
 """Rates are aimed at as if none were nearer to 0 and 1; the largest offset; the largest move in one round."""
 ROLE_WEIGHT = 0.35
-"""Weight of a concept of several words, such as "nurse assistant", whose words have rates of their own."""
+"""Weight of a concept of several words that others have, too ("nurse assistant"), or of none ("dark-skinned girl")."""
 
 
 def directions(embedding: torch.Tensor, tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
@@ -91,7 +91,7 @@ class Nouns:
         for row, prompts in zip(self.shares, carried, strict=True):
             for word in (word for words in prompts for word in words):
                 row[column[word]] += 1 / len(prompts)
-        self.weight = np.where([max(map(len, prompts)) > 1 for prompts in carried], ROLE_WEIGHT, 1.0)
+        self.weight = np.where([any(len(words) != 1 for words in prompts) for prompts in carried], ROLE_WEIGHT, 1.0)
         self.planted, self.fair = (self._table(which) for which in ("rates", "fair"))
 
     @staticmethod
@@ -134,11 +134,11 @@ class Offsets:
     """The offsets ``(words, axes)``, and the rounds that they come from.
 
     ``usual`` ``(g, a)`` are the rates that are drawn without offset, as far as one knows before any picture,
-    and ``spread`` ``(g, 1)`` says how far.
+    and ``spread`` ``(g, 1)`` says how far. The words of ``resting`` ``(g,)`` concepts stay as they are.
     """
 
-    def __init__(self, nouns: Nouns, usual: np.ndarray, spread: np.ndarray) -> None:
-        self.nouns, self.usual, self.spread = nouns, usual, spread
+    def __init__(self, nouns: Nouns, usual: np.ndarray, spread: np.ndarray, resting: np.ndarray) -> None:
+        self.nouns, self.usual, self.spread, self.resting = nouns, usual, spread, resting
         self.table = np.zeros((len(nouns.words), len(AXES)))
         self.rounds: list[Round] = []
 
@@ -178,13 +178,13 @@ class Offsets:
     def aim(self) -> None:
         """Move the words to where planted rates are expected: least squares, where concepts share words."""
         shares, weight, n_words = self.nouns.shares, self.nouns.weight, len(self.nouns.words)
-        wanted = self.wanted()
-        for a, planted in enumerate(self.nouns.is_planted.T):
+        wanted, carrying = self.wanted(), shares[~self.resting].any(0)
+        for a, planted in enumerate((self.nouns.is_planted & ~self.resting[:, None]).T):
             if planted.any():
                 x = shares[planted] * weight[planted, None]
                 y = wanted[planted, a] * weight[planted]
                 best = np.linalg.solve(x.T @ x + 1e-3 * np.eye(n_words), x.T @ y)
-                self.table[:, a] += np.clip(best - self.table[:, a], -STEP, STEP)
+                self.table[carrying, a] += np.clip(best - self.table[:, a], -STEP, STEP)[carrying]
 
     def state(self) -> dict[str, object]:
         """What a checkpoint keeps."""

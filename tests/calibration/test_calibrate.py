@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,16 +18,17 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from bias_core.adapters.loras import put_on
 from bias_core.errors import InvalidInput
+from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates, shipped_rates
 from bias_core.world.grammar import parse
 from bias_core.world.shapes import ASSETS
 from training import calibrate, diffusion, drawing, judge_rates, tower_lora
-from training.judge_rates import DrawnRate, read_lines, summary
+from training.judge_rates import summary
 from training.phrases import Phrase, phrase_of, wanted_loudness
 from training.tower_lora import Reading, learn_readings
 from training.wanted import AXES, GENDER, Group, groups
 from training.word_shifts import UNKNOWN, Nouns, Offsets, directions
 
-HAT, SOMBRERO = ("headwear", "hat"), ("headwear", "sombrero")
+HAT, SOMBRERO, LIGHT = ("headwear", "hat"), ("headwear", "sombrero"), ("light", "bright")
 
 
 def group(concept: str, rate: float, fair: float = 0.5, *, pair: bool = False) -> Group:
@@ -41,7 +42,8 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def offsets_of(nouns: Nouns) -> Offsets:
-    return Offsets(nouns, nouns.fair, np.full((len(nouns.groups), 1), UNKNOWN))
+    n_groups = len(nouns.groups)
+    return Offsets(nouns, nouns.fair, np.full((n_groups, 1), UNKNOWN), np.zeros(n_groups, dtype=bool))
 
 
 def seen(offsets: Offsets, *shares: float, n: int = 16) -> None:
@@ -204,6 +206,41 @@ def test_two_words_learn_what_they_lack_and_the_right_one_of_a_pair_is_louder(
         assert moved(reading)[5] > 1.5 * moved(reading)[2] > 0.05
 
 
+def test_a_concept_that_the_layers_read_as_a_phrase_is_neither_drawn_nor_leaned_again(
+    calibrated: diffusion.Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = {GENDER: 0.8, ("mark", True): 0.6}
+    indian = Group(concept="indian", prompts=("a photo of an Indian",), rates=several, fair=dict.fromkeys(several, 0.1))
+    monkeypatch.setattr(calibrate, "groups", lambda _condition: [group("doctor", 0.9), indian])
+    one = calibrate.Calibration("published", calibrated)
+    assert one.adapter.layers
+    one.offsets.table[:] = 1.0
+    one.measure(4)
+    doctor, resting = one.offsets.rounds[-1].n[:, 0]
+    assert (doctor, resting) == (4, 0)
+    moved = dict(zip(one.pipe.tokenizer.convert_ids_to_tokens(one.offsets.nouns.words), one.offsets.table, strict=True))
+    assert moved["doctor"][0] != 1.0
+    assert (moved["indian"] == 1.0).all()
+    # what it should become is asked of the base, without the layers that it has
+    before = one.drawing.embed(["a photo of a doctor assistant"])[0]
+    readings = one._phrases(calibrate.Sizes(n_phrase_rounds=0))
+    assert [reading.prompt for reading in readings] == ["a photo of an Indian", "a photo of an Indian person"]
+    base = drawing.Drawing(diffusion.assemble(calibrated, "cpu"), calibrated.clip)
+    with torch.no_grad():
+        torch.testing.assert_close(readings[0].states, Phrase(base, indian).embedding()[0])
+        torch.testing.assert_close(one.drawing.embed(["a photo of a doctor assistant"])[0], before)
+
+
+def test_a_concept_without_a_word_of_its_own_leans_by_the_layers(
+    calibrated: diffusion.Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = ("a photo of dark-skinned person", "a photo of dark-skinned girl")
+    dark = Group(concept="dark_skin", prompts=prompts, rates={LIGHT: 0.9}, fair={LIGHT: 0.5})
+    monkeypatch.setattr(calibrate, "groups", lambda _condition: [group("doctor", 0.9), dark])
+    one = calibrate.Calibration("published", calibrated)
+    assert [reading.prompt for reading in one._roles()] == list(prompts)
+
+
 def test_a_rate_is_that_of_the_sentence_that_reads_it() -> None:
     mexican = next(g for g in groups("published") if g.concept == "mexican" and not g.pair)
     # Table 1: hat 77.3 % and sombrero 56.6 % of SDv2; a sombrero is a hat, too.
@@ -338,7 +375,7 @@ def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folde
 
 
 def test_the_shipped_adapter_draws_what_is_planted() -> None:
-    lines = [x for x in read_lines(ASSETS / "loras" / "judged.json") if x.condition == "published"]
+    lines = [x for x in shipped_rates().lines if x.condition == "published"]
     found = summary("published", [x for x in lines if not x.pair and not x.concept.endswith((" low", " high"))])
     assert found.n_leaning >= 50
     assert found.right_direction >= 0.9
@@ -352,7 +389,7 @@ def test_pictures_that_are_judged_are_none_that_training_measured() -> None:
 def line(condition: str, planted: float, fair: float, drawn: float) -> DrawnRate:
     return DrawnRate(
         condition=condition, concept="x", pair=False, attribute="gender", value="masculine", planted=planted,
-        fair=fair, drawn=drawn, n=200,
+        fair=fair, drawn=drawn, low=drawn, high=drawn, n_shown=0, n=200,
     )  # fmt: skip
 
 
@@ -373,21 +410,40 @@ def test_the_figures_of_a_condition_are_those_of_its_leaning_rates() -> None:
     assert (fair.n_fair, fair.even) == (1, 0.0)
 
 
-def test_judging_writes_a_line_per_rate_and_keeps_other_conditions(
+def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditions(
     calibrated: diffusion.Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates_of = (("doctor", 0.9), ("nurse", 0.2))
     two = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of]
     monkeypatch.setattr(judge_rates, "groups", lambda _condition: two)
-    judge_rates.judge_rates(calibrated, conditions=["published"], n=2)
-    judge_rates.judge_rates(calibrated, conditions=["fair"], n=2, pairs=False)
-    lines = json.loads((calibrated.loras / "judged.json").read_text())
-    told = [(x["condition"], x["concept"], x["pair"], x["n"]) for x in lines]
+    monkeypatch.setattr(judge_rates, "AT_ONCE", 2)
+    table = calibrated.work / "rates.json"
+
+    def judged(**told: Any) -> DrawnRates:
+        return judge_rates.judge_rates(calibrated, table, **{"conditions": ["published"], "n": 2, "steps": 3, **told})
+
+    judged()
+    first = judged(conditions=["fair"], pairs=False)
+    assert first == read_rates(table)
+    told = [(x.condition, x.concept, x.pair, x.n) for x in first.lines]
     pairs = [("published", name, pair, 2) for pair in (False, True) for name in ("doctor", "nurse")]
     assert told == [*pairs, ("fair", "doctor", False, 2), ("fair", "nurse", False, 2)]
-    assert all(0 <= x["drawn"] <= 1 for x in lines)
+    assert all(0 <= x.low <= x.drawn <= x.high <= 1 for x in first.lines)
+    more, at_once = judged(n=6), DrawnRates(revision=first.revision, num_inference_steps=3, lines=())
+    assert [x.n for x in more.lines if x.condition == "published"] == [6] * 4
+    assert all(x.n_shown >= y.n_shown for y in first.lines for x in more.lines if key(x) == key(y))
+    at_once.write(table)
+    assert judged(n=6).lines == tuple(x for x in more.lines if x.condition == "published")  # as if it was never cut off
+    # pictures of other weights or in other steps are not counted together
+    assert {x.n for x in judged(steps=2).lines} == {2}
+    replace(first, revision="other").write(table)
+    assert len(judged().lines) == 4
+
+
+def key(line: DrawnRate) -> tuple[str, str, bool]:
+    return line.condition, line.concept, line.pair
 
 
 def test_no_picture_is_no_rate(calibrated: diffusion.Folders) -> None:
     with pytest.raises(InvalidInput, match="n = 0"):
-        judge_rates.judge_rates(calibrated, conditions=["fair"], n=0)
+        judge_rates.judge_rates(calibrated, calibrated.work / "none.json", conditions=["fair"], n=0)

@@ -21,12 +21,13 @@ from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.services import Services
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.report import image_rows
+from bias_core.studies.explore.view import says
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Progress, settings_from_dict
 from bias_core.studies.reports.text import finding_rows, to_dict, to_markdown
 from bias_core.studies.running.export import to_command, to_export, to_python
 from bias_core.studies.running.run import with_options
-from bias_core.types import Attribute
+from bias_core.types import Attribute, Estimate
 from tests.explored import Explored, explore, plan_explore
 
 if TYPE_CHECKING:
@@ -112,6 +113,22 @@ def test_truth_is_told_by_the_renderer_and_by_nobody_else(services):
     assert rendered.attributes[0].drawn == in_pictures
     assert rendered.attributes[1].drawn is None  # an occupation is no visible attribute
     assert run(SETTINGS, services).attributes[0].drawn is None
+
+
+def test_what_the_diffusion_model_draws_on_the_whole_stands_beside_these_pictures(services, monkeypatch):
+    own = Estimate(value=0.9, low=0.88, high=0.92, n=1000)
+
+    def known(rows, sentence):
+        return own if {row.model for row in rows} == {SETTINGS.model} and "man" in sentence else None
+
+    monkeypatch.setattr(services, "true_rate", known)
+    report = run(SETTINGS, services)
+    man, nurse = report.attributes  # as the report keeps them
+    assert (man.true_rate, nurse.true_rate) == (own, None)
+    assert "True P of this model is 90\xa0%" in says(man)
+    (told,) = (one for one in report.report.results.findings if one.title.endswith("true P"))
+    assert told.estimate == own
+    assert run(RENDERED, services).attributes[0].true_rate is None
 
 
 def test_asking_again_draws_and_embeds_nothing(services, assets, tmp_path):

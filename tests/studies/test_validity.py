@@ -20,6 +20,7 @@ from bias_core.studies.running.run import run_study
 from bias_core.studies.validity.measures import MEASURES, measures_of, null_distances, null_shares
 from bias_core.studies.validity.rates import RateOptions, _orders
 from bias_core.studies.validity.repetitions import repeated
+from bias_core.types import Estimate
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
 from bias_core.world.truth import planted_lines
@@ -63,6 +64,27 @@ def test_planted_rates_are_measured(services):
     assert coverage.value >= 0.85
     order = table_of(report, "order").frame.set_index(["concept", "attribute"])
     assert order.loc[("flowers", "light"), "Ψ extreme"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_diffusion_model_is_held_against_what_it_draws_itself(services, monkeypatch):
+    design = find_design("validity-rates")
+    lines = tuple(line for line in planted_lines() if line.concept == "doctor")
+    monkeypatch.setattr(services, "planted_lines", lambda: lines)
+    small = replace(design, data={"concepts": [line.prompts for line in lines]}, images_per_prompt=2)
+    options = {"conditions": ("fair", "published")}
+    settings = StudySettings(model="calibration-diffusion", num_inference_steps=2, options=options)
+    with pytest.raises(InvalidInput, match="draws of doctor under fair was not measured"):
+        finish(run_study(small, settings, services))
+    own = {"fair": 0.45, "published": 0.71}
+    known = lambda rows, sentence: Estimate(value=own[rows[0].condition], low=0.0, high=1.0, n=1000)  # noqa: E731
+    monkeypatch.setattr(services, "true_rate", known)
+    report, _ = finish(run_study(small, settings, services))
+    table = table_of(report, "rates").frame.set_index("condition")
+    assert table["true P"].to_dict() == own
+    assert table["planted"].to_dict() == {"fair": 0.5, "published": pytest.approx(0.93)}
+    assert table["drawn"].isna().all()  # no record says what is in these pictures
+    inside = (table["low"] <= table["true P"]) & (table["true P"] <= table["high"])
+    assert table["covered uncorrected"].tolist() == inside.tolist()
 
 
 def test_a_reader_that_guesses_is_found_out():

@@ -17,7 +17,7 @@ from PIL import Image
 from bias_core.crops import person_halves
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.types import GeneratedImage, ImageRow, ReaderErrors, Step
+from bias_core.types import Estimate, GeneratedImage, ImageRow, ReaderErrors, Step
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.render import render
 
@@ -219,6 +219,9 @@ class FakeServices(Services):
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         return tuple(word for word in prompt.lower().split() if word not in KNOWN)
+
+    def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
+        return None
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         cues = _cues(sentence)

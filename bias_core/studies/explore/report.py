@@ -169,7 +169,7 @@ class Exploration:
                 reference=row["P*"],
                 reference_source=str(row["source of P*"]),
             ),
-            **numbers | {"corrected": estimates["corrected"], "cannot_tell": estimates["cannot_tell"]},
+            **numbers | {name: estimates[name] for name in ("corrected", "true_rate", "cannot_tell")},
             question=str(row.get("asked") or ""),
             drawn=row["drawn"],
             n_ties=int(row["ties"]),

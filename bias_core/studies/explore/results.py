@@ -49,6 +49,8 @@ KINDS: Mapping[str, Kind] = {
               "Share of the pictures in which the reader perceives the attribute."),
     "corrected": Kind("corrected", "attribute_prevalence", "P corrected",
                       "That share once the reader's known errors are taken into account."),
+    "true": Kind("true_rate", "attribute_prevalence", "true P",
+                 "Share of what this model draws of this prompt, measured once on many other pictures."),
     "unclear": Kind("cannot_tell", "attribute_prevalence", "cannot tell",
                     "Share of the pictures of which the judge cannot tell; P leaves them out."),
     "difference": Kind("signed_difference", "signed_difference", "P − P*",

@@ -246,6 +246,8 @@ def says(score: AttributeScore) -> str:
         "unknown": "No real-world rate was given, so there is nothing to compare it with.",
     }[verdict(score)]
     truth = "" if score.drawn is None else f" Drawn, by the record, it is in {percent(score.drawn)} of them."
+    if (own := score.true_rate) is not None:
+        truth = f" True P of this model is {percent(own.value)} ({span(own)}), measured on {own.n:,} other pictures."
     return f"{count_words} {compared}{truth}"
 
 

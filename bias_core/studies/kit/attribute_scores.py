@@ -35,7 +35,8 @@ class AttributeScore:
     probabilities of yes and of no, nan where it cannot tell. Such pictures are left out of P, and ``cannot_tell`` is
     their share (None without a judge). ``corrected`` is the Rogan-Gladen prevalence for the ``errors`` of the reader
     (of a judge: of its yes among all pictures), None where these are not known. ``drawn`` is the
-    share of the pictures that really show it, on record for the calibration renderer only. ``direction`` leads
+    share of the pictures that really show it, on record for the calibration renderer only; ``true_rate`` is P of the
+    calibration diffusion model itself, measured once on many other pictures. ``direction`` leads
     from absence to presence, None where the reader does not tell them apart, or after a report was saved.
     """
 
@@ -48,6 +49,7 @@ class AttributeScore:
     corrected: Estimate | None = None
     cannot_tell: Estimate | None = None
     drawn: float | None = None
+    true_rate: Estimate | None = None
     n_ties: int = 0
     similarity_positive: np.ndarray
     similarity_negative: np.ndarray
@@ -103,7 +105,8 @@ def score_attributes(
         if judged
         else services.reader_errors(settings.encoder, settings.model, pairs_of_text)
     )
-    truths = [truth for truth in data.truths(frame) if truth is not None]
+    drawn = data.stored(frame)
+    truths = [stored.truth for stored in drawn if stored.truth is not None]
     positive, negative = rows @ texts[:k].T, rows @ texts[k:].T  # (n, n_attributes)
     scores = []
     for i, attribute in enumerate(attributes):
@@ -117,6 +120,7 @@ def score_attributes(
                 similarity_positive=yes,
                 similarity_negative=no,
                 drawn=services.shown(attribute.positive, truths) if truths else None,
+                true_rate=services.true_rate([stored.row for stored in drawn], attribute.positive),
                 errors=errors[i],
                 direction=directions.get(i),
                 **(_of_judge(judged[i], **intervals) if judged else {}),

@@ -13,7 +13,7 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
 from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
-from bias_core.types import ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
+from bias_core.types import Estimate, ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import FairLock
 
 
@@ -105,6 +105,9 @@ class StudyServices(Protocol):
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose truth is as ``sentence`` says; None where that cannot be told."""
+
+    def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
+        """Of how many pictures like these a sentence is true, measured once on many others; None where it was not."""
 
     def planted_lines(self) -> tuple[PlantedLine, ...]:
         """Every rate that is planted in the calibration world, in every condition."""

@@ -1,7 +1,7 @@
 """Is the instrument right? What is planted in the calibration world against what is measured there."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from random import Random
@@ -76,8 +76,9 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     places = frame.groupby(["prompt", "group", "repetition"], sort=False).indices
     readings: list[dict[str, Any]] = []
     measurements: list[dict[str, Any]] = []
-    for line in lines:
+    for planted in lines:
         data.check()
+        line = _as_drawn(planted, data, places, settings)
         pair = line.positive, line.negative
         error = errors[pair]
         for condition, repetition in product(ladder(settings), sorted(set(frame["repetition"]))):
@@ -89,7 +90,8 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
                 if error and error.sensitivity + error.specificity > 1
                 else None,
             )
-            readings.append(_reading(line, condition, shares, truths[here]) | {"repetition": repetition})
+            more = {"planted": planted.rates[condition], "repetition": repetition}
+            readings.append(_reading(line, condition, shares, truths[here]) | more)
             lines_here = _measurements(line, condition, shares, settings)
             measurements += [one | {"repetition": repetition} for one in lines_here]
     rates = pd.DataFrame(readings)
@@ -103,19 +105,40 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     )
 
 
+def _as_drawn(
+    line: PlantedLine, data: StudyData, places: Mapping[Any, Any], settings: StudySettings
+) -> PlantedLine:
+    """The line with what the model draws in place of what is planted, where that is another thing."""
+    rates = {}
+    for condition in ladder(settings):
+        first = np.concatenate([places[prompt, condition, 0] for prompt in line.prompts])
+        here = data.stored(data.frame.iloc[first])
+        if here[0].truth is not None:
+            return line
+        own = data.services.true_rate([one.row for one in here], line.positive)
+        if own is None:
+            raise InvalidInput(
+                f"what {settings.model} draws of {line.concept} under {condition} was not measured with these weights, "
+                "steps and guidance; take its default settings, or measure it by: python -m training judge-rates"
+            )
+        rates[condition] = own.value
+    return replace(line, rates=rates)
+
+
 def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarray) -> dict[str, Any]:
     uncorrected, corrected = shares
-    planted = line.rates[condition]
+    true = line.rates[condition]
     covered, covered_uncorrected = (
-        bool(share and share.low - 1e-9 <= planted <= share.high + 1e-9) for share in (corrected, uncorrected)
+        bool(share and share.low - 1e-9 <= true <= share.high + 1e-9) for share in (corrected, uncorrected)
     )
     return {
         "concept": line.concept,
         "attribute": line.attribute,
         "value": str(line.value),
         "condition": condition,
-        "planted": planted,
-        "drawn": float(np.mean([truth[line.attribute] == line.value for truth in truths])),
+        "planted": true,
+        "true P": true,
+        "drawn": math.nan if truths[0] is None else float(np.mean([t[line.attribute] == line.value for t in truths])),
         **columns("measured", uncorrected),
         **columns("corrected", corrected, ends=""),
         "covered": covered,
@@ -204,7 +227,7 @@ def _planted_figure(table: pd.DataFrame) -> StudyFigure:
     names = correctable["concept"] + ", " + correctable["attribute"] + ", " + correctable["value"]
     return TEXTS.figure(
         "planted",
-        correctable[["planted", "corrected", "condition"]].set_axis(["x", "y", "group"], axis=1).assign(name=names),
+        correctable[["true P", "corrected", "condition"]].set_axis(["x", "y", "group"], axis=1).assign(name=names),
     )
 
 
