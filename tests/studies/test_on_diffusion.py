@@ -54,8 +54,9 @@ CASES = {
     "oasis-spi": Case(n_images=4, n={2}, options={"n_predicted": 2, "n_samples": 1}),
     # 8 pictures in two clusters, at most 7 in one, and 1 of the text that was found.
     "oasis-stop": Case(n_images=9, n={1, 7}, up_to=True, options=STOP),
-    # (6 targets + 8 attribute prompts) x 2; an MCAS compares 2 pictures with 2 x 4 x 2; means of 3 and 6.
-    "internal-bias": Case(n_images=52, n={2 + 16, 3 * 2 + 16, 3, 6}),
+    # (6 targets + 8 attribute prompts) x 2; an MCAS compares 2 pictures with 2 x 4 x 2; means of 3 and 6,
+    # or of fewer: a target whose poles look alike in 2 pictures has no place between them.
+    "internal-bias": Case(n_images=52, n={2 + 16, 3 * 2 + 16, 3, 6}, up_to=True),
     # 2 conditions (nobody taught this model the third) x (6 prompts with a trigger word, 6 without) x 2; a
     # change is that of 12 prompts.
     "tbyb-controlled": Case(n_images=48, n={24, 12}, options={"conditions": ["fair", "trigger"]}),
@@ -63,8 +64,8 @@ CASES = {
     "tbyb-dataset": Case(n_images=4, n={4}),
     # (2 objects + 2 professions) x 3 actions x 2.
     "tbyb-general": Case(n_images=24, n={24}),
-    # 3 triggers x 2 scenes x 2.
-    "tbyb-task": Case(n_images=12, n={4}),
+    # 3 triggers x 2 scenes x 2, with the trigger word and without it.
+    "tbyb-task": Case(n_images=24, n={4}),
     # Plain and intervened: 2 x 2 occupations in 2 orders, 8 pictures, and 2 pairs of roles in 2 orders
     # x 3, 12. A gap has the n of both.
     "pst-fairness": Case(n_images=40, n={8, 12, 16, 24}, up_to=True),

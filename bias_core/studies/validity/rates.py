@@ -105,9 +105,7 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     )
 
 
-def _as_drawn(
-    line: PlantedLine, data: StudyData, places: Mapping[Any, Any], settings: StudySettings
-) -> PlantedLine:
+def _as_drawn(line: PlantedLine, data: StudyData, places: Mapping[Any, Any], settings: StudySettings) -> PlantedLine:
     """The line with what the model draws in place of what is planted, where that is another thing."""
     rates = {}
     for condition in ladder(settings):
