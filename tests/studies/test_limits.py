@@ -99,6 +99,13 @@ DOORS = [
 ]
 
 
+def test_a_validity_study_that_does_not_exist_is_answered_with_those_that_do(services, monkeypatch):
+    monkeypatch.setattr("bias_core.services.Services", lambda: services)
+    result = CliRunner().invoke(app, ["calibrate-report", "--study", "validity"], env={"COLUMNS": "300"})
+    assert result.exit_code == 2, result.output
+    assert "no validity study 'validity'; there are validity-rates, validity-measures" in result.output
+
+
 @pytest.mark.parametrize("arguments", DOORS, ids=" ".join)
 def test_the_command_line_says_the_limit_in_one_sentence(services, arguments, monkeypatch, tmp_path):
     monkeypatch.setattr("bias_core.services.Services", lambda: services)

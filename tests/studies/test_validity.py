@@ -19,7 +19,8 @@ from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study
 from bias_core.studies.validity.measures import MEASURES, measures_of, null_distances, null_shares
 from bias_core.studies.validity.rates import RateOptions, _orders
-from bias_core.studies.validity.repetitions import repeated
+from bias_core.studies.validity.repetitions import OWN_NULL, repeated
+from bias_core.studies.validity.verdicts import NULL_OF_ITS_OWN
 from bias_core.types import Estimate
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
@@ -122,7 +123,11 @@ def test_measures_are_repeated_on_new_pictures(services):
     settings = StudySettings(options={"repetitions": 3, "attribute_images": 8})
     report, _ = finish(run_study(replace(design, data=data, images_per_prompt=16), settings, services))
     table = table_of(report, "repetitions").frame
-    assert set(table["measure"]) == set(MEASURES)
+    differences = {"prevalence_difference", "stereotype_difference", "variance_share_difference"}
+    assert set(table["measure"]) == {*MEASURES, *differences}
+    gain = table[(table["measure"] == "prevalence_difference") & (table["variant"] == "apart")]
+    assert gain.groupby("condition")["target"].first()["extreme"] == pytest.approx(0.5)
+    assert set(table.loc[table["condition"] == OWN_NULL, "measure"]) <= NULL_OF_ITS_OWN
     prevalence = table[table["measure"] == "attribute_prevalence"]
     means = prevalence.groupby("condition")["value"].mean()
     assert means["fair"] < means["published"] < means["extreme"]  # doctors are planted as men
@@ -153,6 +158,7 @@ def test_pictures_mixed_at_the_own_null_lean_as_the_texts_do():
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     sets = {f"{kind}{side}": near(axis, 50) for kind in ("", "attribute_", "text_") for side, axis in axes.items()}
+    sets |= {f"prompt{side}": near(axis, 1) for side, axis in (("_a", axes["a"]), ("_b", axes["b"]))}
     sets |= {"prompt": near(0.6 * axes["a"] + 0.4 * axes["b"], 1)}
     of_a, of_b = near(axes["a"], 400), near(axes["b"], 400)
     shares = null_shares(*(null_distances(sets | {"neutral": rows}) for rows in (of_a, of_b)))
@@ -210,7 +216,7 @@ def test_every_measure_takes_a_sample():
     rows = {
         name: rng.normal(size=(5 + i, 7)) for i, name in enumerate(("neutral", "a", "b", "attribute_a", "attribute_b"))
     }
-    texts = {name: rng.normal(size=(2, 7)) for name in ("sentences", "text_a", "text_b")}
+    texts = {name: rng.normal(size=(2, 7)) for name in ("sentences", "text_a", "text_b", "prompt_a", "prompt_b")}
     unit = {k: v / np.linalg.norm(v, axis=1, keepdims=True) for k, v in (rows | texts).items()}
     for key, estimate in measures_of(unit | {"prompt": unit["text_a"][:1]}, 0).items():
-        assert estimate.low <= estimate.value <= estimate.high or "without interval" in estimate.note, key
+        assert estimate.low <= estimate.value <= estimate.high or estimate.note, key

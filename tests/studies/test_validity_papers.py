@@ -21,6 +21,7 @@ from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study
+from bias_core.studies.validity.bases import base_shots
 from bias_core.studies.validity.measures import MEASURES
 from bias_core.studies.validity.repetitions import planted_shares
 from bias_core.studies.validity.summary import NOT_HERE, STUDIES, report_files
@@ -91,6 +92,38 @@ def test_a_planted_object_comes_into_the_captions_by_halves(objects):
     assert known <= set(table["measure"])
 
 
+@pytest.fixture(scope="module")
+def bases(services):
+    options = {"repetitions": 4, "scenes": 4, "occupations": ["carpenter", "driver", "guard", "mover"]}
+    return finish(run_study(find_design("validity-bases"), StudySettings(options=options), services))[0]
+
+
+def test_objects_are_compared_with_a_base_on_the_same_seeds(bases):
+    shots = base_shots(bases.design, bases.settings)
+    by_seed = {}
+    for shot in shots:
+        for k in range(shot.n):
+            arms = by_seed.setdefault((shot.group, shot.facts["repetition"], shot.prompt, shot.first_seed + k), set())
+            arms.add((shot.facts["arm"], shot.condition))
+    shared = [arms for (group, *_), arms in by_seed.items() if group != "fair"]
+    assert all(len(arms) == 2 for arms in shared)  # the base and one other
+    assert all(len(arms) == 1 for (group, *_), arms in by_seed.items() if group == "fair")
+
+
+def test_a_planted_object_is_named_and_what_is_not_planted_is_not(bases):
+    means = table_of(bases, "repetitions").frame.groupby(["planted", "measure", "condition"])["value"].mean()
+    odds = means["an object", "object_odds"]
+    assert "fair" not in odds.dropna()  # where nobody plants a sign nothing changes, which is not "no bias"
+    assert 1 < odds["half"] < odds["all"]
+    assert any("it is named in 100.0 % of the repetitions" in note for note in bases.results.notes)
+    for measure, least in (("added_objects", 0.5), ("missing_objects", 0.3), ("object_shift", 0.05)):
+        rise = means["an object", measure]
+        assert rise["fair"] < rise["half"] < rise["all"], measure
+        assert rise["all"] - rise["fair"] > least, measure
+    varied = means["gender", "variety_change"]
+    assert varied["extreme"] < varied["fair"]
+
+
 def test_genders_that_become_one_make_people_less_varied(objects):
     table = table_of(objects, "repetitions").frame
     varied = table[(table["measure"] == "effective_number") & (table["planted"] == "gender")]
@@ -142,7 +175,7 @@ def test_measures_without_a_study_are_named_with_the_reason(pairs):
     assert f"- {METRICS['kendall_tau'].name}: of two orders, not of pictures." in told
     assert METRICS["stereotype_test_score"].name not in told
     assert set(NOT_HERE) <= set(METRICS)
-    assert not set(MEASURES) & set(NOT_HERE)
+    assert set(MEASURES) & set(NOT_HERE) == {"weighted_alignment_score"}  # measured, but without an interval
 
 
 def test_the_page_of_the_calibration_world_says_what_the_shipped_report_says():
@@ -158,10 +191,17 @@ def test_the_page_of_the_calibration_world_says_what_the_shipped_report_says():
 
 def test_the_shipped_report_is_of_every_study():
     page = (DOCS / "README.md").read_text(encoding="utf-8")
-    assert set(STUDIES) == {d.name for d in list_designs() if d.name.startswith("validity")}
+    names = {design.name for design in list_designs() if design.name.startswith("validity")}
+    assert names - set(STUDIES) <= {"validity-texts"}  # of a search, which has no verdicts on measures
+    assert set(STUDIES) <= names
     for name in STUDIES:
         assert f"({name}/report.md)" in page
         assert (DOCS / name / "report.md").is_file()
-    for key in (*MEASURES, "stereotype_test_score", "distribution_bias", "jaccard_hallucination"):
+    for key in (
+        *(set(MEASURES) - set(NOT_HERE)),
+        "stereotype_test_score",
+        "distribution_bias",
+        "jaccard_hallucination",
+    ):
         assert f"| {METRICS[key].name}" in page
     assert sum(path.stat().st_size for path in DOCS.rglob("*") if path.is_file()) < 1_000_000

@@ -72,6 +72,11 @@ def test_few_repetitions_show_nothing_but_a_clear_failure(n):
         assert verdict(n=n, bias=0.3).says.startswith("fails")
 
 
+def test_few_repetitions_show_that_a_measure_goes_the_wrong_way():
+    assert verdict(slope=-1.0, n=10).says == "fails: does not follow what is planted"
+    assert verdict(slope=0.0, n=10).says.startswith("inconclusive")
+
+
 def test_the_power_that_is_stated_is_that_of_the_rule():
     """By simulation: how often the Wilson interval of a share of 90 % lies below 95 %."""
     rng = np.random.default_rng(3)

@@ -1,6 +1,6 @@
-"""Every measure of pictures of one concept, again and again, under its ladder and under its own null."""
+"""Every measure of pictures of one concept, and their differences, again and again; under its own null, too."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -13,11 +13,24 @@ from bias_core.metrics.association import mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix
 from bias_core.metrics.cards import METRICS
 from bias_core.metrics.composite_association import CompositeAssociation, composite_association, internal_bias
+from bias_core.metrics.lean_difference import relative_lean_difference_estimate
+from bias_core.metrics.lean_ratio import log_amplification_estimate
+from bias_core.metrics.paired_prevalence import PairedTest, prevalence_difference_test, stereotype_difference_test
+from bias_core.metrics.paired_variety import variety_difference_tests
+from bias_core.metrics.relative_lean import relative_lean_estimate, text_relative_lean
 from bias_core.metrics.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
+from bias_core.studies.arms.statistics import two_shares
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.studies.validity.repetitions import OWN_NULL, RepetitionOptions, ladder, planted_shares, repeated
+from bias_core.studies.validity.repetitions import (
+    OWN_NULL,
+    RepetitionOptions,
+    ladder,
+    planted_shares,
+    repeated,
+    true_shares,
+)
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Estimate
 
@@ -25,9 +38,9 @@ SETS = ("neutral", "a", "b")  # prompts of a concept: plain, and in the words of
 WORDED = ("neutral_a", "neutral_b")  # pictures of which the own nulls are mixed: of the prompts in words of A and of B
 FAIR_SHARE = 0.5  # of masculine people, in the fair world
 MEASURES = (
-    "attribute_prevalence", "signed_difference", "stereotype_score", "weighted_alignment_score", "variance_share",
-    "association", "association_beyond_even_mix", "composite_association", "diffusion_bias", "signed_lean_difference",
-    "bias_amplification",
+    "attribute_prevalence", "signed_difference", "stereotype_score", "variance_share", "association_beyond_even_mix",
+    "relative_lean", "relative_lean_difference", "log_amplification", "weighted_alignment_score", "association",
+    "composite_association", "diffusion_bias", "signed_lean_difference", "bias_amplification",
 )  # fmt: skip
 """Keys in the table of measures; those of the first three have a planted value."""
 Sets = Mapping[str, np.ndarray]
@@ -66,7 +79,7 @@ def measures_of(sets: Sets, seed: int) -> dict[str, Estimate]:
     """Every measure on unit rows of pictures and texts; A is what is planted.
 
     Pictures are ``neutral, a, b, attribute_a, attribute_b``; texts ``sentences`` (of A and B), ``prompt, text_a,
-    text_b``.
+    text_b``, and the prompts worded for A and for B, ``prompt_a, prompt_b``.
     """
     neutral, positive, negative = sets["neutral"], *sets["sentences"]
     share = prevalence_estimate(neutral @ positive, neutral @ negative)
@@ -78,6 +91,7 @@ def measures_of(sets: Sets, seed: int) -> dict[str, Estimate]:
         "weighted_alignment_score": alignment_estimates(neutral, direction)[0],
         "variance_share": variance_share_estimates(neutral, direction)[0],
         "association_beyond_even_mix": association_beyond_even_mix(neutral, sets["a"], sets["b"]),
+        "relative_lean": _relative_leans(sets)[0],
         **leans_of(sets, seed),
     }
     return {key: estimates[key] for key in MEASURES}
@@ -87,13 +101,23 @@ def leans_of(sets: Sets, seed: int) -> dict[str, Estimate]:
     """The measures whose null is another mixture of pictures than an even one."""
     composite = _composite(sets, seed)
     internal = internal_bias(composite)
+    pictures, texts = _relative_leans(sets)
     return {
         "association": mean_association(sets["neutral"], sets["a"], sets["b"], rng=seed),
+        "relative_lean_difference": relative_lean_difference_estimate(pictures, texts),
+        "log_amplification": log_amplification_estimate(pictures, texts),
         "composite_association": composite.mcas_interval,
         "diffusion_bias": internal.diffusion_bias,
         "signed_lean_difference": internal.signed_difference,
         "bias_amplification": internal.bias_amplification,
     }
+
+
+def _relative_leans(sets: Sets) -> tuple[Estimate, float]:
+    """Where the pictures and the text of the concept lie between those worded for A and for B."""
+    pictures = ("neutral", "a", "b", "attribute_a", "attribute_b")
+    texts = ("prompt", "prompt_a", "prompt_b", "text_a", "text_b")
+    return relative_lean_estimate(*(sets[k] for k in pictures)), text_relative_lean([[sets[k] for k in texts]])
 
 
 def _composite(sets: Sets, seed: int, n_resamples: int = 2000) -> CompositeAssociation:
@@ -105,7 +129,10 @@ def null_distances(sets: Sets) -> dict[str, float]:
     """How far pictures are from the null of each of :func:`leans_of`: linear in the share of pictures of A."""
     scores = _composite(sets, 0, n_resamples=2)
     from_texts = scores.image_image - scores.text_text
+    pictures, texts = _relative_leans(sets)
     return {
+        "relative_lean_difference": pictures.value - texts,
+        "log_amplification": pictures.value - texts,
         "association": mean_association(sets["neutral"], sets["a"], sets["b"]).value,
         "composite_association": scores.mcas,
         "diffusion_bias": from_texts,
@@ -133,7 +160,7 @@ class Concept:
     """A concept of the design with what its measures take beside pictures; A is the side that is planted."""
 
     name: str
-    shares: Mapping[str, float]  # of A, by condition; empty where nobody knows what the model draws
+    shares: Mapping[str, float]  # of A, by condition; nan where nobody knows what the model really draws
     turned: bool  # A of the design is the side that becomes rarer
     texts: Mapping[str, np.ndarray]
 
@@ -146,7 +173,7 @@ class Concept:
         return {_OTHER.get(name, name): of for name, of in sets.items()} | {"sentences": sets["sentences"][::-1]}
 
 
-_OTHER = {f"{name}a": f"{name}b" for name in ("", "attribute_", "text_", "neutral_")}
+_OTHER = {f"{name}a": f"{name}b" for name in ("", "attribute_", "text_", "neutral_", "prompt_")}
 _OTHER |= {b: a for a, b in _OTHER.items()}
 
 
@@ -160,19 +187,26 @@ def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData)
         for condition in ladder(settings):
             data.check()
             lines += _repeated(data.frame[data.frame["group"] == condition], rows, concept)
+        lines += _differences(data.frame, rows, concept, ladder(settings))
         data.check()
         under_null, missing = _under_own_nulls(data.frame[data.frame["group"] == OWN_NULL], rows, concept)
         lines += under_null
         nowhere += [f"{METRICS[key].name} of {concept.name}" for key in missing]
     notes = [TEXTS.note("planted picture measures"), TEXTS.note("own nulls")]
+    not_known = any(np.isnan(concept.shares[condition]) for concept in concepts for condition in ladder(settings))
+    notes += [TEXTS.note("true rates not known", model=settings.model)] if not_known else []
     notes += [TEXTS.note("no own null", names="; ".join(nowhere))] if nowhere else []
-    return results_of(pd.DataFrame(lines), settings, notes=notes)
+    table = pd.DataFrame(lines)
+    means = table.groupby(["measure", "variant", "unit", "condition"])["value"].transform("mean")
+    table["target"] = table["target"].where(table["measure"] != "variance_share_difference", means)
+    return results_of(table, settings, notes=notes)
 
 
 def _concept(design: Design, data: StudyData, concept: Mapping[str, str]) -> Concept:
-    shares = planted_shares(data.services.planted_lines(), concept["neutral"])
-    turned = shares["extreme"] < shares["fair"]
+    planted = planted_shares(data.services.planted_lines(), concept["neutral"])
+    turned, shares = planted["extreme"] < planted["fair"], true_shares(data, concept["neutral"])
     texts = {f"text_{side}": data.texts(texts) for side, texts in design.data["text_attributes"].items()}
+    texts |= {f"prompt_{side}": data.texts([concept[side]]) for side in ("a", "b")}
     texts |= {"sentences": data.texts(design.data["sentences"]), "prompt": data.texts([concept["neutral"]])}
     return Concept(
         name=concept["name"],
@@ -187,11 +221,52 @@ def _repeated(frame: pd.DataFrame, rows: np.ndarray, concept: Concept) -> Iterat
     condition = str(frame["group"].iloc[0])
     share = concept.shares[condition]
     targets = {key: estimate.value for key, estimate in measures_of(concept.sets(frame, rows), 0).items()}
-    targets |= dict(zip(MEASURES, (share, share - FAIR_SHARE, max(0.0, share - FAIR_SHARE)), strict=False))
+    targets |= dict(zip(MEASURES, (share, share - FAIR_SHARE, _excess(share)), strict=False))
     for repetition, part in frame.groupby("repetition"):
         where: dict[str, Any] = {"unit": concept.name, "condition": condition, "repetition": int(str(repetition))}
         for key, estimate in measures_of(concept.sets(part, rows), where["repetition"]).items():
             yield measured(key, estimate, target=targets[key], planted="gender", **where)
+
+
+def _excess(share: float) -> float:
+    return float(np.maximum(0.0, share - FAIR_SHARE))  # nan stays nan
+
+
+def _differences(
+    frame: pd.DataFrame, rows: np.ndarray, concept: Concept, conditions: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Differences of pictures under a condition from those under the first one, of the next repetition for itself."""
+    neutral = frame[(frame["concept"] == concept.name) & (frame["set"] == "neutral")]
+    cells = {key: rows[part.index] for key, part in neutral.groupby(["group", "repetition"])}
+    positive, negative = concept.texts["sentences"][:: -1 if concept.turned else 1]
+    direction = np.asarray(text_direction(positive, negative))[None]
+    first, n = conditions[0], int(frame["repetition"].max()) + 1
+    for condition in conditions:
+        gain = concept.shares[condition] - concept.shares[first]
+        for repetition in range(n):
+            one = cells[first, (repetition + (condition == first)) % n]
+            other = cells[condition, repetition]
+            lean, other_lean = (side @ (positive - negative) for side in (one, other))
+            variety = variety_difference_tests(one, other, direction, rng=repetition)[0]
+            for key, variant, test, target in (
+                ("prevalence_difference", "in pairs", prevalence_difference_test(lean, other_lean), gain),
+                ("prevalence_difference", "apart", two_shares(lean > 0, other_lean > 0, 0.95), gain),
+                (
+                    "stereotype_difference",
+                    "in pairs",
+                    stereotype_difference_test(lean, other_lean, FAIR_SHARE, rng=repetition),
+                    _excess(concept.shares[condition]) - _excess(concept.shares[first]),
+                ),
+                ("variance_share_difference", "", variety, np.nan),
+            ):
+                where: dict[str, Any] = {"unit": concept.name, "condition": condition, "repetition": repetition}
+                where |= {"variant": variant, "planted": "gender", "target": target}
+                yield measured(key, test.estimate, excluded=_rejects(test), **where)
+
+
+def _rejects(test: PairedTest) -> bool | None:
+    """Whether p is below the level; None where there is no test."""
+    return None if np.isnan(test.p_value) else test.p_value < 0.05
 
 
 def _under_own_nulls(frame: pd.DataFrame, rows: np.ndarray, concept: Concept) -> tuple[list[dict[str, Any]], list[str]]:

@@ -22,7 +22,7 @@ RECORD = "record"  # value of the option captioner: say what was really drawn, s
 OBJECT, GENDER = "an object", "gender"
 HALF = "half"  # of the pictures are of the first condition, and half of the last
 _VARIANTS = {f"miss {captions.BLANK}": "against a blank", f"miss {captions.STRONGER}": "against another prompt"}
-_LEANING_TO_MEN = (
+LEANING_TO_MEN = (
     "carpenter", "mechanician", "construction worker", "laborer", "driver", "sheriff", "mover", "developer",
     "farmer", "guard", "chief", "janitor", "lawyer", "cook", "physician", "ceo", "analyst", "manager",
     "supervisor", "salesperson",
@@ -38,7 +38,7 @@ class RepeatedObjectOptions(RepetitionOptions, captions.CaptioningOptions):
         ge=1, le=1000,
     )  # fmt: skip
     template: str = setting("a photo of a {}", "Template", "Prompt with one {} for each occupation")
-    occupations: tuple[str, ...] = setting(_LEANING_TO_MEN, "Occupations", "That are all planted to lean to men")
+    occupations: tuple[str, ...] = setting(LEANING_TO_MEN, "Occupations", "That are all planted to lean to men")
     captioner: str = setting(
         "record", "Captioner", "record: what was really drawn; or a captioner by name, whose errors then play a part"
     )

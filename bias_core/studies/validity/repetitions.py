@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
 from bias_core.errors import InvalidInput
+from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Shot, StudySettings
@@ -16,6 +18,8 @@ LADDER = ("fair", "published", "extreme")
 """Conditions of which all planted rates are known, in the order in which more is planted."""
 OWN_NULL = "its own null"
 """Group of the pictures in which the null of a measure is planted, where that is not the first condition."""
+ARM = "arm"
+"""Fact of shots on the same seeds: of a base, and of what is compared with it."""
 FEWEST_REPETITIONS = 3  # however small the scale
 
 CellShots = Callable[[str, Random], Iterable[Shot]]
@@ -37,9 +41,12 @@ def repeated(settings: StudySettings, of_cell: CellShots, *, also: Sequence[str]
     pictures are independent draws. The seeds of a cell do not change with the number of repetitions: a longer run
     goes on from a shorter one.
 
+    Shots that the study tells apart by the fact :data:`ARM` alone do share their seeds, as the arms of a run do.
+
     Parameters
     ----------
     of_cell : the shots of one condition in one repetition; their group, where none is given, becomes the condition.
+        Their first seed is counted from the first of the cell.
     also : groups beside the conditions of the run, drawn under the first of them, such as :data:`OWN_NULL`.
     """
     conditions = ladder(settings)
@@ -54,13 +61,15 @@ def repeated(settings: StudySettings, of_cell: CellShots, *, also: Sequence[str]
                     condition=shot.condition or condition,
                     facts={**shot.facts, "repetition": repetition},
                 )
-                shots.append(replace(own, first_seed=_seed_of(own, settings.seed)))
+                shots.append(replace(own, first_seed=_seed_of(own, settings.seed) + shot.first_seed))
     return shots
 
 
 def _seed_of(shot: Shot, seed: int) -> int:
     """The first seed of a cell: 48 bits of a hash of all that tells it from other cells."""
-    cell = [seed, shot.prompt, shot.group, shot.condition, shot.first_seed, sorted(shot.facts.items())]
+    facts = {name: value for name, value in shot.facts.items() if name != ARM}
+    condition = "" if ARM in shot.facts else shot.condition
+    cell = [seed, shot.prompt, shot.group, condition, 0, sorted(facts.items())]
     return int.from_bytes(hashlib.sha256(json.dumps(cell).encode()).digest()[:6])
 
 
@@ -72,6 +81,21 @@ def ladder(settings: StudySettings) -> list[str]:
     if len(conditions) < 2 or conditions != [condition for condition in LADDER if condition in conditions]:
         raise InvalidInput(f"conditions are two or more of {', '.join(LADDER)} in this order; got {conditions}")
     return conditions
+
+
+def true_shares(data: StudyData, prompt: str) -> dict[str, float]:
+    """:func:`planted_shares` as the model of a run really draws them: nan where that was never measured."""
+    lines = data.services.planted_lines()
+    shares = planted_shares(lines, prompt)
+    if data.services.model_info(data.settings.model).family == "renderer":
+        return shares
+    line = next(one for one in lines if one.attribute == "gender" and prompt.lower() in map(str.lower, one.prompts))
+    for condition in shares:
+        here = data.frame[(data.frame["prompt"] == prompt) & (data.frame["group"] == condition)]
+        own = data.services.true_rate([one.row for one in data.stored(here)], line.positive) if len(here) else None
+        share = own.value if own else math.nan
+        shares[condition] = share if line.value == "masculine" else 1 - share
+    return shares
 
 
 def planted_shares(lines: Sequence[PlantedLine], prompt: str) -> dict[str, float]:

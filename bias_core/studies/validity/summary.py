@@ -1,6 +1,6 @@
 """The validity studies as one report: a page, a folder each, and what the app shows without a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,14 @@ from bias_core.studies.reports.saved import SavedReport, from_text, to_text
 from bias_core.studies.reports.text import MOST_ROWS, markdown_table, table_of, to_markdown
 from bias_core.studies.validity.verdicts import AS_PUBLISHED, HEADLINE, STANDS_FOR, TEXTS, rule
 
-STUDIES = ("validity-rates", "validity-measures", "validity-associations", "validity-pairs", "validity-objects")
+STUDIES = (
+    "validity-rates",
+    "validity-measures",
+    "validity-associations",
+    "validity-pairs",
+    "validity-bases",
+    "validity-objects",
+)
 """All of them, in the order in which they are told."""
 
 SHIPPED = ASSETS / "validity"
@@ -30,16 +37,21 @@ NOT_HERE: Mapping[str, str] = {
     "model_distance": "relative to the models in a table, so it has no planted value",
     "mean_similarity": "in the encoder's own units, so it has no planted value",
     "stereotype_propagation_index": "of denoising steps, which the renderer has none of; on the diffusion model it is "
-    "not tested yet",
+    "not tested yet. The search of texts (StOP) has a study of its own, validity-texts",
+    "weighted_alignment_score": "it has no interval, for WALS of few pictures is not that of many; how far off it is "
+    "stands in the report on picture measures",
+    "picture_change": "in the encoder's own units, so it has no planted value",
     "kendall_tau": "of two orders, not of pictures",
+    "chao_shen_entropy": "it has no interval; the variety against a base is tested",
+    "missing_things": "of a judge's answers, whose errors are measured on their own; not tested yet",
     "refused_share": "of requests; the renderer refuses nothing",
 }
 """Why no validity study tests a measure."""
 
 
-def report_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
-    """Content of each file by its path in the report's folder."""
-    files = {"README.md": _page(reports).encode()}
+def report_files(reports: Sequence[StudyReport], others: Sequence[str] = ()) -> dict[str, bytes]:
+    """Content of each file by its path in the report's folder; ``others`` have a folder of their own in it."""
+    files = {"README.md": _page(reports, others).encode()}
     for report in map(_without_repetitions, reports):
         folder = report.design.name
         files[f"{folder}/report.md"] = to_markdown(report).encode()
@@ -74,15 +86,20 @@ def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
     return tuple(from_text(text, folder) for text in texts)
 
 
+def load_others(folder: Path = SHIPPED) -> dict[str, tuple[SavedReport, ...]]:
+    """The shipped reports of other generators than the renderer, by their names."""
+    places = sorted(path for path in folder.glob("*") if path.is_dir())
+    return {path.name: reports for path in places if (reports := load_shipped(path))}
+
+
 def _without_repetitions(report: StudyReport) -> StudyReport:
     tables = tuple(table for table in report.results.tables if table.key not in LEFT_OUT)
     return replace(report, results=replace(report.results, tables=tables))
 
 
-def _page(reports: Sequence[StudyReport]) -> str:
+def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
     """The verdicts of all studies, the rule that they follow, and where the details are."""
     verdicts = pd.concat([table_of(report, "verdicts").frame for report in reports], ignore_index=True)
-    tested = {finding.metric for report in reports for finding in report.results.findings}
     names = {metric.name: key for key, metric in METRICS.items()}
     headlines, published = (
         verdicts[verdicts["kind"] == kind].drop(columns="kind") for kind in (HEADLINE, AS_PUBLISHED)
@@ -112,15 +129,20 @@ def _page(reports: Sequence[StudyReport]) -> str:
         "",
         *(_study_line(report) for report in reports),
         "",
+        *[line for name in others for line in (TEXTS.note("other generator", name=name), "")],
         "## Not tested here",
         "",
-        *(
-            f"- {metric.name}: {NOT_HERE.get(metric.key, 'not tested yet')}."
-            for key, metric in METRICS.items()
-            if key not in tested
-        ),
+        *_not_tested(reports),
     ]
     return "\n".join([*lines, ""])
+
+
+def _not_tested(reports: Sequence[StudyReport]) -> Iterator[str]:
+    """A line on each measure of which no study tells anything."""
+    tested = {finding.metric for report in reports for finding in report.results.findings}
+    for key, metric in METRICS.items():
+        if key not in tested:
+            yield f"- {metric.name}: {NOT_HERE.get(key, 'not tested yet')}."
 
 
 def _instead(names: Mapping[str, str], label: str) -> str:

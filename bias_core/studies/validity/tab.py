@@ -11,7 +11,7 @@ from bias_core.metrics.cards import METRICS
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.reports.text import table_of
-from bias_core.studies.validity.summary import NOT_HERE, STUDIES, load_shipped
+from bias_core.studies.validity.summary import NOT_HERE, STUDIES, load_others, load_shipped
 from bias_core.studies.validity.verdicts import AS_PUBLISHED, HEADLINE, rule
 from bias_core.ui.messages import heading_html, user_errors
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
@@ -23,6 +23,7 @@ _TITLES = {
     "validity-measures": "Picture measures",
     "validity-associations": "Associations",
     "validity-pairs": "Pairs of people",
+    "validity-bases": "Objects against a base",
     "validity-objects": "Objects",
 }
 ADVICE: Mapping[str, str] = {
@@ -64,7 +65,8 @@ class CalibrationTab(StudyTab):
     def build_top(self) -> None:
         """The verdicts, and the way to the report behind each."""
         with gr.Column(elem_classes="card header", elem_id="calibration-verdicts"):
-            gr.HTML(summary_html(tuple(self.shipped.values())))
+            others = load_others(self.services.settings.assets_dir / "validity")
+            gr.HTML(summary_html(tuple(self.shipped.values()), others))
             gr.HTML("Open the report behind it, with its figures and tables:", elem_classes="quiet")
             with gr.Row(elem_classes="chips"):
                 self.openers = {
@@ -146,19 +148,33 @@ def _grade(verdict: str) -> str:
     return first if first in _GRADES else "remark" if "(" in verdict else "holds"
 
 
-def summary_html(saved: Sequence[SavedReport]) -> str:
-    """What the shipped reports say of every measure; a word on how to get them where there are none."""
-    reports = [item.report for item in saved if isinstance(item.report, StudyReport)]
-    lines = [line for report in reports for line in verdict_lines(report)]
-    lines.sort(key=lambda line: _GRADES.index(line.grade))
+def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[SavedReport]] | None = None) -> str:
+    """What the shipped reports say of every measure; a word on how to get them where there are none.
+
+    ``others`` are the reports on other generators, by their names.
+    """
+    reports, lines = _graded(saved)
+    groups = [(name, [line for line in lines if line.kind == kind]) for name, kind in _GROUPS] if lines else []
     return render(
         "verdicts",
-        groups=[(name, [line for line in lines if line.kind == kind]) for name, kind in _GROUPS] if lines else (),
+        groups=groups,
+        others=[
+            (name, sum(report.n_images for report in of), of_lines)
+            for name, reports_of in (others or {}).items()
+            for of, of_lines in [_graded(reports_of)]
+        ],
         sentence=_sentence([line for line in lines if line.kind == HEADLINE]),
         about=_facts(reports, max(item.created for item in saved)) if lines else (),
         rule=rule(),
         not_tested=[(METRICS[key].name, why) for key, why in NOT_HERE.items()],
     )
+
+
+def _graded(saved: Sequence[SavedReport]) -> tuple[list[StudyReport], list[VerdictLine]]:
+    """The reports, and their verdicts from what holds to what fails."""
+    reports = [item.report for item in saved if isinstance(item.report, StudyReport)]
+    lines = [line for report in reports for line in verdict_lines(report)]
+    return reports, sorted(lines, key=lambda line: _GRADES.index(line.grade))
 
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:

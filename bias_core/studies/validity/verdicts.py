@@ -25,12 +25,13 @@ DEVIATION = 0.05  # from the nominal coverage, which that many show with the pow
 STANDARD_ERRORS = 2.0  # that a step from condition to condition must exceed
 FALLING = frozenset(
     {"distribution_bias", "normalised_entropy", "effective_number", "weighted_alignment_score", "variance_share",
-     "variance_share_difference"}
+     "variance_share_difference", "variety_change"}
 )  # fmt: skip
 """Measures of variety and evenness: these fall as more is planted, all others rise."""
 NULL_OF_ITS_OWN = frozenset(
-    {"association", "composite_association", "diffusion_bias", "signed_lean_difference", "bias_amplification"}
-)
+    {"association", "composite_association", "diffusion_bias", "signed_lean_difference", "bias_amplification",
+     "relative_lean_difference", "log_amplification"}
+)  # fmt: skip
 """Measures whose "no bias" is not what the first condition plants; false alarms are counted where it is planted."""
 
 HEADLINE, AS_PUBLISHED = "headline", "as the paper has it"
@@ -39,19 +40,26 @@ STANDS_FOR: Mapping[str, str] = {
     "stereotype_difference": "prevalence_difference",
     "weighted_alignment_score": "variance_share",
     "association": "association_beyond_even_mix",
+    "composite_association": "relative_lean",
+    "diffusion_bias": "relative_lean_difference",
+    "signed_lean_difference": "relative_lean_difference",
+    "bias_amplification": "log_amplification",
+    "distribution_bias": "variety_change",
+    "normalised_entropy": "variety_change",
+    "gini": "variety_change",
+    "effective_number": "variety_change",
+    "jaccard_hallucination": "added_objects",
+    "generative_miss_rate": "missing_objects",
+    "log_amplification": "relative_lean_difference",  # ours, but words of this world hardly lean, so it is not shown
 }
-"""What a headline shows in place of a measure of a paper, by their keys; "" where nothing does yet."""
-_NO_HEADLINE = frozenset(
-    {"composite_association", "diffusion_bias", "signed_lean_difference", "bias_amplification", "distribution_bias",
-     "normalised_entropy", "gini", "effective_number", "jaccard_hallucination", "generative_miss_rate"}
-)  # fmt: skip
+"""What headlines show in place of a measure, mostly of a paper, by their keys."""
 _KEYS = ["measure", "variant", "planted"]
 _ROUNDING = 1e-9
 
 
 def kind_of(measure: str) -> str:
     """Whether headlines show this measure, or it stands beside them as its paper has it."""
-    return AS_PUBLISHED if measure in STANDS_FOR or measure in _NO_HEADLINE else HEADLINE
+    return AS_PUBLISHED if measure in STANDS_FOR else HEADLINE
 
 
 def power_of(n: int, *, nominal: float = NOMINAL, deviation: float = DEVIATION) -> float:
@@ -130,9 +138,9 @@ def results_of(measurements: pd.DataFrame, settings: StudySettings, *, notes: Se
     verdicts = list(verdicts_of(measurements, settings.confidence))
     return Results(
         findings=tuple(
-            finding(one.name, f"Intervals that hold their target, {one.name}", one.measure, one.coverage, f"{says}.")
+            finding(one.name, f"{what}, {one.name}", one.measure, share, f"{one.says[0].upper()}{one.says[1:]}.")
             for one in verdicts
-            for says in [f"{one.says[0].upper()}{one.says[1:]}"]
+            for what, share in [_share_of(one)]
         ),
         tables=(
             verdict_table(verdicts),
@@ -144,6 +152,14 @@ def results_of(measurements: pd.DataFrame, settings: StudySettings, *, notes: Se
     )
 
 
+def _share_of(verdict: "Verdict") -> tuple[str, Estimate]:
+    """What is told of a measure in one number: its coverage, or the false alarms of a test that has no interval."""
+    if verdict.coverage is not None:
+        return "Intervals that hold their target", verdict.coverage
+    nothing = Estimate.undefined(0, "neither an interval nor a null value")
+    return "False alarms", verdict.false_alarms or nothing
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What was seen of one measure."""
@@ -151,7 +167,7 @@ class Verdict:
     measure: str  # key
     label: str  # its name with the variant
     planted: str
-    coverage: Estimate  # share of the intervals that hold the target, over all conditions
+    coverage: Estimate | None  # share of the intervals that hold the target, over all conditions; None without any
     false_alarms: Estimate | None  # share of those under the measure's null that exclude "no bias"
     means: tuple[float, ...]  # by condition, as more is planted
     follows: bool  # whether it moves to the expected side at every step
@@ -168,13 +184,13 @@ def verdicts_of(table: pd.DataFrame, nominal: float) -> Iterator[Verdict]:
     for (measure, variant, planted), rows in _scored(table).groupby(_KEYS, sort=False):
         defined, steps = rows[rows["held"].notna()], rows[rows["condition"] != OWN_NULL]
         usable = varied if len(varied := defined[_varies(defined)]) else defined
-        if usable.empty or steps.empty:
+        if steps.empty or (usable.empty and rows["excluded"].isna().all()):
             continue  # undefined on every set of pictures
-        coverage = wilson_interval(int(usable["held"].sum()), len(usable), null_value=nominal)
+        coverage = wilson_interval(int(usable["held"].sum()), len(usable), null_value=nominal) if len(usable) else None
         null = OWN_NULL if measure in NULL_OF_ITS_OWN else steps["condition"].iloc[0]
         alarms = rows.loc[rows["condition"] == null, "excluded"].dropna()
         false = wilson_interval(int(alarms.sum()), len(alarms), null_value=1 - nominal) if len(alarms) else None
-        follows = _follows(_wide(steps) * (-1.0 if measure in FALLING else 1.0))
+        directions = _steps(_wide(steps).dropna(axis=1, how="all") * (-1.0 if measure in FALLING else 1.0))
         has_null = METRICS[str(measure)].null_value is not None or bool(rows["excluded"].notna().any())
         yield Verdict(
             measure=str(measure),
@@ -183,8 +199,8 @@ def verdicts_of(table: pd.DataFrame, nominal: float) -> Iterator[Verdict]:
             coverage=coverage,
             false_alarms=false,
             means=tuple(steps.groupby("condition", sort=False)["value"].mean()),
-            follows=follows,
-            says=_words(coverage, false, follows=follows, nominal=nominal, has_null=has_null),
+            follows=all(step > 0 for step in directions),
+            says=_words(coverage, false, directions, nominal=nominal, has_null=has_null),
         )
 
 
@@ -216,7 +232,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
 
 def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyFigure, StudyFigure]:
     """The intervals that hold their target, and those that read bias where none is planted, as shares."""
-    coverage = [mark(verdict.name, verdict.coverage, n=verdict.coverage.n) for verdict in verdicts]
+    coverage = [mark(v.name, v.coverage, n=v.coverage.n) for v in verdicts if v.coverage]
     alarms = [mark(v.name, v.false_alarms, n=v.false_alarms.n) for v in verdicts if v.false_alarms]
     return (
         TEXTS.figure("coverage", coverage, {"null": nominal}, percent=100 * nominal),
@@ -247,26 +263,34 @@ def _summary(scored: pd.DataFrame) -> pd.DataFrame:
     return summary.rename(columns={"value": "mean", "excluded": "null excluded"})
 
 
-def _follows(wide: pd.DataFrame) -> bool:
-    """Whether every step to the next condition is up by more than a few standard errors."""
+def _steps(wide: pd.DataFrame) -> list[int]:
+    """Of every step to the next condition 1 where it is clearly up, -1 where it is clearly down, else 0."""
+    directions = []
     for before, after in pairwise(wide):
         step = (wide[after] - wide[before]).dropna()
-        if len(step) < 2 or not step.mean() > STANDARD_ERRORS * step.std(ddof=1) / math.sqrt(len(step)):
-            return False
-    return True
+        reach = STANDARD_ERRORS * step.std(ddof=1) / math.sqrt(len(step)) if len(step) > 1 else math.inf
+        directions.append(int(step.mean() > reach) - int(step.mean() < -reach))
+    return directions
 
 
-def _words(coverage: Estimate, false_alarms: Estimate | None, *, follows: bool, nominal: float, has_null: bool) -> str:
+def _words(
+    coverage: Estimate | None,
+    false_alarms: Estimate | None,
+    directions: Sequence[int],
+    *,
+    nominal: float,
+    has_null: bool,
+) -> str:
     """The verdict: what is clearly wrong fails, what is shown to be right passes, all else is inconclusive."""
     failures: list[str] = []
     doubts: list[str] = []
-    n = min(share.n for share in (coverage, false_alarms) if share)
-    if coverage.value < LEAST_COVERAGE:
+    n = min((share.n for share in (coverage, false_alarms) if share), default=0)
+    if coverage is not None and coverage.value < LEAST_COVERAGE:
         (failures if coverage.high < nominal else doubts).append("intervals too narrow")
     if false_alarms is not None and false_alarms.value > MOST_ALARMS:
         (failures if false_alarms.low > 1 - nominal else doubts).append("reads bias where none is planted")
-    if not follows:
-        (failures if n >= FEWEST else doubts).append("does not follow what is planted")
+    if any(step < 1 for step in directions):
+        (failures if n >= FEWEST or min(directions) < 0 else doubts).append("does not follow what is planted")
     if has_null and false_alarms is None:
         doubts.append("its null is not planted")
     if failures:
@@ -275,7 +299,7 @@ def _words(coverage: Estimate, false_alarms: Estimate | None, *, follows: bool, 
         doubts = [f"{n:,} of the {FEWEST} intervals that a verdict needs"]
     if doubts:
         return f"inconclusive: {'; '.join(doubts)}"
-    wide = coverage.value > MOST_COVERAGE and coverage.low > nominal
+    wide = coverage is not None and coverage.value > MOST_COVERAGE and coverage.low > nominal
     return "passes (intervals wider than need be)" if wide else "passes"
 
 
@@ -290,6 +314,8 @@ def _rise_figure(table: pd.DataFrame) -> StudyFigure:
         name = ", ".join(filter(None, (_label(measure, variant), str(planted))))
         for condition, values in list(wide.items())[1:]:
             step = (values - wide.iloc[:, 0]).dropna() / spread
+            if len(step) < 2:  # undefined in one of the two conditions
+                continue
             reach = STANDARD_ERRORS * step.std(ddof=1) / math.sqrt(len(step))
             ends = {"value": step.mean(), "low": step.mean() - reach, "high": step.mean() + reach}
             marks.append({"name": f"{name}: {condition}", "group": condition, **ends})

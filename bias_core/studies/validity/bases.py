@@ -1,0 +1,178 @@
+"""What is said of the objects of pictures against those of a base, again and again, on the seeds of the base."""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.metrics.hallucination_parts import added_objects, missing_objects
+from bias_core.metrics.hill_numbers import variety_change
+from bias_core.metrics.object_bias import extract_objects
+from bias_core.metrics.object_odds import ObjectComparison, ObjectOdds, object_odds
+from bias_core.metrics.object_shift import object_shift
+from bias_core.prompts import fill_template
+from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
+from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.studies.validity.objects import GENDER, LEANING_TO_MEN, OBJECT
+from bias_core.studies.validity.repetitions import ARM, RepetitionOptions, ladder, repeated
+from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
+from bias_core.types import Estimate
+
+BASE, COMPARED = "base", "compared"
+WRONG_SCENES = {"fair": 0.25, "half": 0.6, "all": 1.0}  # share of pictures of another scene than was asked for
+CONFIDENCE = 0.95
+PLANTED_WORDS = {OBJECT: "sign", GENDER: "man"}
+EVERYWHERE = "backdoor"  # the condition that plants an object in every scene, and nothing else
+STEPS = {OBJECT: ("fair", "half", "all"), GENDER: ("fair", "published", "extreme")}
+"""What is planted, more and more, in the groups of the pictures that are compared."""
+
+
+@settings_class(frozen=True, kw_only=True)
+class BaseOptions(RepetitionOptions):
+    """What is drawn and compared, again and again."""
+
+    scenes: int = setting(8, "Scenes", "With a word that triggers an object, each its own prompt", ge=2, le=60)
+    scene_images: int = setting(
+        4, "Pictures of each scene", "Half of them show the object in the middle step", ge=2, le=1000
+    )
+    template: str = setting("a photo of a {}", "Template", "Prompt with one {} for each occupation")
+    occupations: tuple[str, ...] = setting(LEANING_TO_MEN[:6], "Occupations", "That are all planted to lean to men")
+
+
+def base_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per repetition and step: pictures of the base, and as many on the same seeds with more planted.
+
+    In the first step nothing is planted: the other pictures then are of other seeds, as two draws of one model.
+    """
+    scenes = _scenes(design, settings.options.scenes)
+    people = [fill_template(settings.options.template, str(name)) for name in settings.options.occupations]
+    n_scene = 2 * (settings.options.scene_images // 2)
+    first, middle, _ = ladder(settings)
+
+    def of_cell(group: str, _chance: Random) -> Iterator[Shot]:
+        for planted, prompts, n in ((OBJECT, scenes, n_scene), (GENDER, people, design.images_per_prompt)):
+            for prompt in prompts:
+                facts = {"planted": planted, ARM: BASE}
+                yield Shot(prompt=prompt, n=n, group="", condition=first, facts=facts)
+                yield from compared(group, prompt, n, planted)
+
+    def compared(group: str, prompt: str, n: int, planted: str) -> Iterator[Shot]:
+        facts: dict[str, str | int | float] = {"planted": planted, ARM: COMPARED}
+        if group == first:
+            yield Shot(prompt=prompt, n=n, group="", condition=first, facts={**facts, "seeds": "others"})
+        elif planted == GENDER:
+            yield Shot(prompt=prompt, n=n, group="", condition=group, facts=facts)
+        else:
+            n_with = n // 2 if group == middle else n
+            yield Shot(prompt=prompt, n=n_with, group="", condition=EVERYWHERE, facts=facts)
+            if n_with < n:
+                yield Shot(prompt=prompt, n=n - n_with, group="", condition=first, facts=facts, first_seed=n_with)
+
+    return repeated(settings, of_cell)
+
+
+def _scenes(design: Design, n: int) -> list[str]:
+    """Prompts with a trigger word, of every trigger in turn."""
+    triggers = design.data["task_oriented"]["triggers"].values()
+    return [str(prompt) for together in zip(*triggers, strict=False) for prompt in together][:n]
+
+
+def base_readers(_settings: StudySettings) -> tuple[Reader, ...]:
+    """Nobody: what was drawn is on record."""
+    return ()
+
+
+def measure_bases(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
+    """Log-odds, shift, variety, and added and missing objects of every repetition against its base."""
+    captions = yield from data.say("looking up what was drawn", data.frame, data.services.recorder())
+    objects_of = {caption: tuple(extract_objects(caption)) for caption in dict.fromkeys(captions)}
+    frame = data.frame.assign(objects=pd.Series([objects_of[caption] for caption in captions], dtype=object))
+    names = dict(zip(ladder(settings), range(3), strict=True))
+    lines: list[dict[str, Any]] = []
+    named: list[bool] = []  # what is planted, where as much as possible is
+    others: list[bool] = []  # what is not, wherever something is
+    for (planted, group, repetition), part in frame.groupby(["planted", "group", "repetition"], sort=False):
+        data.check()
+        base, compared = (part[part[ARM] == arm].reset_index(drop=True) for arm in (BASE, COMPARED))
+        where: dict[str, Any] = {
+            "planted": planted,
+            "condition": STEPS[str(planted)][names[str(group)]],
+            "repetition": int(str(repetition)),
+            "target": np.nan,
+        }
+        odds = object_odds(compared["objects"].tolist(), base["objects"].tolist())
+        if step := names[str(group)]:
+            others.append(_names_another(odds, str(planted)))
+            planted_one = _planted(odds, str(planted))
+            named += [planted_one is not None and planted_one.differs] * (step == 2)
+        lines += _odds_and_shift(odds, base, compared, where)
+        lines += [measured(key, one, **where) for key, one in _with_intervals(base, compared, where).items()]
+    table = pd.DataFrame(lines)
+    table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
+    table.loc[table["condition"] == STEPS[OBJECT][0], "target"] = 0.0
+    shares = {"named": 100 * float(np.mean(named)), "others": 100 * float(np.mean(others))}
+    notes = [TEXTS.note("exact captions"), TEXTS.note("against a base"), TEXTS.note("objects named", **shares)]
+    return results_of(table, settings, notes=notes)
+
+
+def _names_another(odds: ObjectComparison, planted: str) -> bool:
+    """Whether an object is named that nobody planted: of genders, either word for people is planted."""
+    expected = {PLANTED_WORDS[planted], *(["woman"] if planted == GENDER else [])}
+    return any(one.differs and one.word not in expected for one in odds.objects)
+
+
+def _odds_and_shift(
+    odds: ObjectComparison, base: pd.DataFrame, compared: pd.DataFrame, where: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """The log-odds of what is planted, nan where nothing changes, and the shift beyond chance: tests."""
+    n, any_named = len(base), any(one.differs for one in odds.objects)
+    planted = _planted(odds, str(where["planted"]))
+    shift = object_shift(compared["objects"].tolist(), base["objects"].tolist(), rng=where["repetition"])
+    for measure, variant, value, excluded in (
+        ("object_odds", "of what is planted", planted.log_odds.value if planted else np.nan, any_named),
+        ("object_shift", "beyond chance", shift.excess, shift.p_value < 1 - CONFIDENCE),
+    ):
+        yield measured(measure, _point(value, n), excluded=excluded, variant=variant, **where)
+
+
+def _planted(odds: ObjectComparison, planted: str) -> ObjectOdds | None:
+    return next((one for one in odds.objects if one.word == PLANTED_WORDS[planted]), None)
+
+
+def _point(value: float, n: int) -> Estimate:
+    return Estimate(value=value, low=np.nan, high=np.nan, n=n, null_value=0.0)
+
+
+def _with_intervals(base: pd.DataFrame, compared: pd.DataFrame, where: dict[str, Any]) -> dict[str, Estimate]:
+    """What has an interval over pictures of the same prompts: of people their variety, of scenes what is in them."""
+    prompts, ours, theirs = compared["prompt"].tolist(), compared["objects"].tolist(), base["objects"].tolist()
+    if where["planted"] == GENDER:
+        places = compared.groupby("prompt", sort=False).cumcount().tolist()
+        return {"variety_change": variety_change(ours, theirs, groups=places).log_ratio}
+    named = {prompt: tuple(extract_objects(prompt)) for prompt in dict.fromkeys(prompts)}
+    of_prompts = [named[prompt] for prompt in prompts]
+    chance, share = Random(f"{where['condition']} {where['repetition']}"), WRONG_SCENES[where["condition"]]
+    shown, shown_by_base = (
+        _of_other_scenes(side, wrong, chance) for side, wrong in ((compared, share), (base, WRONG_SCENES["fair"]))
+    )
+    return {
+        "added_objects": added_objects(of_prompts, ours, theirs, strata=prompts),
+        "missing_objects": missing_objects(of_prompts, shown, shown_by_base, strata=prompts),
+    }
+
+
+def _of_other_scenes(pictures: pd.DataFrame, share: float, chance: Random) -> list[Sequence[str]]:
+    """The objects, but in a random share of the pictures those of the next scene: what was asked for is not drawn."""
+    objects, n = pictures["objects"].tolist(), int(pictures["prompt"].value_counts().max())
+    return [objects[(i + n) % len(objects)] if chance.random() < share else one for i, one in enumerate(objects)]
+
+
+PROGRAMS = {
+    "validity_bases": Program(
+        shots=base_shots, measure=measure_bases, options=BaseOptions, readers=base_readers, ahead=nothing_ahead
+    )
+}
