@@ -16,7 +16,7 @@ from bias_core.stats.effects import normal_estimate
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.reports.text import table_of
-from bias_core.studies.validity.summary import STUDIES, load_shipped, shipped_files
+from bias_core.studies.validity.summary import STUDIES, load_others, load_shipped, report_files, shipped_files
 from bias_core.studies.validity.tab import ADVICE, CalibrationTab, summary_html, verdict_lines
 from bias_core.studies.validity.verdicts import measured, results_of
 
@@ -85,6 +85,18 @@ def test_shipped_reports_read_back_without_repetitions_and_pictures(tmp_path: Pa
     assert "1 of 1 headline measures are shown to tell what was planted." in html
     assert "&lt;gender&gt;" in html
     assert "<gender>" not in html
+
+
+def test_reports_on_another_generator_stand_folded_below(tmp_path: Path) -> None:
+    (tmp_path / "a-model").mkdir()
+    for name, content in shipped_files([report()]).items():
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / "a-model" / name).write_bytes(content)
+    html = summary_html(load_shipped(tmp_path), load_others(tmp_path))
+    assert "The same on pictures of a-model, 9 of them" in html
+    assert html.count("Signed difference P − P*") == 2
+    page = report_files([report()], list(load_others(tmp_path)))["README.md"].decode()
+    assert "[its own report](a-model/README.md)" in page
 
 
 def test_a_broken_file_is_said(tmp_path: Path) -> None:
