@@ -56,10 +56,12 @@ def spi_report() -> StudyReport:
                     **columns("first step", band[0]),
                     "first clear": 2.0,
                     "strongest": 2,
-                    **columns("SPI there", band[1]),
+                    **columns("gain there", band[1]),
                     "last": band[-1].value,
                     **columns("all steps", band[0]),
                     **columns("finished P", band[1]),
+                    **columns("SPI, first step", band[0]),
+                    **columns("SPI, all steps", band[0]),
                     "seeds": 4,
                     "steps": 12,
                 }

@@ -1,4 +1,4 @@
-"""SPI over the steps of a generation: its numbers are those of the trace, kept once made."""
+"""Steps of a generation: what they gain over the base prompt, SPI, and traces that are kept once made."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ N_SEEDS = 8
 
 
 class Planted:
-    """A model whose every step moves by ``towards[i]`` of the way to the attribute, and sideways."""
+    """A model whose every step moves by ``towards[i]`` of the way to the attribute, and sideways.
+
+    The base prompt heads for what reads as a woman, another one from the second step on for what reads as a man.
+    """
 
     batch_size = 4
     towards = (0.6, 0.0, -0.8)
 
-    def __init__(self):
-        self.traced = 0
+    def __init__(self, man=None, woman=None):
+        self.traced, self.man, self.woman = 0, man, woman
 
     def generate(self, rows, *, on_step=None):
         for row in rows:
@@ -44,9 +47,9 @@ class Planted:
                 sigma=1 - i / 3,
                 xt=axes[1],
                 velocity=part * attribute + np.sqrt(1 - part**2) * side,
-                velocity_positive=np.stack([axes[1] + attribute] * len(attributes)),
-                velocity_negative=np.stack([axes[1]] * len(attributes)),
-                predicted=Image.new("RGB", (8, 8), (0, i, 0)) if predicted else None,
+                velocity_positive=axes[[1] * len(attributes)] + attribute,
+                velocity_negative=axes[[1] * len(attributes)],
+                predicted=self.man if i and "Iranian" in row.prompt else self.woman,
                 guided=guided,
             )
             if on_step is not None:
@@ -55,7 +58,12 @@ class Planted:
 
 @pytest.fixture
 def planted(services):
-    model = Planted()
+    rng, reader = np.random.default_rng(0), services.encoder("calibration-clip")
+    pictures = [Image.fromarray(rng.integers(0, 256, (2, 2, 3), dtype=np.uint8)).resize((64, 64)) for _ in range(40)]
+    present, absent = reader.encode_texts(["The person is a man.", "The person is a woman."])
+    margins = reader.encode_images(pictures) @ (present - absent)
+    assert margins.min() < 0 < margins.max()
+    model = Planted(pictures[margins.argmax()], pictures[margins.argmin()])
     services._built["model", "calibration-diffusion"] = model
     return model
 
@@ -63,16 +71,18 @@ def planted(services):
 def test_planted_steps_are_found(services, planted):
     report = run(services, NAME, **SETTINGS, options=OPTIONS)
     row = table(report, "spi").iloc[0]
-    assert row["first step"] == pytest.approx(0.6, abs=1e-6)
-    assert row["strongest"] == 3
-    assert row["SPI there"] == pytest.approx(-0.8, abs=1e-6)
-    assert row["all steps"] == pytest.approx((0.6 + 0.0 - 0.8) / 3, abs=1e-6)
+    assert [row[name] for name in ("first step", "first clear", "strongest", "gain there", "last")] == [0, 2, 2, 1, 1]
+    assert row["all steps"] == pytest.approx(2 / 3)
+    assert row["SPI, first step"] == pytest.approx(0.6, abs=1e-6)
+    assert row["SPI, all steps"] == pytest.approx((0.6 + 0.0 - 0.8) / 3, abs=1e-6)
     finding = findings(report)["Iranian man"]
-    assert finding.estimate.n == N_SEEDS == planted.traced
+    assert finding.estimate.n == N_SEEDS == planted.traced / 2  # each seed, and its base
     assert finding.says == (
-        "The first step adds it. The first interval that excludes 0 is that of step 1, which adds it. "
-        "It is farthest from 0 at step 3 of 3: -0.800."
+        "It is seen more often than with the base prompt. The first step at which that is told is step 2, where it is "
+        "seen more often. It is farthest from 0 at step 2 of 3: +1.000."
     )
+    assert findings(report)["Iranian man SPI"].says == "As the paper has it. The first step adds it."
+    assert figures(report)["gain-iranian"].data["value"].tolist() == [0, 1, 1]
     curves = figures(report)["figure9-iranian"].data
     np.testing.assert_allclose(curves["value"], Planted.towards, atol=1e-6)
     assert curves["x"].tolist() == [1, 2, 3]
@@ -94,7 +104,7 @@ def test_numbers_are_those_of_the_model_s_own_trace(services):
     found = figures(report)["figure9-iranian"].data
     np.testing.assert_allclose(found["value"], [step.value for step in expected], atol=1e-5)
     np.testing.assert_allclose(found["low"], [step.low for step in expected], atol=1e-5)
-    assert "flow space" in report.results.notes[0]
+    assert "flow space" in report.results.notes[1]
 
 
 def test_the_last_prediction_is_the_finished_picture(services):
@@ -111,21 +121,21 @@ def test_the_last_prediction_is_the_finished_picture(services):
 def test_traces_are_made_once(services, planted):
     first = run(services, NAME, **SETTINGS, options=OPTIONS)
     again = run(services, NAME, **SETTINGS, options=OPTIONS)
-    assert planted.traced == N_SEEDS
+    assert planted.traced == 2 * N_SEEDS
     assert without_seconds(again) == without_seconds(first)
     run(services, NAME, **SETTINGS, options=OPTIONS | {"guided": True})
-    assert planted.traced == 2 * N_SEEDS
+    assert planted.traced == 4 * N_SEEDS
 
 
 def test_broken_traces_are_made_again(services, planted):
     first = run(services, NAME, **SETTINGS, options=OPTIONS)
     kept = sorted((services.settings.data_dir / "traces").rglob("*.npz"))
-    assert len(kept) == N_SEEDS
+    assert len(kept) == 2 * N_SEEDS
     kept[0].write_bytes(b"PK half a file")
     kept[1].unlink()
     assert _read(kept[0], {}) is None
     assert without_seconds(run(services, NAME, **SETTINGS, options=OPTIONS)) == without_seconds(first)
-    assert planted.traced == N_SEEDS + 2
+    assert planted.traced == 2 * N_SEEDS + 2
 
 
 def test_a_stopped_run_keeps_its_traces(services, planted):
@@ -134,15 +144,15 @@ def test_a_stopped_run_keeps_its_traces(services, planted):
     done = len(list((services.settings.data_dir / "traces").rglob("*.npz")))
     assert done == 3  # the fourth was stopped at its first step
     report = run(services, NAME, **SETTINGS, options=OPTIONS)
-    assert planted.traced == 4 + N_SEEDS - done
+    assert planted.traced == 4 + 2 * N_SEEDS - done
     assert findings(report)["Iranian man"].estimate.n == N_SEEDS
 
 
 def test_one_batch_holds_all_attributes_of_a_step(services, planted):
     options = {"nationalities": ["Iranian", "Mexican"]}
     report = run(services, NAME, **SETTINGS, options=options)
-    assert len(findings(report)) == 10
-    assert planted.traced == 2 * N_SEEDS
+    assert len(findings(report)) == 2 * 10
+    assert planted.traced == 3 * N_SEEDS  # both have the same base
 
 
 def test_the_renderer_has_no_steps(services):
@@ -167,6 +177,7 @@ def test_sentences_without_a_difference_are_refused_and_the_model_is_free_again(
         ({"nationalities": ["American"], "attributes": []}, "American has no attribute of any name"),
         ({"n_samples": 0}, "n_samples"),
         ({"nationalities": ["Martian"]}, "Martian"),
+        ({"base_prompt": "A  photo of an Iranian person"}, "is the base prompt too"),
     ],
 )
 def test_options_that_cannot_be_are_refused(services, options, words):

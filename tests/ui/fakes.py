@@ -118,7 +118,7 @@ class TracedRenderer(SlowRenderer):
                 xt=axes[15],
                 velocity=rest * axes[14] + sum(part * axes[k] for k, part in enumerate(parts)),
                 velocity_positive=axes[: len(parts)] + axes[15],
-                velocity_negative=np.stack([axes[15]] * len(parts)),
+                velocity_negative=axes[[15] * len(parts)],
                 predicted=Image.blend(grey, finished, (i + 1) / n_steps) if predicted else None,
                 guided=guided,
             )

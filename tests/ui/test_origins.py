@@ -6,10 +6,13 @@ import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from bias_core.metrics.predicted_gain import PredictedGain, predicted_gain
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.origins import spi
 from bias_core.studies.origins.cells import own_concepts
 from bias_core.studies.origins.tab import FILM_JS, OriginsTab, clusters_html, films, films_html, origins_headline
 from bias_core.studies.running.run import complete, run_study
@@ -43,8 +46,19 @@ def own(study: str, n: int) -> Any:
 
 @pytest.fixture(scope="module")
 def traced(services: FakeServices) -> StudyReport:
+    """The first attribute is gained from the first step on, the second one lost from the second one on."""
     settings = StudySettings(model="calibration-diffusion", num_inference_steps=STEPS, options={"n_predicted": 100})
-    return complete(run_study(own("oasis-spi", 5), settings, services))
+    planted = iter((np.ones(STEPS), -1.0 * (np.arange(STEPS) >= 1), np.zeros(STEPS)))
+
+    def planted_gain(_base: Any, margins: Any, *, confidence: float) -> PredictedGain:
+        gain = np.tile(next(planted), (len(margins), 1)) / 2
+        return predicted_gain(
+            np.full(gain.shape, 0.1) - (gain > 0), np.where(gain < 0, -0.1, 0.1), confidence=confidence
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spi, "predicted_gain", planted_gain)
+        return complete(run_study(own("oasis-spi", 5), settings, services))
 
 
 @pytest.fixture(scope="module")
@@ -64,21 +78,23 @@ def test_every_step_has_its_predicted_picture_and_its_reading(traced: StudyRepor
     assert re.findall(r'data-at="(\d)"( hidden)?', html) == [
         (str(i), " hidden" if i > 1 else "") for i in range(1, STEPS + 2)
     ]
-    assert html.count("<polyline") == 3 * (1 + 2)  # a mean and two seeds for each attribute
+    assert html.count("<polyline") == 3
     assert html.count("<polygon") == 3
 
 
 def test_planted_steps_are_said_in_words(traced: StudyReport) -> None:
-    # The fake model moves towards the first attribute from step 1, away from the second one from step 2.
     (film,) = films(traced)
     assert [line.clear for line in film.lines] == [0, 1, None]
     html = films_html(traced)
-    assert "<b>beard</b>: step 1 of 6 (from pure noise) moves towards it" in html
-    assert "step 2 of 6 (17 % of the way) moves away from it" in html
+    assert (
+        "<b>beard</b>: step 1 of 6 (from pure noise): heads for it more often than the base prompt does, by +1.00 ["
+        in html
+    )
+    assert "step 2 of 6 (17 % of the way): heads for it less often" in html
     assert "<b>hat</b>: at none of the 6 steps, which is no proof" in html
     assert "about 1 of these 18 intervals" in html  # 18 x 0.05
-    assert "Velocities are conditional on each text alone" in html
-    assert "towards beard at step 1" in origins_headline(traced)
+    assert "beside “a photo of a person”" in html
+    assert "beard at step 1 (more often)" in origins_headline(traced)
     assert "hat: not told" in origins_headline(traced)
 
 
@@ -98,9 +114,7 @@ def test_steps_without_a_picture_show_the_one_before(services: FakeServices) -> 
 def test_one_seed_promises_nothing(services: FakeServices) -> None:
     settings = StudySettings(model="calibration-diffusion", num_inference_steps=2)
     html = films_html(complete(run_study(own("oasis-spi", 1), settings, services)))
-    assert "one seed: not known" in html
-    assert "one seed has no interval" in html
-    assert "<polygon" not in html
+    assert html.count("at none of the 2 steps, which is no proof") == len(ATTRIBUTES)
 
 
 def test_the_script_asks_the_server_for_nothing_but_files() -> None:
@@ -117,7 +131,7 @@ def test_a_report_shows_what_belongs_to_its_study(tab: OriginsTab, traced: Study
     assert shown[tab.extra["clusters"]]["visible"]
     assert shown[tab.extra["text"]].startswith("a photo of a person with ")
     assert {figure.kind for figure in tab.figures(clustered)} == {"heatmap"}
-    assert {figure.key.split("-")[0] for figure in tab.figures(traced)} == {"figure6"}
+    assert {figure.key.split("-")[0] for figure in tab.figures(traced)} == {"figure6", "figure9"}
 
 
 def test_a_chosen_text_is_drawn_and_compared(tab: OriginsTab, clustered: StudyReport) -> None:

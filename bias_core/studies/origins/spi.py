@@ -1,6 +1,8 @@
-"""OASIS's SPI: at which denoising steps attributes are added, and what each step heads for (Fig. 6, 7, 9).
+"""At which denoising steps attributes are added, and what each step heads for (OASIS, Fig. 6, 7, 9).
 
-The trace of a generation, SPI of every step and some of the predicted pictures, is kept once it was made.
+What a step heads for is read beside what a base prompt heads for from the same noise, which tells what the finished
+pictures gain; OASIS's SPI, which does not, stands beside. The trace of a generation, SPI and embedding of every step
+and some of the predicted pictures, is kept once it was made.
 """
 
 import hashlib
@@ -8,8 +10,8 @@ import io
 import json
 import math
 import re
-from collections.abc import Generator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -17,7 +19,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bias_core.errors import InvalidInput
+from bias_core.metrics.predicted_gain import PredictedGain, predicted_gain
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
+from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
 from bias_core.studies.kit.designs import ReportTexts
@@ -36,8 +40,10 @@ from bias_core.studies.kit.types import (
     columns,
     finding,
     lean,
+    listed,
 )
 from bias_core.studies.origins.cells import (
+    Cell,
     NationalityOptions,
     nationality_shots,
     own_attributes,
@@ -49,25 +55,31 @@ from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 TEXTS = ReportTexts(__file__)
 
 _FEWEST_SEEDS = 2  # one has no interval
+_WHOLE = (
+    "It is seen more often than with the base prompt.",
+    "It is seen less often than with the base prompt.",
+    "Over all steps it is not told from the base prompt.",
+)
 _FIRST_STEP = ("The first step adds it.", "The first step takes it away.", "The first step does neither clearly.")
-_FORM = 1  # of what is kept; another number makes old files be left alone
+_FORM = 2  # of what is kept; another number makes old files be left alone
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """SPI of one attribute in a nationality's pictures."""
+    """One attribute over the steps of a nationality's pictures."""
 
     nationality: str
     name: str
-    each: np.ndarray  # ``(n_seeds, n_steps)``
-    band: list[Estimate]  # mean over seeds at every step
-    whole: Estimate  # mean over all steps
+    gain: PredictedGain  # beyond the base prompt
+    spi: np.ndarray  # ``(n_seeds, n_steps)``, as the paper has it
+    spi_band: list[Estimate]  # mean of SPI over seeds at every step
+    spi_whole: Estimate  # mean of SPI over all steps
     finished: Estimate  # how often the finished pictures are read to have the attribute
 
     @property
     def strongest(self) -> int:
-        """The step, from 0, at which the mean is farthest from 0."""
-        return int(np.argmax([abs(step.value) for step in self.band]))
+        """The step, from 0, at which the gain is farthest from 0."""
+        return int(np.argmax([abs(step.value) for step in self.gain.steps]))
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -76,6 +88,9 @@ class PropagationOptions(NationalityOptions):
 
     attributes: tuple[str, ...] = setting((), "Attributes", "Names; all of each nationality where empty")
     guided: bool = setting(False, "Guided velocities", "With classifier-free guidance, instead of conditional ones")
+    base_prompt: str = setting(
+        "", "Base prompt", "Drawn from the same noise, to compare with; where empty the template's own, of a person"
+    )
     n_samples: int = setting(2, "Shown seeds", "Whose curves and predicted pictures are shown", ge=1, le=100)
     n_predicted: int = setting(8, "Shown steps", "Whose predicted picture is shown", ge=1, le=MAX_STEPS)
 
@@ -84,7 +99,30 @@ def trace_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """A picture per seed and nationality; refuses what cannot be traced."""
     for nationality in wanted_nationalities(design, settings):
         _attributes(design, settings, nationality)
-    return nationality_shots(design, settings, least=_FEWEST_SEEDS)
+    bases = base_prompts(design, settings)
+    shots = nationality_shots(design, settings, least=_FEWEST_SEEDS)
+    if same := [shot.prompt for shot in shots if shot.prompt.lower() == bases[shot.prompt].lower()]:
+        raise InvalidInput(
+            f"{same[0]!r} is the base prompt too, so there is nothing to compare; choose another concept or base prompt"
+        )
+    return shots
+
+
+def base_prompts(design: Design, settings: StudySettings) -> dict[str, str]:
+    """The base prompt of each prompt of a run: that of the options, or its own template of a person.
+
+    >>> from bias_core.studies.kit.designs import find_design
+    >>> set(base_prompts(find_design("oasis-spi"), StudySettings(options=PropagationOptions())).values())
+    {'A photo of a person'}
+    """
+    given = " ".join(settings.options.base_prompt.split())
+    bases = {}
+    for nationality in wanted_nationalities(design, settings):
+        adjective = design.data["nationalities"][nationality]["adjective"]
+        for template in design.data["templates"][settings.options.templates]:
+            of_a_person = re.sub(r"\bperson person\b", "person", fill_template(template, "person"))
+            bases[fill_template(template, adjective)] = given or of_a_person
+    return bases
 
 
 def model_suits(settings: StudySettings, services: StudyServices) -> None:
@@ -120,6 +158,7 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
     """SPI of every attribute over the steps, and predicted pictures."""
     model = _traceable(data.rows.model(data.services), settings.model)
     rows = yield from data.embed(data.frame)
+    bases = base_prompts(design, settings)
     curves: list[Curve] = []
     figures: list[StudyFigure] = []
     for nationality in wanted_nationalities(design, settings):
@@ -128,35 +167,64 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
             continue
         attributes = _attributes(design, settings, nationality)
         cells = yield from read_cells(data, nationality, frame, rows[frame.index], attributes)
-        traces = yield from _trace(data, model, nationality, data.stored(frame), attributes)
+        pairs = yield from _trace(data, model, nationality, data.stored(frame), attributes, bases)
+        own = _curves(data, cells, attributes, pairs)
+        for one in own:
+            spi = {f"{one.name}: SPI, first step": one.spi[:, 0], f"{one.name}: SPI, all steps": one.spi.mean(axis=1)}
+            data.keep(frame, **{f"{one.name}: predicted gain, all steps": one.gain.each.mean(axis=1)}, **spi)
+        traces = [trace for trace, _ in pairs]
         kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
         wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
-        own = []
-        for cell, each in zip(cells, np.moveaxis(np.stack([trace.spi for trace in traces]), 2, 0), strict=True):
-            whole = spi_band(each.mean(axis=1, keepdims=True), confidence=settings.confidence)[0]
-            band = spi_band(each, confidence=settings.confidence)
-            name, finished = cell.score.attribute.name, cell.prevalence
-            own.append(Curve(nationality=nationality, name=name, each=each, band=band, whole=whole, finished=finished))
-            data.keep(frame, **{f"{name}: SPI, first step": each[:, 0], f"{name}: SPI, all steps": each.mean(axis=1)})
-        figures += _figures(own, traces, data.stored(frame)[: settings.options.n_samples], wording)
+        base = listed([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
+        figures += _figures(own, traces, data.stored(frame)[: settings.options.n_samples], base)
         curves += own
     return Results(
-        findings=tuple(map(_finding, curves)),
+        findings=tuple(one for curve in curves for one in _findings(curve)),
         tables=(TEXTS.table("spi", map(_row, curves)),),
         figures=tuple(figures),
-        notes=(wording, TEXTS.note("sign")),
+        notes=(TEXTS.note("gain"), wording, TEXTS.note("sign")),
     )
 
 
+def _curves(
+    data: StudyData, cells: Sequence[Cell], attributes: Sequence[Attribute], pairs: "Sequence[tuple[Trace, Trace]]"
+) -> list[Curve]:
+    """Predicted gain and SPI of each attribute, of the traces of a nationality's pictures and of their bases."""
+    k, confidence = len(attributes), data.settings.confidence
+    texts = data.texts([a.positive for a in attributes] + [a.negative for a in attributes])
+    lean = (texts[:k] - texts[k:]).T
+    own, base = (np.stack([pair[side].rows @ lean for pair in pairs]) for side in (0, 1))  # seeds, steps, attributes
+    spi = np.stack([trace.spi for trace, _ in pairs])
+    return [
+        Curve(
+            nationality=cell.concept,
+            name=cell.attribute.name,
+            gain=predicted_gain(base[:, :, i], own[:, :, i], confidence=confidence),
+            spi=spi[:, :, i],
+            spi_band=spi_band(spi[:, :, i], confidence=confidence),
+            spi_whole=spi_band(spi[:, :, i].mean(axis=1, keepdims=True), confidence=confidence)[0],
+            finished=cell.prevalence,
+        )
+        for i, cell in enumerate(cells)
+    ]
+
+
 def _trace(
-    data: StudyData, model: Traceable, nationality: str, stored: Sequence[StoredImage], attributes: Sequence[Attribute]
-) -> "Generator[Progress, None, list[Trace]]":
-    """Trace every picture of a nationality; predicted pictures of the first ones."""
+    data: StudyData,
+    model: Traceable,
+    nationality: str,
+    stored: Sequence[StoredImage],
+    attributes: Sequence[Attribute],
+    bases: Mapping[str, str],
+) -> "Generator[Progress, None, list[tuple[Trace, Trace]]]":
+    """Trace every picture of a nationality, and its base prompt from the same noise; show the first."""
     options, traces = data.settings.options, []
     for i, picture in enumerate(stored):
         data.check()
         shown = _shown_steps(picture.row.num_inference_steps, options.n_predicted) if i < options.n_samples else ()
-        traces.append(trace_row(data, model, picture.row, attributes, predicted_steps=shown))
+        own = trace_row(data, model, picture.row, attributes, predicted_steps=shown)
+        base = replace(picture.row, prompt=bases[picture.row.prompt])
+        traces.append((own, trace_row(data, model, base, (), predicted_steps=())))
         yield Progress(
             done=i + 1, total=len(stored), message=f"{nationality}: {i + 1:,} of {len(stored):,} pictures traced"
         )
@@ -172,15 +240,26 @@ def _shown_steps(n_steps: int, n_shown: int) -> Sequence[int]:
     return sorted({round(step) for step in np.linspace(0, n_steps - 1, n_shown)})
 
 
-def _finding(curve: Curve) -> Finding:
-    band, strongest, clear = curve.band, curve.strongest, first_clear_step(curve.band)
+def _findings(curve: Curve) -> tuple[Finding, Finding]:
+    """What is gained over the base prompt, and SPI as the paper has it."""
+    steps, strongest, clear, whole = (
+        curve.gain.steps,
+        curve.strongest,
+        first_clear_step(curve.gain.steps),
+        curve.gain.whole,
+    )
     when = "No step's interval excludes 0."
     if clear is not None:
-        does = "adds it" if band[clear].value > 0 else "takes it away"
-        when = f"The first interval that excludes 0 is that of step {clear + 1}, which {does}."
-    far = f"It is farthest from 0 at step {strongest + 1} of {len(band)}: {band[strongest].value:+.3f}."
-    key, title = f"{curve.nationality} {curve.name}", f"{curve.nationality}, {curve.name}: first step"
-    return finding(key, title, "stereotype_propagation_index", band[0], f"{lean(band[0], *_FIRST_STEP)} {when} {far}")
+        does = "more" if steps[clear].value > 0 else "less"
+        when = f"The first step at which that is told is step {clear + 1}, where it is seen {does} often."
+    far = f"It is farthest from 0 at step {strongest + 1} of {len(steps)}: {steps[strongest].value:+.3f}."
+    key, title = f"{curve.nationality} {curve.name}", f"{curve.nationality}, {curve.name}"
+    says = f"{lean(whole, *_WHOLE)} {when} {far}"
+    spi = f"As the paper has it. {lean(curve.spi_band[0], *_FIRST_STEP)}"
+    return (
+        finding(key, f"{title}: gained over all steps", "predicted_gain", whole, says),
+        finding(f"{key} SPI", f"{title}: first step", "stereotype_propagation_index", curve.spi_band[0], spi),
+    )
 
 
 def first_clear_step(band: Sequence[Estimate]) -> int | None:
@@ -194,49 +273,56 @@ def first_clear_step(band: Sequence[Estimate]) -> int | None:
 
 
 def _row(curve: Curve) -> dict[str, Any]:
-    band, strongest, clear = curve.band, curve.strongest, first_clear_step(curve.band)
+    steps, strongest, clear = curve.gain.steps, curve.strongest, first_clear_step(curve.gain.steps)
     return {
         "nationality": curve.nationality,
         "attribute": curve.name,
-        **columns("first step", band[0]),
+        **columns("first step", steps[0]),
         "first clear": math.nan if clear is None else clear + 1,
         "strongest": strongest + 1,
-        **columns("SPI there", band[strongest]),
-        "last": band[-1].value,
-        **columns("all steps", curve.whole),
+        **columns("gain there", steps[strongest]),
+        "last": steps[-1].value,
+        **columns("all steps", curve.gain.whole),
         **columns("finished P", curve.finished),
-        "seeds": len(curve.each),
-        "steps": len(band),
+        **columns("SPI, first step", curve.spi_band[0]),
+        **columns("SPI, all steps", curve.spi_whole),
+        "seeds": len(curve.spi),
+        "steps": len(steps),
     }
 
 
 def _figures(
-    curves: Sequence[Curve], traces: "Sequence[Trace]", shown: Sequence[StoredImage], wording: str
+    curves: Sequence[Curve], traces: "Sequence[Trace]", shown: Sequence[StoredImage], base: str
 ) -> list[StudyFigure]:
-    """Of a nationality the mean curves, those of single pictures, and the filmstrips of these."""
+    """Of a nationality the mean curves, SPI's of all and of single pictures, and the filmstrips of these."""
     nationality, n_seeds = curves[0].nationality, len(traces)
-    names = {"nationality": nationality, "place": re.sub(r"\W+", "-", nationality.lower())}
+    names = {"nationality": nationality, "place": re.sub(r"\W+", "-", nationality.lower()), "base": base}
     singles, strips = [], []
     for i, picture in enumerate(shown):
         seed = picture.row.seed
         lines = [
             {"group": curve.name, "x": step, "value": float(value)}
             for curve in curves
-            for step, value in enumerate(curve.each[i], start=1)
+            for step, value in enumerate(curve.spi[i], start=1)
         ]
         singles.append(TEXTS.figure("figure6", lines, seed=seed, **names))
         pictures = {f"{step:04d}": (path, f"step {step + 1}") for step, path in traces[i].predicted.items()}
         pictures["finished"] = (picture.path, f"finished, seed {seed}")
         strips += [{"row": seed, "column": k, "path": str(path), "text": text} for k, (path, text) in pictures.items()]
-    means = [
-        {"group": curve.name, "x": step, **columns("value", estimate, ends="")}
-        for curve in curves
-        for step, estimate in enumerate(curve.band, start=1)
-    ]
     predicted = TEXTS.figure("figure7", strips, **names)
-    keys = {"predicted": predicted.key, "singles": [single.key for single in singles]}
-    labels = {"concept": nationality, "velocities": wording, **keys}
-    return [TEXTS.figure("figure9", means, labels, n_seeds=n_seeds, **names), *singles, predicted]
+    labels = {"concept": nationality, "base": base, "predicted": predicted.key}
+    gain = TEXTS.figure("gain", _means(curves, [c.gain.steps for c in curves]), labels, n_seeds=n_seeds, **names)
+    spi = TEXTS.figure("figure9", _means(curves, [c.spi_band for c in curves]), n_seeds=n_seeds, **names)
+    return [gain, spi, *singles, predicted]
+
+
+def _means(curves: Sequence[Curve], bands: Sequence[Sequence[Estimate]]) -> list[dict[str, Any]]:
+    """A row per attribute and step."""
+    return [
+        {"group": curve.name, "x": step, **columns("value", estimate, ends="")}
+        for curve, band in zip(curves, bands, strict=True)
+        for step, estimate in enumerate(band, start=1)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +330,7 @@ class Trace:
     """One generation seen from inside."""
 
     spi: np.ndarray  # ``(n_steps, n_attributes)``, in [-1, 1]
+    rows: np.ndarray  # ``(n_steps, d)``: unit embeddings of the pictures that the steps are heading for
     space: str  # of the velocities: "flow", "epsilon" or "v_prediction"
     guided: bool  # whether the velocities have classifier-free guidance in them
     predicted: dict[int, Path]  # by step, the file of the picture that the step is heading for
@@ -253,23 +340,25 @@ def trace_row(
     data: StudyData, model: Traceable, row: ImageRow, attributes: Sequence[Attribute], *, predicted_steps: Sequence[int]
 ) -> Trace:
     """The trace of a row, made under the model lock (each step asks whether the run goes on), or kept earlier."""
-    services, guided = data.services, data.settings.options.guided
+    services, guided, reader = data.services, data.settings.options.guided, data.encoder()
     key = hashlib.sha256(
-        json.dumps([row.id, [(a.positive, a.negative) for a in attributes], guided, _FORM]).encode()
+        json.dumps([row.id, [(a.positive, a.negative) for a in attributes], guided, reader.name, _FORM]).encode()
     ).hexdigest()[:20]
     folder = services.settings.data_dir / "traces" / key[:2]
     pictures = {step: folder / f"{key}-{step}.png" for step in predicted_steps}
     if (earlier := _read(folder / f"{key}.npz", pictures)) is not None:
         return earlier
     with services.model_lock:
-        steps = model.trace(row, attributes, guided=guided, predicted=bool(pictures), on_step=lambda *_: data.check())
+        steps = model.trace(row, attributes, guided=guided, predicted=True, on_step=lambda *_: data.check())
         try:
-            step_values = [(_look(step, pictures), step.space, step.guided) for step in steps]
+            step_values = [(_look(step, pictures), step.predicted, step.space, step.guided) for step in steps]
         finally:
             if isinstance(steps, Generator):  # whatever happened, the model is let go before the lock is
                 steps.close()
-    spi, spaces, guidances = zip(*step_values, strict=True)
-    trace = Trace(spi=np.array(spi), space=spaces[0], guided=guidances[0], predicted=pictures)
+    spi, images, spaces, guidances = zip(*step_values, strict=True)
+    with services.reading(reader):
+        rows = reader.encode_images([image for image in images if image is not None])
+    trace = Trace(spi=np.array(spi), rows=rows, space=spaces[0], guided=guidances[0], predicted=pictures)
     buffer = io.BytesIO()
     np.savez(buffer, **{name: value for name, value in asdict(trace).items() if name != "predicted"})
     write_atomically(folder / f"{key}.npz", buffer.getvalue())
@@ -280,6 +369,8 @@ def _look(step: Step, pictures: dict[int, Path]) -> np.ndarray:
     """SPI of a step, whose predicted picture is kept; velocities are far too large for that."""
     if step.index in pictures and step.predicted is not None:
         write_atomically(pictures[step.index], png_bytes(step.predicted))
+    if not len(step.velocity_positive):
+        return np.empty(0)
     return np.asarray(stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative))
 
 
@@ -289,7 +380,8 @@ def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
         return None
     try:
         with np.load(path) as file:
-            return Trace(spi=file["spi"], space=str(file["space"]), guided=bool(file["guided"]), predicted=pictures)
+            arrays = {name: file[name] for name in ("spi", "rows")}
+            return Trace(**arrays, space=str(file["space"]), guided=bool(file["guided"]), predicted=pictures)
     except (OSError, ValueError, KeyError, BadZipFile):
         return None
 

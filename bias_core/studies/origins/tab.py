@@ -27,7 +27,7 @@ from bias_core.ui.study.view import headline
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import RUN, Visitor, in_line
 
-AVERAGE = "figure9-"
+GAIN = "gain-"
 PROMPTS = "table3"
 FILM_JS = script("choose") + script("film")
 CHOOSE_TEXT_JS = script("choose") + script("texts")
@@ -167,7 +167,7 @@ class OriginsTab(StudyTab):
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """All but what the tab shows in its own way: pictures in rows, and curves beside them."""
         shown = (figure for figure in report.results.figures if figure.kind != "pictures")
-        return [figure for figure in shown if not figure.key.startswith(AVERAGE)]
+        return [figure for figure in shown if not figure.key.startswith(GAIN)]
 
     def on_study(self, name: str) -> Updates:
         """The options of another study; of SPI, with a predicted picture at every step."""
@@ -232,10 +232,8 @@ class Line:
     number: int
     colour: int  # which of the page's
     classes: str  # its colour, and what its button hides
-    band: tuple[Estimate, ...]  # mean over seeds and its interval, a step each
-    has_intervals: bool  # whether there is a band around the curve: not of one seed
+    band: tuple[Estimate, ...]  # predicted gain over seeds and its interval, a step each
     clear: int | None  # the first step, from 0, whose interval excludes 0
-    singles: Mapping[str, np.ndarray]  # by seed, SPI of each step
     finished: Estimate  # share of the finished pictures that are read to have the attribute, with its interval
 
 
@@ -244,13 +242,13 @@ class Film:
     """One concept's curves and predicted pictures."""
 
     key: str
-    labels: Mapping[str, Any]  # of the figure of its curves: concept, velocities, and the key of its filmstrips
+    labels: Mapping[str, Any]  # of the figure of its curves: concept, base prompt, and the key of its filmstrips
     confidence: float
     lines: tuple[Line, ...]
     strips: Mapping[str, list[tuple[int, Path]]]  # by seed, (step from 1, file), the finished one last
     n_seeds: int  # behind every mean
     n_steps: int
-    low: float  # what the axis spans: bands, single seeds and 0
+    low: float  # what the axis spans: bands and 0
     high: float
     ticks: list[float]  # round numbers within the axis, 0 among them
 
@@ -268,16 +266,14 @@ class Film:
         end, n_steps = line.finished, self.n_steps
         share = format_estimate(end.value, end.low, end.high, n=end.n)
         shown = f"In the end it is read in {share} of the pictures."
-        if math.isnan(line.band[0].low):
-            return f"one seed has no interval, so this cannot be told. {shown}"
         if line.clear is None:
-            return f"at none of the {n_steps} steps, which is no proof that it is never added. {shown}"
+            return f"at none of the {n_steps} steps, which is no proof that nothing is gained. {shown}"
         step = line.band[line.clear]
-        way = "moves towards it" if step.value > 0 else "moves away from it"
+        way = "more" if step.value > 0 else "less"
         early = "from pure noise" if line.clear == 0 else f"{100 * line.clear / n_steps:.0f} % of the way"
         return (
-            f"step {line.clear + 1} of {n_steps} ({early}) {way}, SPI {step.value:+.3f} "
-            f"[{step.low:+.3f}, {step.high:+.3f}]. {shown}"
+            f"step {line.clear + 1} of {n_steps} ({early}): heads for it {way} often than "
+            f"the base prompt does, by {step.value:+.2f} [{step.low:+.2f}, {step.high:+.2f}]. {shown}"
         )
 
 
@@ -301,19 +297,15 @@ def films_html(report: StudyReport) -> str:
 def films(report: StudyReport) -> list[Film]:
     """What an SPI report holds; empty for other reports."""
     figures = {figure.key: figure for figure in report.results.figures}
-    return [_film(report, figure, figures) for key, figure in figures.items() if key.startswith(AVERAGE)]
+    return [_film(report, figure, figures) for key, figure in figures.items() if key.startswith(GAIN)]
 
 
 def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyFigure]) -> Film:
     labels, data = figure.labels, figure.data
-    singles = {key.rpartition("-")[2]: figures[key].data for key in labels["singles"]}
     table = table_of(report, "spi").frame
     finished = {row["attribute"]: row for row in table[table["nationality"] == labels["concept"]].to_dict("records")}
-    lines = tuple(
-        _line(str(name), i, own, singles, finished) for i, (name, own) in enumerate(data.groupby("group", sort=False))
-    )
+    lines = tuple(_line(str(name), i, own, finished) for i, (name, own) in enumerate(data.groupby("group", sort=False)))
     spans = [0.0, *data[["value", "low", "high"]].to_numpy(float).ravel()]
-    spans += [value for single in singles.values() for value in single["value"]]
     low, high = float(np.nanmin(spans)), float(np.nanmax(spans))
     margin = 0.06 * (high - low) or 0.1
     n_steps, strips = len(lines[0].band), dict[str, list[tuple[int, Path]]]()
@@ -334,9 +326,7 @@ def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyF
     )
 
 
-def _line(
-    name: str, number: int, own: pd.DataFrame, singles: Mapping[str, pd.DataFrame], finished: Mapping[str, Any]
-) -> Line:
+def _line(name: str, number: int, own: pd.DataFrame, finished: Mapping[str, Any]) -> Line:
     end, colour = finished[name], number % N_COLOURS
     share, low, high = (float(end[f"finished P{which}"]) for which in ("", " low", " high"))
     finally_read = Estimate(value=share, low=low, high=high, n=int(end["seeds"]))
@@ -350,9 +340,7 @@ def _line(
         colour=colour,
         classes=f"c{colour} line-{number}",
         band=band,
-        has_intervals=bool(np.isfinite(own[["low", "high"]].to_numpy(float)).all()),
         clear=first_clear_step(band),
-        singles={seed: of[of["group"] == name]["value"].to_numpy(float) for seed, of in singles.items()},
         finished=finally_read,
     )
 
@@ -431,14 +419,15 @@ def _film_sentence(film: Film) -> str:
     early = sorted((line.clear, line.number) for line in film.lines if line.clear is not None)
     concept = film.labels["concept"]
     if not early:
-        return f"{concept}: with {film.n_seeds} seeds no step clearly moves towards an attribute or away."
+        return f"{concept}: with {film.n_seeds} seeds no step is told apart from the base prompt."
     parts = []
     for step, number in early:
         line = film.lines[number]
-        parts.append(f"{'towards' if line.band[step].value > 0 else 'away from'} {line.name} at step {step + 1}")
+        parts.append(f"{line.name} at step {step + 1} ({'more' if line.band[step].value > 0 else 'less'} often)")
     unclear = [line.name for line in film.lines if line.clear is None]
     rest = f" {', '.join(unclear)}: not told." if unclear else ""
-    return f"{concept}: of {film.n_steps} steps, the first clear move is {', '.join(parts)}.{rest}"
+    first = f"of {film.n_steps} steps, the first told apart from {film.labels['base']} are"
+    return f"{concept}: {first} {', '.join(parts)}.{rest}"
 
 
 def _stop_sentence(texts: pd.DataFrame) -> str:
