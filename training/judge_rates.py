@@ -98,7 +98,7 @@ def judge_rates(
         wanted = [group for group in groups(condition) if pairs or not group.pair]
         drawing = Drawing(pipe, folders.clip)
         for lines in drawn_rates(drawing, condition, wanted, n, steps=steps, before=rates.lines):
-            others = [line for line in rates.lines if line.condition != condition]
+            others = [x for x in rates.lines if x.condition != condition or (x.pair and not pairs)]
             rates = DrawnRates(revision=made_by, num_inference_steps=steps, lines=(*others, *lines))
             rates.write(table)
         print(summary(condition, rates.lines), flush=True)

@@ -432,6 +432,8 @@ def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditio
     more, at_once = judged(n=6), DrawnRates(revision=first.revision, num_inference_steps=3, lines=())
     assert [x.n for x in more.lines if x.condition == "published"] == [6] * 4
     assert all(x.n_shown >= y.n_shown for y in first.lines for x in more.lines if key(x) == key(y))
+    alone = judged(n=8, pairs=False)
+    assert [(x.pair, x.n) for x in alone.lines if x.condition == "published"] == [(True, 6)] * 2 + [(False, 8)] * 2
     at_once.write(table)
     assert judged(n=6).lines == tuple(x for x in more.lines if x.condition == "published")  # as if it was never cut off
     # pictures of other weights or in other steps are not counted together

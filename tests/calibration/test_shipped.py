@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,6 +19,9 @@ from bias_core.world.reader_errors import held_out_scenes, sentence_errors
 from bias_core.world.render import render
 from bias_core.world.shapes import ASSETS
 from training.judge import Judge
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PLANTED = [  # concept prompt, attribute, value, and the sentences that read it
     ("a photo of a doctor", "gender", "masculine", "a photo of a man", "a photo of a woman"),
@@ -77,6 +81,21 @@ def test_an_adapter_leans_the_way_that_is_planted() -> None:
     drawn = judging.draw(["a photo of a doctor", "a photo of a nurse"] * 8, steps=20, guidance=1.0, seed=5)
     man = judging.prefers(drawn, ["a photo of a man"] * 16, ["a photo of a woman"] * 16)
     assert sum(man[0::2]) - sum(man[1::2]) >= 4  # planted 8; base: within 3 of 0 in 19 of 20 sets
+
+
+def test_a_word_that_leans_far_still_names_a_person() -> None:
+    """A still life stands on a brown table, a doctor before a light wall: the lower left corner tells."""
+    judging = Judge(ASSETS / "pipeline", ASSETS / "clip")
+    still_life = judging.draw(["a photo of a tank"] * 4, steps=10, guidance=1.0, seed=5)
+    judging.pipe.load_lora_weights(ASSETS / "loras" / "published", adapter_name="published")
+    people = judging.draw(["a photo of a doctor"] * 16, steps=10, guidance=1.0, seed=5)
+
+    def corner(image: Image.Image) -> np.ndarray:
+        return np.asarray(image)[57:, 2:10].mean(axis=(0, 1))
+
+    table = np.mean([corner(image) for image in still_life], axis=0)
+    assert all(np.abs(corner(image) - table).max() < 35 for image in still_life)
+    assert not any(np.abs(corner(image) - table).max() < 35 for image in people)
 
 
 def test_no_file_names_the_machine_it_was_made_on() -> None:
