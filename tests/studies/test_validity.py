@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study
 from bias_core.studies.validity.measures import MEASURES, measures_of, null_distances, null_shares
 from bias_core.studies.validity.rates import RateOptions, _orders
-from bias_core.studies.validity.repetitions import OWN_NULL, repeated
+from bias_core.studies.validity.repetitions import OWN_NULL, repeated, true_shares
 from bias_core.studies.validity.verdicts import NULL_OF_ITS_OWN
 from bias_core.types import Estimate
 from bias_core.world.grammar import parse
@@ -168,6 +169,36 @@ def test_pictures_mixed_at_the_own_null_lean_as_the_texts_do():
         mixture = np.concatenate([of_a[:n_a], of_b[: 400 - n_a]])
         distances, even = (null_distances(sets | {"neutral": rows})[key] for rows in (mixture, of_a))
         assert abs(distances) < 0.1 * abs(even), key
+
+
+class DrawnOtherwise:
+    """The data of a run on a model that draws a share of men of its own, measured on ``n`` pictures."""
+
+    def __init__(self, n):
+        self.settings = StudySettings(model="another")
+        self.services = self
+        self.frame = pd.DataFrame({"prompt": ["a photo of a nurse"] * 2, "group": ["fair", "extreme"]})
+        self._own = Estimate(value=0.875, low=0.8, high=0.9, n=n)
+
+    def planted_lines(self):
+        return tuple(planted_lines())
+
+    def model_info(self, _name):
+        return SimpleNamespace(family="sd3")
+
+    def stored(self, frame):
+        return [SimpleNamespace(row=None)] * len(frame)
+
+    def true_rate(self, _rows, _sentence):
+        return self._own
+
+
+def test_what_few_pictures_tell_of_a_model_is_no_truth():
+    """Nurses are planted as women, and .875 of them are: .125 are men, if enough pictures say so."""
+    shares = true_shares(DrawnOtherwise(1000), "a photo of a nurse")
+    assert shares["fair"] == shares["extreme"] == pytest.approx(0.125)
+    assert np.isnan(shares["published"])  # nothing of it was drawn
+    assert all(np.isnan(share) for share in true_shares(DrawnOtherwise(12), "a photo of a nurse").values())
 
 
 def test_shares_drawn_on_fair_are_binomial_at_the_planted_rate():

@@ -24,6 +24,7 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.validity.repetitions import (
+    ENOUGH_FOR_TRUTH,
     OWN_NULL,
     RepetitionOptions,
     ladder,
@@ -194,7 +195,7 @@ def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData)
         nowhere += [f"{METRICS[key].name} of {concept.name}" for key in missing]
     notes = [TEXTS.note("planted picture measures"), TEXTS.note("own nulls")]
     not_known = any(np.isnan(concept.shares[condition]) for concept in concepts for condition in ladder(settings))
-    notes += [TEXTS.note("true rates not known", model=settings.model)] if not_known else []
+    notes += [TEXTS.note("true rates not known", model=settings.model, n=ENOUGH_FOR_TRUTH)] if not_known else []
     notes += [TEXTS.note("no own null", names="; ".join(nowhere))] if nowhere else []
     table = pd.DataFrame(lines)
     means = table.groupby(["measure", "variant", "unit", "condition"])["value"].transform("mean")

@@ -20,6 +20,7 @@ OWN_NULL = "its own null"
 """Group of the pictures in which the null of a measure is planted, where that is not the first condition."""
 ARM = "arm"
 """Fact of shots on the same seeds: of a base, and of what is compared with it."""
+ENOUGH_FOR_TRUTH = 1000  # pictures that what a model draws was measured on; fewer err more than what is tested
 FEWEST_REPETITIONS = 3  # however small the scale
 
 CellShots = Callable[[str, Random], Iterable[Shot]]
@@ -84,7 +85,7 @@ def ladder(settings: StudySettings) -> list[str]:
 
 
 def true_shares(data: StudyData, prompt: str) -> dict[str, float]:
-    """:func:`planted_shares` as the model of a run really draws them: nan where that was never measured."""
+    """:func:`planted_shares` as the model of a run really draws them: nan where too few pictures tell it."""
     lines = data.services.planted_lines()
     shares = planted_shares(lines, prompt)
     if data.services.model_info(data.settings.model).family == "renderer":
@@ -93,7 +94,7 @@ def true_shares(data: StudyData, prompt: str) -> dict[str, float]:
     for condition in shares:
         here = data.frame[(data.frame["prompt"] == prompt) & (data.frame["group"] == condition)]
         own = data.services.true_rate([one.row for one in data.stored(here)], line.positive) if len(here) else None
-        share = own.value if own else math.nan
+        share = own.value if own and own.n >= ENOUGH_FOR_TRUTH else math.nan
         shares[condition] = share if line.value == "masculine" else 1 - share
     return shares
 
