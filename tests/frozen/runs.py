@@ -120,7 +120,7 @@ def compared(report):
     change = findings["change"]
     told |= estimate("findings/change", change.estimate)
     told |= {f"findings/change/{name}": None for name in ("p", "published", "expected")}
-    order = [f"all pictures-{a}-{end}" for a in ("man", "old") for end in KINDS if end != "unclear"]
+    order = [f"all pictures-{a}-{end}" for a in ("man", "old") for end in KINDS if end not in ("unclear", "true")]
     order.append("association")
     by_arm = [{f.key: f.estimate for f in arm.results.findings} for arm in report.arms]
     for i, one in enumerate(arm[key] for arm in by_arm for key in order):

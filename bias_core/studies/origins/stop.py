@@ -71,7 +71,7 @@ class PromptSearchOptions(NationalityOptions):
     )  # fmt: skip
     held_out: float = setting(
         0.5, "Pictures held out", "Share that the search does not see and that alone is scored; 0 as in the paper",
-        ge=0, lt=1,
+        ge=0, le=0.9,
     )  # fmt: skip
     top_k: int = setting(3, "Shown texts", "The closest ones, as Table 3 shows", ge=1, le=100)
     n_generated: int = setting(

@@ -32,7 +32,7 @@ class ClusterOptions(Options):
 
     clusters: int = setting(12, "Clusters", "Of each planted attribute, and as many of no attribute", ge=1, le=1000)
     pictures: int = setting(30, "Pictures in a cluster", "Twice as many of the concept stand outside", ge=4, le=1000)
-    sharing: float = setting(0.8, "Share that has it", "Of a cluster; of the others, the rest of one", gt=0.5, le=1)
+    sharing: float = setting(0.8, "Share that has it", "Of a cluster; of the others, the rest of one", ge=0.5, le=1)
     n_candidates: int = setting(10_000, "Candidates", "Next words that are tried for each text", ge=1, le=10_000)
 
 
