@@ -36,8 +36,9 @@ NOT_HERE: Mapping[str, str] = {
     "krippendorff_alpha": "of raters, not of pictures",
     "model_distance": "relative to the models in a table, so it has no planted value",
     "mean_similarity": "in the encoder's own units, so it has no planted value",
-    "stereotype_propagation_index": "of denoising steps, which the renderer has none of; on the diffusion model it is "
-    "not tested yet. The search of texts (StOP) has a study of its own, validity-texts",
+    "stereotype_propagation_index": "of denoising steps, which the renderer has none of; validity-steps tests it "
+    "on the diffusion model, as validity-texts does the search of texts (StOP)",
+    "predicted_gain": "of denoising steps, too; validity-steps tests it on the diffusion model",
     "weighted_alignment_score": "it has no interval, for WALS of few pictures is not that of many; how far off it is "
     "stands in the report on picture measures",
     "picture_change": "in the encoder's own units, so it has no planted value",
