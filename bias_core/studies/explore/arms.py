@@ -63,12 +63,12 @@ class Scored:
         return {one.attribute.name: one.direction for one in self.scores if one.direction is not None}
 
     def sample(self, end: str, of: AttributeScore | AssociationScore) -> Sample | None:
-        """What a number was computed from, by the end of its key; None for WALS and where the reader tells nothing."""
+        """What a number was computed from, by its key; None for WALS, true P and what the reader is blind to."""
         if not isinstance(of, AttributeScore):
             return Sample(units=of.units[0], statistic=of.mean_of, data=of, test=_association_test)
         if end == "unclear":
             return mean_sample(self.units, np.isnan(of.margins))
-        if end == "wals" or (of.direction is None if end == "variance" else math.isnan(of.prevalence.value)):
+        if end in ("wals", "true") or (of.direction is None if end == "variance" else math.isnan(of.prevalence.value)):
             return None
         if end == "variance":
             statistic = partial(_variance_share, self, list(self.directions).index(of.attribute.name))
