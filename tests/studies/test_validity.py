@@ -77,6 +77,9 @@ def test_the_diffusion_model_is_held_against_what_it_draws_itself(services, monk
     settings = StudySettings(model="calibration-diffusion", num_inference_steps=2, options=options)
     with pytest.raises(InvalidInput, match="draws of doctor under fair was not measured"):
         finish(run_study(small, settings, services))
+    monkeypatch.setattr(services, "true_rate", lambda *_: Estimate(value=0.5, low=0.0, high=1.0, n=12))
+    with pytest.raises(InvalidInput, match=r"was measured on 12 pictures only .* and a truth needs 1,000"):
+        finish(run_study(small, settings, services))
     own = {"fair": 0.45, "published": 0.71}
     known = lambda rows, sentence: Estimate(value=own[rows[0].condition], low=0.0, high=1.0, n=1000)  # noqa: E731
     monkeypatch.setattr(services, "true_rate", known)

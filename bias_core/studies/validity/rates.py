@@ -17,7 +17,7 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
-from bias_core.studies.validity.repetitions import RepetitionOptions, ladder, repeated
+from bias_core.studies.validity.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, repeated
 from bias_core.studies.validity.verdicts import TEXTS, measured, verdict_figures, verdict_table, verdicts_of
 from bias_core.types import Estimate, PlantedLine
 
@@ -114,10 +114,11 @@ def _as_drawn(line: PlantedLine, data: StudyData, places: Mapping[Any, Any], set
         if here[0].truth is not None:
             return line
         own = data.services.true_rate([one.row for one in here], line.positive)
-        if own is None:
+        if own is None or own.n < ENOUGH_FOR_TRUTH:
+            how = "not measured" if own is None else f"measured on {own.n} pictures only"
             raise InvalidInput(
-                f"what {settings.model} draws of {line.concept} under {condition} was not measured with these weights, "
-                "steps and guidance; take its default settings, or measure it by: python -m training judge-rates"
+                f"what {settings.model} draws of {line.concept} under {condition} was {how} with these weights, steps "
+                f"and guidance, and a truth needs {ENOUGH_FOR_TRUTH:,}; measure it by: python -m training judge-rates"
             )
         rates[condition] = own.value
     return replace(line, rates=rates)
