@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOST ?= 127.0.0.1
 PORT ?= 7860
+# Of the unit tests; a third of their time they wait, so one more than there are cores.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + os.cpu_count())')
 # What is never imported need not be compiled: half of the installation's time.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile
 # What was imported once is kept compiled, where the machine says otherwise too: tests start many processes.
@@ -54,7 +56,7 @@ types: $(VENV)/.installed-dev
 
 ## make unit    pytest with doctests, without a browser
 unit: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not browser" $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not browser" $(PYTEST_ARGS)
 
 ## make browser   the tests in a Chromium only
 browser: $(VENV)/.installed-dev

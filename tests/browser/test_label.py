@@ -265,8 +265,8 @@ def test_an_owner_brings_pictures_makes_a_task_of_them_and_sees_what_raters_say(
     page.click("#label-mark")
     page.wait_for_selector("#label-picked:has-text('1 marked in all')")
     for name, value in (("How many pictures", "2"), ("Checks among the pictures, %", "99")):
-        page.locator(f"input[aria-label='{name}']").fill(value)
-        page.locator(f"input[aria-label='{name}']").blur()
+        page.locator(f"input[aria-label='{name}']:visible").fill(value)
+        page.locator(f"input[aria-label='{name}']:visible").blur()
     page.click("#label-make")
     page.wait_for_selector("#label-header:has-text('2 pictures, 3 raters each')")
     page.click("#label-open")

@@ -156,8 +156,9 @@ def test_spi_of_one_seed_has_no_interval_and_the_renderer_no_steps(services):
     design = own("oasis-spi", concepts=["nurse"], n=1)
     settings = without_names(StudySettings(model="calibration-diffusion", num_inference_steps=3))
     row = next(t.frame for t in complete(run_study(design, settings, services)).results.tables).iloc[0]
-    assert row["first step"] == pytest.approx(0.5, abs=0.021)
-    assert np.isnan(row["first step low"])
+    assert row["SPI, first step"] == pytest.approx(0.5, abs=0.021)
+    assert np.isnan(row["SPI, first step low"])
+    assert row["first step low"] < 0 < row["first step"]  # of a share of one seed, as wide as can be
     assert np.isnan(row["first clear"])
     with pytest.raises(InvalidInput, match="calibration-renderer has no denoising steps"):
         complete(run_study(design, without_names(StudySettings()), services))

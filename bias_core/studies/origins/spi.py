@@ -99,8 +99,8 @@ def trace_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """A picture per seed and nationality; refuses what cannot be traced."""
     for nationality in wanted_nationalities(design, settings):
         _attributes(design, settings, nationality)
-    bases = base_prompts(design, settings)
     shots = nationality_shots(design, settings, least=_FEWEST_SEEDS)
+    bases = base_prompts(design, settings)
     if same := [shot.prompt for shot in shots if shot.prompt.lower() == bases[shot.prompt].lower()]:
         raise InvalidInput(
             f"{same[0]!r} is the base prompt too, so there is nothing to compare; choose another concept or base prompt"
