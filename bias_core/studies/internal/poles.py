@@ -26,7 +26,7 @@ _NOUNS = {
 _PERSON = re.compile(r"\b(person|people|child|children)\b", re.I)
 _BEFORE_NOUN = re.compile(r"^(?:.*?\bof\s+)?(?:(?:an?|the|one)\s+)?", re.I)
 _NO_POLES = "its poles were not drawn"
-_SAME = "Pictures lean as the words do, as far as can be told."
+_SAME = "No difference from the lean of the words is shown, none ruled out."
 
 
 def worded(prompt: str, gender: str) -> str:
