@@ -24,7 +24,7 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.reports.text import to_dict
+from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.running.export import to_command
 from bias_core.types import Attribute
 from tests.explored import explore

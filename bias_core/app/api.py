@@ -33,8 +33,9 @@ from bias_core.studies.kit.designs import find_design, list_designs, option_sett
 from bias_core.studies.kit.protocol import with_protocol
 from bias_core.studies.kit.setting_fields import Setting, changed_settings, name_and_value, settings_of
 from bias_core.studies.kit.types import Arm, Design, StudyReport, StudySettings
+from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.reports.saved import open_report
-from bias_core.studies.reports.text import plain, to_dict
+from bias_core.studies.reports.text import plain
 from bias_core.studies.running.arms import check_several, parse_arms
 from bias_core.studies.running.corrected import correct_run
 from bias_core.studies.running.run import run_study, with_options

@@ -6,7 +6,7 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.text import to_dict
+from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.running.run import run_study
 
 

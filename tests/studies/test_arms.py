@@ -17,8 +17,9 @@ from bias_core.settings import Settings
 from bias_core.studies.arms.results import summary
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.saved import open_report
-from bias_core.studies.reports.text import table_of, to_dict, to_markdown
+from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.arms import arm_names, arm_text, each_arm, parse_arms
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.history import go_on, list_runs

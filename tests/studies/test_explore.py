@@ -24,7 +24,8 @@ from bias_core.studies.explore.report import image_rows
 from bias_core.studies.explore.view import says
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Progress, settings_from_dict
-from bias_core.studies.reports.text import finding_rows, to_dict, to_markdown
+from bias_core.studies.reports.documents import to_dict, to_markdown
+from bias_core.studies.reports.text import finding_rows
 from bias_core.studies.running.export import to_command, to_export, to_python
 from bias_core.studies.running.run import with_options
 from bias_core.types import Attribute, Estimate

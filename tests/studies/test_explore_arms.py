@@ -19,8 +19,8 @@ from bias_core.studies.explore.arms import arms_summary
 from bias_core.studies.explore.options import arm_template, compare_settings, explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.text import to_dict
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute

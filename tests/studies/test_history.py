@@ -12,8 +12,8 @@ from bias_core.store.manifests import Manifest
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.reports.saved import report_store
-from bias_core.studies.reports.text import to_dict
 from bias_core.studies.running.history import delete_run, go_on, keep_run, list_runs, open_run, restore_run
 from bias_core.studies.running.run import complete, run_study
 from tests.explored import explore

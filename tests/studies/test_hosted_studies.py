@@ -21,7 +21,7 @@ from bias_core.settings import Settings
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.reports.text import to_markdown
+from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.ui.visitor import Visitor, on_arrive

@@ -18,7 +18,8 @@ from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.rows import ImportedRows
 from bias_core.studies.kit.types import Arm, Shot, StudySettings
-from bias_core.studies.reports.text import table_of, to_dict, to_markdown
+from bias_core.studies.reports.documents import to_dict, to_markdown
+from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.export import to_command
 from bias_core.studies.running.run import run_study
 

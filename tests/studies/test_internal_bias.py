@@ -16,8 +16,9 @@ from bias_core.settings import Settings
 from bias_core.studies.internal.poles import worded
 from bias_core.studies.kit.designs import find_design, program_of, read_table
 from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.text import table_of, to_dict
+from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.run import plan_study, run_study, with_options
 

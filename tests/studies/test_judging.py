@@ -20,8 +20,8 @@ from bias_core.studies.kit.attribute_scores import _numbers
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.judging import calls_of, errors_of, question_about
 from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.saved import from_text, to_text
-from bias_core.studies.reports.text import to_markdown
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute, KnownPicture

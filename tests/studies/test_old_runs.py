@@ -11,7 +11,7 @@ from bias_core.studies.explore.report import OLD_SETTINGS, Exploration
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.setting_fields import option_values
 from bias_core.studies.kit.types import Arm
-from bias_core.studies.reports.text import to_dict, to_markdown
+from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.running.history import go_on, keep_run, list_runs, open_run
 from bias_core.studies.running.run import complete
 from tests.ui.fakes import FakeServices

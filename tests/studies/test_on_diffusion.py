@@ -16,7 +16,7 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.text import to_dict, to_markdown
+from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.running.run import run_study
 
 MODEL, N_STEPS, SCALE = "calibration-diffusion", 2, 1e-6

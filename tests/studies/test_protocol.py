@@ -18,7 +18,7 @@ from bias_core.studies.kit.designs import design_files, find_design, list_design
 from bias_core.studies.kit.protocol import protocol_of, with_protocol
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.reports.text import to_dict, to_markdown
+from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.running.arms import parse_arms
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import is_shipped, to_export

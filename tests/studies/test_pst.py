@@ -17,7 +17,8 @@ from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.labelling import gender_said, people_of
 from bias_core.studies.paired.pairs import power_identities
-from bias_core.studies.reports.text import table_of, to_dict, to_markdown
+from bias_core.studies.reports.documents import to_dict, to_markdown
+from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.world.planted import published_rates
 from tests.prompts_of_papers import all_prompts

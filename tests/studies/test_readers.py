@@ -22,7 +22,7 @@ from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.origins.cells import own_concepts
 from bias_core.studies.origins.stop import regenerate
-from bias_core.studies.reports.text import to_dict, to_markdown
+from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.running.export import as_asked, to_command, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute

@@ -23,7 +23,8 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, list_designs, program_of
 from bias_core.studies.kit.rows import RowMaker, scaled, thinned
 from bias_core.studies.kit.types import Finding, Results, StudySettings, StudyTable
-from bias_core.studies.reports.text import markdown_table, plain, to_dict, to_markdown
+from bias_core.studies.reports.documents import to_dict, to_markdown
+from bias_core.studies.reports.text import markdown_table, plain
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.types import Estimate

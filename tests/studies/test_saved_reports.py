@@ -17,6 +17,7 @@ from bias_core.studies.explore.report import Exploration
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudyFigure, StudySettings
+from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.reports.saved import (
     SavedReport,
     decode,
@@ -27,7 +28,6 @@ from bias_core.studies.reports.saved import (
     report_store,
     to_text,
 )
-from bias_core.studies.reports.text import to_dict
 from bias_core.studies.running.run import complete, run_study
 from tests.explored import explore
 from tests.ui.fakes import FakeServices

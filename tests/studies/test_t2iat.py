@@ -20,7 +20,8 @@ from bias_core.stats.effects import benjamini_hochberg
 from bias_core.studies.association.tests import edited
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.text import table_of, to_dict
+from bias_core.studies.reports.documents import to_dict
+from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study, with_options
 from tests.prompts_of_papers import all_prompts
 

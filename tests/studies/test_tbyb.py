@@ -19,8 +19,9 @@ from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects.captions import other_prompts
 from bias_core.studies.objects.study import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
+from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.text import finding_rows, table_of, to_dict, to_markdown
+from bias_core.studies.reports.text import finding_rows, table_of
 from bias_core.studies.running.run import run_study, with_options
 from tests.studies.scribe import Scribe, ScribeServices
 

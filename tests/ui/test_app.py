@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.reports.text import to_dict
+from bias_core.studies.reports.documents import to_dict
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 from tests.ui.served import Served  # noqa: TC001

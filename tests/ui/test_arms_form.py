@@ -13,8 +13,8 @@ from bias_core.errors import InvalidInput
 from bias_core.studies.internal.tab import InternalTab
 from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
 from bias_core.studies.objects.tab import ObjectsTab
+from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.saved import SavedReport
-from bias_core.studies.reports.text import to_markdown
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.links import address_of, read_link
 from bias_core.ui.study.arms_form import PRESETS, added, arms_html, suited_to

@@ -18,6 +18,7 @@ from bias_core.studies.kit.readers import READER_SETTINGS
 from bias_core.studies.kit.setting_fields import changed_settings, option_values, settings_of
 from bias_core.studies.kit.types import AUTO, Design, Measured, StudyReport, StudySettings
 from bias_core.studies.reports import text
+from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.running.arms import arm_text
 from bias_core.studies.running.drawn import drawn_with
@@ -43,8 +44,8 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     return Export(
         images=_pictures(report) if pictures else [],
         tables=tables,
-        report=text.to_dict(report),
-        markdown=text.to_markdown(report),
+        report=to_dict(report),
+        markdown=to_markdown(report),
         files=figures | _own_design(report.design),
         facts=_facts(report, to_command(report.design, report.settings), pictures=pictures),
     )

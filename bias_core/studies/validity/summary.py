@@ -11,9 +11,10 @@ from bias_core.exchange.export import csv_bytes
 from bias_core.metrics.cards import METRICS
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.saved import SavedReport, from_text, to_text
-from bias_core.studies.reports.text import MOST_ROWS, markdown_table, table_of, to_markdown
+from bias_core.studies.reports.text import MOST_ROWS, markdown_table, table_of
 from bias_core.studies.validity.verdicts import AS_PUBLISHED, HEADLINE, STANDS_FOR, TEXTS, rule
 
 STUDIES = (

@@ -9,8 +9,9 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes, write_zip
 from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.text import finding_frame, finding_rows, markdown_table, readable, to_dict, to_markdown
+from bias_core.studies.reports.text import finding_frame, finding_rows, markdown_table, readable
 from bias_core.studies.running.export import to_export
 
 FIGURE_FORMS = ("png", "svg", "pdf", "csv")
