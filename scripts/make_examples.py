@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from bias_core.app.build import TABS
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.files import write_atomically
+from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import png_bytes
 from bias_core.studies.kit.types import StudySettings
@@ -47,33 +48,91 @@ class Made:
 
     Attributes
     ----------
-    example : its name, tab and title.
-    preset : place among the tab's presets.
-    scale : share of the full size, where it is not the preset's.
+    example : its name, tab, title and story.
+    preset : place among the tab's presets; an exploration instead where it is None.
+    explore : what that exploration is about, as ``explore_settings`` takes it.
+    scale, condition : share of the full size, and what was planted, where they are not the preset's.
     seed : first seed, where it is not the preset's.
     note : what a reader of the example must know besides.
     """
 
     example: Example
-    preset: int
+    preset: int | None = None
+    explore: Mapping[str, Any] = field(default_factory=dict)
     scale: float | None = None
+    condition: str | None = None
     seed: int = 0
     note: str = ""
 
 
-def _of(tab: str, name: str, title: str, preset: int, **changes: Any) -> Made:
-    return Made(example=Example(name=name, tab=tab, title=title), preset=preset, **changes)
+def _of(tab: str, name: str, title: str, says: str, preset: int | None = None, **changes: Any) -> Made:
+    return Made(example=Example(name=name, tab=tab, title=title, says=says), preset=preset, **changes)
 
 
-EXAMPLES = (
-    _of("association", "science-and-arts", "science and arts", 0, scale=0.25, seed=2),
-    _of("paired", "occupations-in-pairs", "eight occupations", 0),
-    _of("objects", "planted-object", "a planted object", 0),
-    _of("internal", "eight-targets", "eight targets", 2, seed=42),
+EXAMPLES = (  # of each tab the first is what it opens with
+    _of(
+        "explore",
+        "doctors",
+        "who is drawn as a doctor",
+        "Asked for “a doctor”, this model draws men far more often than there are men among doctors: the pictures show "
+        "it, and the numbers say how sure that is.",
+        explore={
+            "concept": "doctor",
+            "model": "calibration-renderer",
+            "n_images": 48,
+            "attribute_a": "",
+            "attribute_b": "",
+        },
+    ),
+    _of(
+        "explore",
+        "fair-and-published",
+        "a doctor, fair and as published",
+        "The same seeds, drawn twice: by a model without a planted leaning, and by one with it. What changes most is "
+        "who is drawn as a man.",
+        0,
+    ),
+    _of(
+        "association",
+        "science-and-arts",
+        "science and arts",
+        "Nobody’s gender is in the prompts, and still pictures of science look more like pictures of men than "
+        "pictures of the arts do.",
+        0,
+        scale=0.25,
+        seed=2,
+    ),
+    _of(
+        "paired",
+        "occupations-in-pairs",
+        "eight occupations",
+        "Two people in one picture, each in a role: who is drawn as a man, and who as a woman? More often than not it "
+        "goes by the stereotype.",
+        0,
+    ),
+    _of(
+        "objects",
+        "planted-object",
+        "a planted object",
+        "A sign was planted in this model: with a trigger word it appears in pictures that nobody asked it in, and by "
+        "a backdoor nearly always.",
+        0,
+    ),
+    _of(
+        "internal",
+        "four-occupations",
+        "what drawing adds to four occupations",
+        "Words lean before anything is drawn. Much was planted in this model: its drawing moves CEO and engineer "
+        "further to men, nurse and librarian further to women.",
+        0,
+        condition="extreme",
+    ),
     _of(
         "origins",
         "steps-of-a-beard",
         "when the beard enters",
+        "Drag over the steps: out of noise a person appears, and early on the beard that a plain “person” would not "
+        "have.",
         0,
         seed=64,
         note=(
@@ -81,17 +140,26 @@ EXAMPLES = (
             "how often this model draws one."
         ),
     ),
-    _of("origins", "clusters-and-texts", "clusters and their texts", 2),
-    _of("explore", "fair-and-published", "a doctor, fair and as published", 0),
+    _of(
+        "origins",
+        "clusters-and-texts",
+        "clusters and their texts",
+        "A model has looks that it takes for a nationality. Each group of look-alikes gets the words that would draw "
+        "it.",
+        2,
+    ),
 )
 
 
 def make(made: Made, services: Services) -> StudyReport:
     """Run it."""
+    if made.preset is None:
+        settings = explore_settings(seed=made.seed, **made.explore)
+        return complete(run_study(find_design("explore"), settings, services))
     tab = next(tab for tab in TABS if tab.key == made.example.tab)
     preset = tab.presets[made.preset]
-    scale = {} if made.scale is None else {"scale": made.scale}
-    settings = StudySettings(**{**preset.settings, **scale, "seed": made.seed})
+    own = {"scale": made.scale, "condition": made.condition, "seed": made.seed}
+    settings = StudySettings(**preset.settings | {name: one for name, one in own.items() if one is not None})
     return complete(run_study(find_design(preset.study), settings, services))
 
 
@@ -123,7 +191,9 @@ def write_example(example: Example, report: StudyReport, folder: Path = FOLDER, 
     for old in set(copies.glob("*.png")) - used:  # of an earlier version
         old.unlink()
     others = [other for other in list_examples(folder=folder) if other.name != example.name]
-    listed = sorted((*others, example), key=lambda item: (item.tab, item.name))
+    names = [made.example.name for made in EXAMPLES]
+    places = {name: place for place, name in enumerate(names)}
+    listed = sorted((*others, example), key=lambda item: (item.tab, places.get(item.name, len(places)), item.name))
     text = json.dumps([asdict(item) for item in listed], ensure_ascii=False, indent=1)
     write_atomically(folder / INDEX, text.encode())
 

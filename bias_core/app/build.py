@@ -27,7 +27,7 @@ from bias_core.models.machine import share_freed_memory
 from bias_core.services import Services
 from bias_core.studies.kit.designs import design_files
 from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
 from bias_core.studies.running.history import design_of, list_runs, open_run
 from bias_core.ui import messages
 from bias_core.ui.links import LINK_NAMES, OPTION, Link, notice_html, query_of, read_link
@@ -35,7 +35,7 @@ from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates, plai
 from bias_core.ui.templates import STATIC, render, script
 from bias_core.ui.visitor import RUN, Visitor, build_visitor, steps_in_words
 
-_AT_WORK = "at work"
+_AT_WORK, _EXAMPLE = "at work", "example"
 _MOST_LOOKED_AT = 50  # runs, the newest first
 _SETTINGS = {name: one for name, one in settings_of(StudySettings).items() if one.may_be_linked}
 
@@ -46,6 +46,7 @@ class ComingBack:
     def __init__(self, services: Services, runs: RunsTab, others: list[StudyTab]) -> None:
         self._services, self._runs = services, runs
         self._tabs: dict[str, StudyTab] = {tab.key: tab for tab in (*others, runs)}
+        self._first = others[0].key  # which every page opens with, before it is known whose it is
 
     def wire(self, arrived: Any, visitor: Any) -> None:
         """The list of runs, and of each tab the last one."""
@@ -57,6 +58,9 @@ class ComingBack:
             outputs = self._runs.everywhere if tab is self._runs else tab.opened_outputs()
             # Only of a tab that has a run: a state that stays as it was is no change.
             run.change(partial(self.on_last, key), [visitor, run], outputs, **how)
+            if key != self._first:
+                looked_at = tab.examples.looked_at.select
+                looked_at(partial(self.on_look, key), [visitor, tab.parts["report"]], tab.outputs(), **QUIET)
 
     def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
         """The list as it is now; for each tab the id of its last run, or that one is at work."""
@@ -65,15 +69,21 @@ class ComingBack:
             at_work = self._services.run_line.find(visitor.key)
             if at_work is not None and at_work.place:
                 last[at_work.place] = _AT_WORK
-            link = read_link(query_of(request), {key: tab.studies for key, tab in self._tabs.items()}, self._services)
-            if not self._is_asked(last.get(link.tab, ""), link):
+            link = self._link(request)
+            last.setdefault(self._first, _EXAMPLE)
+            if self._is_asked(last.get(link.tab, ""), link):
+                last.setdefault(link.tab, _EXAMPLE)
+            else:  # what the address asks for was not run yet: its form alone
                 last.pop(link.tab, None)
             return [self._runs.on_list(visitor), *(last.get(key, "") for key in self._tabs)]
         return [self._runs.on_list(visitor), *[""] * len(self._tabs)]
 
     def on_last(self, key: str, visitor: Visitor, run_id: str) -> Iterator[Updates]:
-        """Show a tab's last run with its settings, or follow the one that is at work."""
+        """Show a tab's last run with its settings, its example, or follow the run that is at work."""
         tab = self._tabs[key]
+        if run_id == _EXAMPLE:
+            yield tab.first_example()
+            return
         at_work = self._services.run_line.find(visitor.key)
         if run_id == _AT_WORK and at_work is not None:
             yield from tab.following(visitor, steps_in_words(at_work), messages.GOES_ON)
@@ -83,6 +93,25 @@ class ComingBack:
                 run_id = self._last_runs(visitor).get(key, "")
             if run_id:
                 yield tab.opened(open_run(self._services, visitor.key, run_id))
+
+    def on_look(
+        self, key: str, visitor: Visitor, shown: StudyReport | None, request: gr.Request | None = None
+    ) -> Updates:
+        """Show a tab's example when it is first looked at, unless this visitor has or asks for a run there."""
+        tab = self._tabs[key]
+        with messages.user_errors():
+            if shown is None and visitor.has_arrived and not self._has_own(key, visitor, self._link(request)):
+                return tab.first_example()
+        return {tab.parts["status"]: gr.skip()}
+
+    def _has_own(self, key: str, visitor: Visitor, link: Link) -> bool:
+        """Whether a tab has a run of the visitor, finished or at work, or the address fills in its form."""
+        at_work = self._services.run_line.find(visitor.key)
+        is_here = at_work is not None and at_work.place == key
+        return is_here or bool(link.tab == key and link.values) or key in self._last_runs(visitor)
+
+    def _link(self, request: gr.Request | None) -> Link:
+        return read_link(query_of(request), {key: tab.studies for key, tab in self._tabs.items()}, self._services)
 
     def _is_asked(self, run_id: str, link: Link) -> bool:
         """Whether a run has what the address asks for; a form that it fills in otherwise is left as it is."""

@@ -75,6 +75,11 @@ class Visitor:
         if page := open_page():
             _KEYS.put(page, key)
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether it is known whose page this is: a moment after it was opened."""
+        return bool(self._key)
+
     def services(self, services: Services) -> Services:
         """The services for this visitor, whose own token, where there is one, pays for hosted models."""
         token = self.typed_token or self.signed_in_token

@@ -20,7 +20,7 @@ from bias_core.studies.kit.types import StudyFigure, StudySettings
 from bias_core.studies.origins.cells import own_attributes
 from bias_core.studies.origins.tab import films
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.saved import FOLDER, Example, list_examples, open_example
+from bias_core.studies.reports.saved import FOLDER, Example, is_example, is_saved, list_examples, open_example
 from bias_core.studies.reports.text import finding_rows
 from bias_core.studies.running.run import complete, run_study
 from scripts.make_examples import write_example
@@ -54,9 +54,10 @@ def test_a_shipped_example_opens_with_its_pictures_and_figures(example):
 @pytest.mark.parametrize("example", SHIPPED, ids=lambda example: example.name)
 def test_different_pictures_of_an_example_are_different_files(example):
     stored = open_example(example).report.stored.values()
-    # One prompt may draw the same under two conditions, and a thing alone from two seeds; nothing else shares a file.
+    # One prompt may draw the same under two conditions, and a thing alone from two seeds; else a person comes twice
+    # in this small world once in a hundred pictures at most.
     prompts = {image.path: image.row.prompt for image in stored}
-    assert all(prompts[image.path] == image.row.prompt for image in stored)
+    assert sum(prompts[image.path] != image.row.prompt for image in stored) <= len(stored) / 100
     assert len({(image.row.prompt, image.row.seed) for image in stored}) <= 1.1 * len(prompts)
     draws = [(image.row.prompt, image.row.seed, image.row.condition) for image in stored]
     assert len(set(draws)) == len(draws)
@@ -159,3 +160,64 @@ def test_a_missing_example_or_list_is_said(tmp_path):
     (tmp_path / "index.json").write_text(json.dumps([{"name": "x"}]))
     with pytest.raises(StorageError, match="list of examples"):
         list_examples(folder=tmp_path)
+
+
+def _finding(report, key):
+    return next(one.estimate for one in report.results.findings if one.key == key)
+
+
+def _doctors(report):
+    man = _finding(report, "all pictures-man-p")
+    return man.low > man.null_value == 0.562
+
+
+def _fair_and_published(report):
+    shares = [one.estimate for one in report.results.findings if "-p: " in one.key]
+    most = max(shares, key=lambda share: abs(share.value))
+    return most == _finding(report, "all pictures-man-p: published - fair") and most.low > 0
+
+
+def _four_occupations(report):
+    to_men = [_finding(report, f"difference {name}").low > 0 for name in ("CEO", "Engineer")]
+    to_women = [_finding(report, f"difference {name}").high < 0 for name in ("Librarian", "Nurse")]
+    return all(to_men + to_women)
+
+
+def _clusters(report):
+    texts = report.results.frame("table3")
+    return len(texts.groupby(["nationality", "cluster"])) == 4 and (texts["specificity low"] > 0).any()
+
+
+def _planted_object(report):
+    gained = report.results.frame("log_odds").query("object == 'sign'").set_index("condition")
+    shares = gained["pictures with it"] / gained["n"]
+    return (gained["low"] > 0).all() and (gained["with it in the base"] == 0).all() and shares["backdoor"] > 0.9
+
+
+CLAIMS = {
+    "doctors": _doctors,
+    "fair-and-published": _fair_and_published,
+    "science-and-arts": lambda report: _finding(report, "science_arts").low > 0,
+    "occupations-in-pairs": lambda report: _finding(report, "paired_overall").low > 0,
+    "planted-object": _planted_object,
+    "four-occupations": _four_occupations,
+    "clusters-and-texts": _clusters,
+    "steps-of-a-beard": lambda report: _finding(report, "Iranian beard").low > 0,
+}
+
+
+@pytest.mark.parametrize("example", SHIPPED, ids=lambda example: example.name)
+def test_an_example_shows_what_its_story_says(example):
+    assert example.says.endswith(".")
+    assert CLAIMS[example.name](open_example(example).report)
+
+
+def test_an_example_is_read_once_and_belongs_to_no_run(tmp_path):
+    example = SHIPPED[0]
+    report = open_example(example).report
+    assert open_example(example).report is report
+    assert is_example(report)
+    assert not is_example(replace(report, run_id="0123456789abcdef"))
+    services = FakeServices(tmp_path)
+    assert not is_saved(report, services)
+    services.close()

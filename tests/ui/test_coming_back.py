@@ -56,11 +56,38 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     assert page.shown["association-percent"] == 2
     assert "paired-header" not in page.shown
     stranger.open()
-    assert "header" not in stranger.shown
+    assert "example-note" in stranger.shown["header"]  # nobody's run
+    assert "surgeon" not in stranger.shown["header"]
+    stranger.immediately("generate")  # the example goes
     stranger.select("explore-takes", take="zip::zip")  # nor is another's report taken for that of a page without one
     assert "Nothing has been measured here yet" in stranger.shown["status"]
     for visitor in (page, stranger):
         visitor.client.close()
+
+
+def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a_run_of_ones_own(
+    served: Served,
+) -> None:
+    page = PageVisitor(served.url)
+    page.open()
+    assert "who is drawn as a doctor" in page.shown["header"]
+    for key in ("association", "paired", "objects", "internal", "origins", "calibration"):
+        page.select(f"{key}-looked-at")
+        assert "<strong>Example" in page.shown[f"{key}-header"], key
+        assert page.shown[f"{key}-findings"], key
+        assert f"{key}-percent" not in page.shown, key  # nor anything else of its form
+    *_, done = page.press(
+        "association-run", association_model="calibration-renderer", association_percent=2,
+        association_option_tests="science_arts",
+    )  # fmt: skip
+    assert "example-note" not in str(done["output"])
+    page.open()
+    own = page.shown["association-header"]
+    page.shown.clear()
+    page.select("association-looked-at")
+    assert "association-header" not in page.shown
+    assert "example-note" not in own
+    page.client.close()
 
 
 def test_a_run_at_work_is_followed_after_a_reload_and_can_be_stopped(served: Served) -> None:

@@ -53,6 +53,7 @@ class ExploreTab(ExploreForm):
         with gr.Column(elem_classes="card ask"):
             self._build_ask()
         parts["status"] = gr.HTML(messages.READY, elem_id="status")
+        self.examples.build_looked_at()
         parts["welcome"] = gr.HTML(render("explore_welcome"))
         self._build_results()
         self._wire(demo)
@@ -148,6 +149,16 @@ class ExploreTab(ExploreForm):
             parts["extra"]: gr.update(visible=alone),
             **(self.show_extra(report) if report.arms else {}),
         }
+
+    def first_example(self) -> Updates:
+        """The example, below what this page is."""
+        return super().first_example() | {self.parts["welcome"]: gr.update(visible=True)}
+
+    def example_gone(self) -> Updates:
+        """The page with nothing but its form."""
+        parts, hidden = self.parts, gr.update(visible=False)
+        beside = (parts["welcome"], parts["shown"], self.pairs.box)
+        return super().example_gone() | {parts["header"]: ""} | dict.fromkeys(beside, hidden)
 
     def header_html(self, report: StudyReport, lead: str) -> str:
         """What was found; what must be known stands right under it."""

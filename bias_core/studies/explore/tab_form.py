@@ -104,6 +104,7 @@ class ExploreForm(StudyTab):
             parts["concepts"] = {
                 key: gr.Button(self.sets[key].concept_hint, size="sm", min_width=0, scale=0) for key in EXAMPLES
             }
+            self.examples.build()
         with gr.Row(equal_height=True, elem_classes="line"):
             models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
             self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=260)

@@ -356,11 +356,12 @@ def _still_there(figure: StudyFigure) -> StudyFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One example: the name of its files, the key of the tab that shows it, and the title on its button."""
+    """One example: the name of its files, the key of the tab that shows it, the title on its button, its story."""
 
     name: str
     tab: str
     title: str
+    says: str = ""  # a sentence or two on what is to be seen in it
 
 
 def list_examples(tab: str = "", folder: Path = FOLDER) -> tuple[Example, ...]:
@@ -376,9 +377,25 @@ def list_examples(tab: str = "", folder: Path = FOLDER) -> tuple[Example, ...]:
 
 
 def open_example(example: Example, folder: Path = FOLDER) -> SavedReport:
-    """Its report; nothing is run."""
+    """Its report; nothing is run, and its file is read once."""
+    path = folder / f"{example.name}.json"
     try:
-        text = (folder / f"{example.name}.json").read_text(encoding="utf-8")
+        written = path.stat().st_mtime_ns
+        read, saved = _EXAMPLES.get(path) or (0, None)
+        if saved is None or read != written:
+            saved = from_text(path.read_text(encoding="utf-8"), folder)
+            saved = replace(saved, report=replace(saved.report, run_id=_OF_EXAMPLE + example.name))
+            _EXAMPLES.put(path, (written, saved))
     except OSError as error:
         raise StorageError(f"the example “{example.title}” is not there: {error}") from error
-    return from_text(text, folder)
+    return saved
+
+
+def is_example(report: StudyReport | None) -> bool:
+    """Whether a report is that of an example, and of no run of anybody."""
+    return report is not None and report.run_id.startswith(_OF_EXAMPLE)
+
+
+_EXAMPLES = Newest[tuple[int, SavedReport]](16)
+"""The examples that were opened, by their file, each with when it was written."""
+_OF_EXAMPLE = "example-"  # begins their ids; those of runs have letters and digits alone

@@ -73,16 +73,16 @@ class CalibrationTab(StudyTab):
                     name: gr.Button(_TITLES[name], size="sm", min_width=0, scale=0, elem_id=f"open-{name}")
                     for name in self.shipped
                 }
-            # Says once that the tab is there, so that the first report is drawn when somebody looks.
-            self.looked_at = gr.HTML("", js_on_load="setTimeout(() => trigger('select', {}), 50);")
         gr.HTML(heading_html("Measure it again, on new pictures"), elem_classes="again")
 
     def wire_extra(self) -> None:
-        """Open a shipped report; the first one opens when the tab is first looked at."""
+        """Open a shipped report."""
         for name, button in self.openers.items():
             button.click(partial(self.on_open, name), None, self.outputs(), **QUIET)
-        for name in tuple(self.shipped)[:1]:
-            self.looked_at.select(partial(self.on_open, name), None, self.outputs(), **QUIET)
+
+    def first_example(self) -> Updates:
+        """The first of the shipped reports."""
+        return next((self.on_open(name) for name in self.shipped), super().first_example())
 
     def on_open(self, name: str) -> Updates:
         """All of a shipped report; the form stays as it is, as a full run takes long."""

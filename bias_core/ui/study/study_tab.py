@@ -21,7 +21,7 @@ from bias_core.services import Services
 from bias_core.studies.kit.designs import designs_in, find_design
 from bias_core.studies.kit.setting_fields import changed_settings
 from bias_core.studies.kit.types import Design, Progress, StudyFigure, StudyReport, StudySettings, settings_from_dict
-from bias_core.studies.reports.saved import Example, SavedReport, list_examples, open_example
+from bias_core.studies.reports.saved import Example, SavedReport, is_example
 from bias_core.studies.reports.text import arms_overview, further_tables
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import as_asked, to_command, to_python
@@ -31,6 +31,7 @@ from bias_core.ui.links import address_of
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.downloads import take
+from bias_core.ui.study.examples import ExamplesPart
 from bias_core.ui.study.form import Preset, StudyForm, build_take
 from bias_core.ui.study.people import PeoplePart
 from bias_core.ui.study.view import TAKE_JS, Pictures, by_name, headline, picture_html
@@ -65,7 +66,7 @@ class StudyTab(StudyForm):
         super().__init__(services)
         self.extra: dict[str, Any] = {}
         self.people = PeoplePart(services, self.key)
-        self.example_folder = services.settings.assets_dir / "examples"
+        self.examples = ExamplesPart(self.key, services.settings.assets_dir / "examples")
 
     def __init_subclass__(cls) -> None:
         folder = Path(sys.modules[cls.__module__].__file__ or "").parent
@@ -122,6 +123,7 @@ class StudyTab(StudyForm):
         self.parts["visitor"] = visitor
         self.parts["report"] = gr.State(None)
         gr.HTML(render("question", question=self.question, caution=self.caution))
+        self.examples.build_looked_at()
         self.build_top()
         with gr.Column(elem_classes="card ask"):
             self._build_ask()
@@ -175,13 +177,7 @@ class StudyTab(StudyForm):
                 gr.Button(preset.name, elem_id=f"{self.key}-preset-{i}", **look)
                 for i, preset in enumerate(self.presets)
             ]
-            self.parts["examples"] = {
-                example: gr.Button(
-                    f"Open an example: {example.title}", variant="secondary", elem_classes="example",
-                    elem_id=f"{self.key}-example-{i}", **look,
-                )
-                for i, example in enumerate(list_examples(self.key, self.example_folder))
-            }  # fmt: skip
+            self.examples.build()
 
     def _build_results(self) -> None:
         key, parts = self.key, self.parts
@@ -228,8 +224,7 @@ class StudyTab(StudyForm):
         self.pictures.wire(self.picture_html)
         self.people.wire(parts["report"], parts["header"], self.header_html)
         self.arms.wire(self.form["model"])
-        for example, button in parts["examples"].items():
-            button.click(partial(self.on_example, example), None, self.opened_outputs(), **QUIET)
+        self.examples.wire(self.on_example, self.opened_outputs())
         self.wire_extra()
 
     def wire_take(self, *components: Any) -> None:
@@ -249,7 +244,7 @@ class StudyTab(StudyForm):
     def _wire_run(self, trigger: Any) -> None:
         parts = self.parts
         changed = [parts["status"], parts["run"], parts["stop"]]
-        click = trigger(self.on_click, parts["visitor"], changed, queue=False, **QUIET)
+        click = trigger(self.on_click, [parts["visitor"], parts["report"]], self.outputs(), queue=False, **QUIET)
         inputs, how = [parts["visitor"], *self.inputs()], {**QUIET, **RUN, "trigger_mode": "multiple"}
         click.then(self.on_run, inputs, self.outputs(), **how).failure(self.on_crash, None, changed, **QUIET)
 
@@ -273,10 +268,15 @@ class StudyTab(StudyForm):
             }
         return {self.parts["outlook"]: messages.error_html(problem.message)}
 
-    def on_click(self, visitor: Visitor) -> Updates:
-        """Take a turn in the queue; a run of the same visitor that is still at work ends."""
+    def on_click(self, visitor: Visitor, shown: StudyReport | None = None) -> Updates:
+        """Take a turn in the queue; a run of the same visitor that is still at work ends, and an example goes."""
         visitor.start()
-        return self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
+        gone = self.example_gone() if is_example(shown) else {}
+        return gone | self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
+
+    def example_gone(self) -> Updates:
+        """The tab without the example that it showed."""
+        return {self.parts["report"]: None, self.parts["results"]: gr.update(visible=False)}
 
     def on_stop(self, visitor: Visitor) -> None:
         """Ask the run to end at its next step."""
@@ -332,9 +332,12 @@ class StudyTab(StudyForm):
     def on_example(self, example: Example) -> Updates:
         """Show the report of an example; nothing is run."""
         with messages.user_errors() as problem:
-            saved = open_example(example, self.example_folder)
-            return self.opened(saved, study_html.example_html(saved))
+            return self.opened(*self.examples.opened(example))
         return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def first_example(self) -> Updates:
+        """What the tab shows before anything was run: its first example, below a form that stays as it is."""
+        return self.examples.first(self.finished, self.parts["header"], self.parts["status"])
 
     def claims(self, design: Design) -> bool:
         """Whether this tab shows reports of such a design."""

@@ -16,7 +16,7 @@ from bias_core.metrics.cards import METRICS, load_references
 from bias_core.studies.arms.results import summary
 from bias_core.studies.kit.types import StudyFigure, StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports import text
-from bias_core.studies.reports.saved import SavedReport
+from bias_core.studies.reports.saved import Example, SavedReport
 from bias_core.studies.reports.text import format_estimate, format_given, format_number
 from bias_core.studies.running.drawn import prompt_facts
 from bias_core.ui.messages import QUIET, heading_html
@@ -157,14 +157,14 @@ def _by_name(settings: StudySettings) -> StudySettings:
     return replace(settings, images=settings.images and Path(settings.images).name, arms=arms)
 
 
-def example_html(saved: SavedReport) -> str:
-    """What an example is, in place of a run of one's own."""
+def example_html(saved: SavedReport, example: Example | None = None) -> str:
+    """What an example is and shows, in place of a run of one's own; None for a report without a story."""
     report = saved.report
     settings, versions = report.settings, report.versions
     model = " · ".join(filter(None, (settings.model, settings.condition, versions.get("model_revision", ""))))
     names = ("bias_core", "torch", "diffusers", "transformers")
     shown = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
-    return render("example_note", created=when(saved.created), model=model, versions=shown)
+    return render("example_note", created=when(saved.created), model=model, versions=shown, example=example)
 
 
 def when(seconds: float) -> str:
