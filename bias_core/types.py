@@ -103,8 +103,16 @@ class Attribute:
     @property
     def has_source(self) -> bool:
         """Whether P* was measured somewhere, and is no assumption or choice."""
-        source = self.reference_source.lower()
-        return self.reference is not None and bool(source.strip()) and not re.search("assum|choice", source)
+        return self.reference is not None and is_sourced(self.reference_source)
+
+
+def is_sourced(source: str) -> bool:
+    """Whether a rate with this source was measured somewhere.
+
+    >>> is_sourced("bls2024 (2024)"), is_sourced("assumed 50 %, a choice"), is_sourced("")
+    (True, False, False)
+    """
+    return bool(source.strip()) and not re.search("assum|choice", source.lower())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from bias_core.cli.common import (
     TokenOption,
     WorkersOption,
     choose_engine,
-    console,
     exit_stopped,
     open_services,
     run_with_bar,
@@ -110,7 +109,7 @@ def compare(
         arms = check_several(parse_arms(arm))
         attributes = [] if no_attributes else find_attributes(concept, attribute)
         settings = compare_settings(concept, arms, attributes=attributes, **given)
-        _run(settings, (engine, workers), out, summary=True, token_env=token_env)
+        _run(settings, (engine, workers), out, token_env=token_env)
 
 
 def _run(
@@ -120,11 +119,9 @@ def _run(
     *,
     pictures: bool = False,
     keep: bool = False,
-    summary: bool = False,
     token_env: str = "",
 ) -> None:
     """Run behind a progress bar, show and save. A signal stops within one step, and what is finished is scored."""
-    from bias_core.studies.explore.arms import arms_summary
     from bias_core.studies.running.run import run_study
 
     with open_services(token_env) as services:
@@ -136,8 +133,6 @@ def _run(
 
         report, signum = run_with_bar(steps)
         show_study_report(report)
-        if summary:
-            console.print(arms_summary(report), markup=False)
         if keep:
             services.manifests.keep(report.run_id)
         save_study_report(report, out, pictures=pictures)

@@ -93,10 +93,12 @@ def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool =
 
 
 def show_study_report(report: StudyReport) -> None:
-    """Findings, tables and notes."""
+    """What stands out, then findings, tables and notes."""
+    from bias_core.studies.reports.headline import headline
     from bias_core.studies.reports.text import LIMITS, excerpt, finding_frame, title_of
 
     show_warning(report.warning)
+    console.print(headline(report), markup=False, style="bold")
     frames = [(title_of(report), finding_frame(report))]
     frames += [(table.title, table.frame) for table in report.results.tables]
     for title, frame in frames:

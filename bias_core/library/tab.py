@@ -131,12 +131,6 @@ class RunsTab(StudyTab):
     def build_memory(self) -> None:
         """There is no form to remember."""
 
-    def headline(self, report: StudyReport) -> str:
-        """One sentence on what was found, or on what is kept."""
-        if report.design.kind == UNMEASURED.kind:
-            return f"{report.n_images:,} pictures are kept to be labelled; nothing was measured of them."
-        return super().headline(report)
-
     def _build_ask(self) -> None:
         parts = self.parts
         parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)

@@ -44,14 +44,18 @@ def measure(design, settings, data):
     return Results(findings=(finding,))
 
 
-PROGRAMS = {"hats": Program(shots=shots, measure=measure, options=HatOptions)}
+def headline(report):
+    return f"{report.n_images} hats looked at."
+
+
+PROGRAMS = {"hats": Program(shots=shots, measure=measure, options=HatOptions, headline=headline)}
 ''',
 }
 TAB = '''
 """The tab of hats."""
 from typing import ClassVar
 
-from bias_core.studies.hats.view import headline
+from bias_core.studies.hats.view import QUESTION
 from bias_core.ui.study.study_tab import StudyTab
 
 
@@ -61,17 +65,12 @@ class HatsTab(StudyTab):
     key: ClassVar = "hats"
     title: ClassVar = "Hats"
     place: ClassVar = 35
-    question: ClassVar = "Who wears a hat?"
-
-    def headline(self, report):
-        return headline(report)
+    question: ClassVar = QUESTION
 '''
 VIEW = '''
 """What the tab shows."""
 
-
-def headline(report):
-    return f"{report.n_images} hats looked at."
+QUESTION = "Who wears a hat?"
 '''
 DOORS = """
 import json, sys
@@ -136,6 +135,8 @@ def test_a_study_folder_that_is_copied_in_is_found_at_every_door(doors):
     assert "| `hats` | Hats | dehdashtian2025oasis, nothing |" in doors["docs"]
     assert [one["pictures_at_full_size"] for one in doors["api"]] == [8]
     assert doors["report"]["n_images"] == 4
+    assert doors["report"]["headline"] == "4 hats looked at."
+    assert "4 hats looked at." in doors["run"]
     assert ["hats", "Hats", ["hats"]] in doors["tabs"]
     assert ["caps", "Caps", ["caps"]] in doors["tabs"]  # which has no tab of its own
     assert {"Hats", "Caps"} <= set(doors["page"])

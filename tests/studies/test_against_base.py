@@ -15,7 +15,7 @@ from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects import against_base as pairs
 from bias_core.studies.objects.captions import read_pictures, watch_captions
-from bias_core.studies.objects.tab import headline
+from bias_core.studies.objects.headline import headline
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from bias_core.world.grammar import parse

@@ -15,7 +15,7 @@ from bias_core.cli import app
 from bias_core.errors import Cancelled, InvalidInput, UnknownModel
 from bias_core.exchange.export import write_zip
 from bias_core.metrics.paired_prevalence import prevalence_difference
-from bias_core.studies.explore.arms import arms_summary
+from bias_core.studies.explore.headline import arms_headline
 from bias_core.studies.explore.options import arm_template, compare_settings, explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
@@ -82,8 +82,8 @@ def test_a_planted_difference_is_found_and_said(world):
     assert gap["p adjusted"] < 0.01
     assert difference(found, "man: share of variance")["high"] < 0  # nearly all are men: less variety along it
     assert difference(found, "old: P")["clear"] == "no"
-    assert "“man” is seen in" in arms_summary(found)
-    assert "same 48 seeds" in arms_summary(found)
+    assert "“man” is seen in" in arms_headline(found)
+    assert "same 48 seeds" in arms_headline(found)
     # The renderer leaves the rest of a seed's picture as it is.
     change = next(f for f in found.results.findings if f.key.startswith("change"))
     assert change.estimate.high < 0.4
@@ -174,7 +174,7 @@ def test_an_association_alone_is_compared(fakes):
     words = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 4}
     found = run(explore_settings(SETTINGS, attributes=(), n_images=6, seed=400, **words), fakes)
     assert list(table(found, "differences")["finding"]) == ["male against female: association"]
-    assert arms_summary(found)
+    assert arms_headline(found)
 
 
 def test_stop_keeps_what_is_drawn(fakes):
@@ -250,6 +250,6 @@ def test_the_command_line_gives_the_same_numbers(monkeypatch, fakes, report, tmp
 
 def test_a_summary_without_a_clear_difference_says_what_could_hide(fakes):
     found = run(explore_settings(SETTINGS, attributes=(OLD,), n_images=6, seed=300), fakes)
-    assert "No clear difference" in arms_summary(found)
-    assert "points can hide" in arms_summary(found)
+    assert "No clear difference" in arms_headline(found)
+    assert "points can hide" in arms_headline(found)
     assert not math.isnan(difference(found, "old: P")["p adjusted"])

@@ -12,6 +12,7 @@ from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.association.tests import own_association
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import format_interval, format_number, table_of
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.study.study_tab import extremes_html, opened_html
@@ -85,17 +86,17 @@ def test_a_score_that_rests_on_one_prompt_is_said_to(report: StudyReport, tab: A
 
 
 def test_a_headline_says_the_side_and_never_that_nothing_is_there(report: StudyReport, tab: AssociationTab) -> None:
-    clear = tab.headline(changed(report, "table1", q=[0.01], S=[-0.2]))
+    clear = headline(changed(report, "table1", q=[0.01], S=[-0.2]))
     assert clear.startswith(f"Pictures of Arts lean more to “man” than pictures of {EVIL} do: S = -0.20 [")
-    unclear = tab.headline(changed(report, "table1", q=[0.3]))
+    unclear = headline(changed(report, "table1", q=[0.3]))
     assert "not told apart" in unclear
     assert "3 against 3 prompts give p = 0.10 at best: take more" in unclear
-    enough = tab.headline(changed(report, "table1", q=[0.3], **{"smallest p": [0.03]}))
+    enough = headline(changed(report, "table1", q=[0.3], **{"smallest p": [0.03]}))
     assert "no proof that they are drawn alike" in enough
 
 
 def test_words_of_the_visitor_are_never_markup(report: StudyReport, tab: AssociationTab) -> None:
-    parts = (tab.closer_html(report, "own"), tab.behind_html(report, "own"), header_html(report, tab.headline(report)))
+    parts = (tab.closer_html(report, "own"), tab.behind_html(report, "own"), header_html(report, headline(report)))
     assert not any("<img src=x" in part for part in parts)
     assert any("&lt;img" in part for part in parts)
 
@@ -134,7 +135,7 @@ def test_every_study_has_a_headline_a_menu_and_pictures_behind_it(
     services: FakeServices, tab: AssociationTab, study: str, settings: dict[str, Any], says: str
 ) -> None:
     found = complete(run_study(find_design(study), StudySettings(**settings), services))
-    assert says in tab.headline(found).replace("none of 8", "of 8")
+    assert says in headline(found).replace("none of 8", "of 8")
     looks = tab.closer_looks(found)
     assert len(looks) == (4 if study == "t2iat-human" else 8)
     assert tab.behind_html(found, looks[0][1]).count("data-image") >= 2

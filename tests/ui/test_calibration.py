@@ -15,9 +15,11 @@ from bias_core.settings import Settings
 from bias_core.stats.effects import normal_estimate
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import table_of
+from bias_core.studies.validity.headline import ADVICE, verdict_lines
 from bias_core.studies.validity.summary import STUDIES, load_others, load_shipped, report_files, shipped_files
-from bias_core.studies.validity.tab import ADVICE, CalibrationTab, summary_html, verdict_lines
+from bias_core.studies.validity.tab import CalibrationTab, summary_html
 from bias_core.studies.validity.verdicts import measured, results_of
 
 if TYPE_CHECKING:
@@ -119,10 +121,9 @@ def test_without_a_shipped_report_the_tab_says_how_to_get_one(fakes: FakeService
     assert "calibrate-report --ship" in summary_html(())
 
 
-def test_the_headline_names_what_fails(fakes: FakeServices) -> None:
-    tab = CalibrationTab(fakes)
-    assert tab.headline(report()) == "1 of 1 ways of measuring are shown to tell what was planted."
-    failed = tab.headline(report(width=0.5))
+def test_the_headline_names_what_fails() -> None:
+    assert headline(report()) == "1 of 1 ways of measuring are shown to tell what was planted."
+    failed = headline(report(width=0.5))
     assert failed.startswith(
         "0 of 1 ways of measuring are shown to tell what was planted. These fail: Signed difference"
     )

@@ -12,6 +12,7 @@ from bias_core.studies.internal.study import own_targets
 from bias_core.studies.internal.tab import InternalTab
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.visitor import Visitor
@@ -67,15 +68,15 @@ def test_a_side_is_named_where_the_interval_lies_on_it(report: StudyReport, tab:
         assert tab.closer_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
     sides = changed(report, **{"δ′": 0.0, "δ′ low": [-0.3, -0.1, 0.1], "δ′ high": [-0.1, 0.1, 0.3]})
     moved = "between their own poles (δ′), are moved by drawing to men: man; to women: woman; to neither clearly: 1."
-    assert tab.headline(sides).endswith(moved)
+    assert headline(sides).endswith(moved)
     sides = changed(report, **{"δ′": float("nan"), "MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]})
-    assert tab.headline(sides).endswith("lean to men: man; to women: woman; to neither clearly: 1.")
+    assert headline(sides).endswith("lean to men: man; to women: woman; to neither clearly: 1.")
 
 
 def test_an_interval_across_0_is_no_side_and_no_proof(report: StudyReport, tab: InternalTab) -> None:
     unclear = changed(report, **{"δ′": 0.0, "δ′ low": -0.1, "δ′ high": 0.1})
     none = "None of 3 targets is moved by drawing clearly to men or women; none is shown to be even."
-    assert tab.headline(unclear) == none
+    assert headline(unclear) == none
     assert "The difference is not told apart from nothing" in tab.closer_html(unclear, "man")
     moved = changed(report, **{"δ′": 0.2, "δ′ low": 0.1, "δ′ high": 0.3, "α′": float("nan"), "why no α′": "weak words"})
     assert "Drawing moves it towards men." in tab.closer_html(moved, "man")
@@ -91,7 +92,7 @@ def test_a_report_of_an_earlier_version_has_no_poles_and_is_shown_as_it_was(
     )
     old = replace(report, results=replace(report.results, tables=tables))
     assert "δ′" not in tab.closer_html(old, "man")
-    assert "(MCAS)" in tab.headline(old) or "None of 3 targets leans" in tab.headline(old)
+    assert "(MCAS)" in headline(old) or "None of 3 targets leans" in headline(old)
 
 
 def test_where_there_is_no_alpha_its_reason_stands_there(report: StudyReport, tab: InternalTab) -> None:

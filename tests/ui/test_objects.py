@@ -12,16 +12,8 @@ from bias_core.errors import InvalidInput
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
-from bias_core.studies.objects.tab import (
-    APART,
-    ObjectsTab,
-    curve_html,
-    examples_html,
-    headline,
-    odds_html,
-    space_html,
-    top_html,
-)
+from bias_core.studies.objects.tab import APART, ObjectsTab, curve_html, examples_html, odds_html, space_html, top_html
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.view import Look, which_choices

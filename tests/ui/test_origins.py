@@ -14,7 +14,8 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.origins import spi
 from bias_core.studies.origins.cells import own_concepts
-from bias_core.studies.origins.tab import FILM_JS, OriginsTab, clusters_html, films, films_html, origins_headline
+from bias_core.studies.origins.tab import FILM_JS, OriginsTab, clusters_html, films, films_html
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from bias_core.ui.visitor import Visitor
@@ -94,8 +95,8 @@ def test_planted_steps_are_said_in_words(traced: StudyReport) -> None:
     assert "<b>hat</b>: at none of the 6 steps, which is no proof" in html
     assert "about 1 of these 18 intervals" in html  # 18 x 0.05
     assert "beside “a photo of a person”" in html
-    assert "beard at step 1 (more often)" in origins_headline(traced)
-    assert "hat: not told" in origins_headline(traced)
+    assert "beard at step 1 (more often)" in headline(traced)
+    assert "hat: not told" in headline(traced)
 
 
 def test_what_is_typed_is_escaped_everywhere(traced: StudyReport, clustered: StudyReport) -> None:
@@ -193,9 +194,9 @@ def test_own_words_go_with_the_chosen_study(tab: OriginsTab) -> None:
     [
         ("oasis-doctors", r"Shown as men: [\d.]+ of the pictures of a doctor .* A nationality adds to that: Ind"),
         ("oasis-internet-users", r"fewest internet users first: Iranian .* Indian .* cannot show a trend"),
-        ("oasis-nationalities", r"of 15 attributes|None of 15 attributes"),
+        ("oasis-nationalities", r"of 9 attributes with a sourced rate"),
     ],
 )
 def test_every_study_is_said_in_a_sentence(services: FakeServices, study: str, words: str) -> None:
     report = complete(run_study(find_design(study), StudySettings(scale=0.0001), services))
-    assert re.search(words, origins_headline(report))
+    assert re.search(words, headline(report))

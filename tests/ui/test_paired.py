@@ -15,6 +15,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.paired.pairs import design_of_two
 from bias_core.studies.paired.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
@@ -76,7 +77,7 @@ def other(answer: str) -> str:
     ],
 )
 def test_the_headline_says_which_way_and_how_sure(tab: PairedTab, report: StudyReport, score: Any, words: str) -> None:
-    assert words in tab.headline(with_score(report, "paired_overall", *score))
+    assert words in headline(with_score(report, "paired_overall", *score))
 
 
 def test_the_headline_says_what_a_request_for_fairness_changes(tab: PairedTab, services: FakeServices) -> None:
@@ -84,9 +85,9 @@ def test_the_headline_says_what_a_request_for_fairness_changes(tab: PairedTab, s
         find_design("pst-occupations"), {"CEO": "masculine", "nurse": "feminine"}, n_paired=2, n_single=2
     )
     found = complete(run_study(design, StudySettings(), services))
-    fairer = tab.headline(with_score(found, "difference", -30.0, -50.0, -10.0))
+    fairer = headline(with_score(found, "difference", -30.0, -50.0, -10.0))
     assert "Asked to be fair, the model draws them less stereotyped (−30.0 [−50.0, −10.0])" in fairer
-    assert "neither clearly more" in tab.headline(with_score(found, "difference", -5.0, -50.0, 40.0))
+    assert "neither clearly more" in headline(with_score(found, "difference", -5.0, -50.0, 40.0))
 
 
 def test_failures_and_agreement_stand_beside_the_score(report: StudyReport) -> None:
@@ -158,8 +159,8 @@ def test_the_tab_shows_what_a_correction_gives(tab: PairedTab, report: StudyRepo
     first, then = tab.on_label(labelling, None, event)
     assert "labels" not in first  # the menu keeps its focus
     assert "1 label corrected by hand" in first["place"]
-    assert tab.headline(then["report"]) in unescape(first["header"])
-    assert tab.headline(then["report"]) != tab.headline(report)
+    assert headline(then["report"]) in unescape(first["header"])
+    assert headline(then["report"]) != headline(report)
     assert "labels.csv" in then["shell"]
     assert then["report"].pictures["left_seen_as"].tolist() != report.pictures["left_seen_as"].tolist()  # type: ignore[index]
     first, then = tab.on_step(Labelling.undo, first["labelling"], None)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.explore import view as explore_view, view as sentences
+from bias_core.studies.explore.headline import shares_headline, verdict
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.results import AssociationScore, share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
@@ -61,11 +63,11 @@ def report(fakes: FakeServices) -> Explored:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "reference", "verdict"),
+    ("low", "high", "reference", "where"),
     [(0.6, 0.9, 0.5, "above"), (0.1, 0.4, 0.5, "below"), (0.4, 0.6, 0.5, "within"), (0.4, 0.6, None, "unknown")],
 )
-def test_the_verdict_is_where_the_interval_lies(low: float, high: float, reference: float | None, verdict: str) -> None:
-    assert sentences.verdict(score((low + high) / 2, low, high, reference)) == verdict
+def test_the_verdict_is_where_the_interval_lies(low: float, high: float, reference: float | None, where: str) -> None:
+    assert verdict(score((low + high) / 2, low, high, reference)) == where
 
 
 def test_an_undefined_share_never_reads_as_no_bias() -> None:
@@ -94,22 +96,24 @@ def sourced(name: str, source: str, share: Estimate, reference: float | None = 0
     return replace(found, attribute=attribute, prevalence=share)
 
 
-def test_a_headline_prefers_a_rate_with_a_source_and_else_says_that_it_is_assumed(report: Explored) -> None:
+def test_a_headline_compares_with_rates_that_have_a_source_and_else_with_nothing() -> None:
     far, near = estimate(0.95, 0.8, 1.0), estimate(0.56, 0.52, 0.7)
     guess = sourced("old", "assumed 50 %, a choice", far)
     census = sourced("man", "a census (2024)", near)
-    several = sentences.headline(seen(report, attributes=(guess, census, guess)))
+    several = shares_headline((guess, census, guess))
     assert several.startswith("“man” is seen in")
-    assert "assumed" not in several
+    assert "more than the rate in the world, 50" in several
+    assert "old" not in several
     assert "of 3 attributes" not in several
     inside = sourced("man", "a census (2024)", estimate(0.5, 0.3, 0.7))
-    within = sentences.headline(seen(report, attributes=(guess, inside)))
-    assert within.startswith("No attribute with a sourced rate departs clearly from its reference.")
-    alone = sentences.headline(seen(report, attributes=(guess,)))
-    assert alone.startswith("“old” is seen in")
-    assert "more than an assumed 50" in alone
+    within = shares_headline((guess, inside))
+    assert within.startswith("No attribute with a sourced rate departs clearly from the rate in the world.")
     unmeasured = sourced("man", "a census (2024)", estimate(math.nan, math.nan, math.nan))
-    assert sentences.headline(seen(report, attributes=(unmeasured, guess))).startswith("“old”")
+    for alone in (shares_headline((guess,)), shares_headline((unmeasured, guess))):
+        assert alone.replace("\N{NO-BREAK SPACE}", " ").startswith("“old” is seen in 95 % (80–100 %) of 7 pictures.")
+        assert "with a source is known" in alone
+        assert not re.search(r"more than|less than|assumed|against|depart", alone)
+    assert "could be measured" in shares_headline((unmeasured,))
     for text, has in (("", False), ("an assumption", False), ("our Choice", False), ("bls2024", True)):
         assert sourced("x", text, near).attribute.has_source is has
     assert not sourced("x", "bls2024", near, reference=None).attribute.has_source

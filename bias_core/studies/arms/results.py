@@ -21,7 +21,6 @@ from bias_core.studies.kit.types import (
     Results,
     Sample,
     StudyFigure,
-    StudyReport,
     StudySettings,
     StudyTable,
     columns,
@@ -32,7 +31,7 @@ from bias_core.studies.kit.types import (
     table,
 )
 from bias_core.studies.kit.watching import stop_rule
-from bias_core.studies.reports.text import format_estimate, format_number, format_p
+from bias_core.studies.reports.text import format_number, format_p
 
 Lines = Mapping[str, Sequence[Finding]]  # by its key, a finding of every arm
 RATE = 0.05  # accepted share of false discoveries among the differences that are called clear
@@ -77,42 +76,6 @@ def compare_arms(design: Design, settings: StudySettings, program: Program, arms
         tables=(*common, *own.tables, differences_table),
         figures=(*own.figures, *drawable([*_interval_figures(lines, arms), _rank_figure(ranked)])),
         notes=(*own.notes, *watched, *_notes(arms, list(missing), lines, sampled, differences)),
-    )
-
-
-def summary(report: StudyReport) -> str:
-    """What a comparison found, in a sentence or two."""
-    frame = report.results.frame("differences")
-    tested = frame[frame["p adjusted"].notna()] if len(frame) else frame
-    if stop_rule(report.settings) is not None and len(frame):
-        return _summary_at_any_time(frame[frame["low"].notna()])
-    if tested.empty:
-        return "Nothing could be tested on these pictures; the tables show what was measured."
-    clear = tested[tested["p adjusted"] <= RATE]
-    if clear.empty:
-        return f"No clear difference between the arms: none of {len(tested)} tests stands out from chance."
-    row = clear[clear["finding"] == clear["finding"].iloc[0]].sort_values("difference", key=abs).iloc[-1]
-    ends = row["low"], row["high"]
-    text = (
-        f"{row['finding']} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
-        f"{format_number(row['value second'], *ends)} in “{row['second']}”: a difference of "
-        f"{format_estimate(row['difference'], *ends)}. {len(clear)} of {len(tested)} differences are clear "
-        "after correction for looking at all."
-    )
-    return text[:1].upper() + text[1:]
-
-
-def _summary_at_any_time(frame: pd.DataFrame) -> str:
-    """What the intervals alone say, where a stop rule looked at the pictures."""
-    clear = frame[(frame["low"] > 0) | (frame["high"] < 0)]
-    how = "No p-value is claimed where a stop rule looks at the pictures; these intervals hold at any time."
-    if clear.empty:
-        return f"No interval of the {len(frame)} differences of shares leaves out 0. {how}"
-    row = clear.sort_values("difference", key=abs).iloc[-1]
-    estimate = format_estimate(row["difference"], row["low"], row["high"])
-    return (
-        f"{row['finding']}, “{row['second']}” less “{row['first']}”: {estimate} on {row['n']} pictures of each. "
-        f"{len(clear)} of {len(frame)} intervals of differences leave out 0. {how}"
     )
 
 

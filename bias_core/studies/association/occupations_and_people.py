@@ -17,6 +17,7 @@ from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.prompts import fill_template
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.arms.statistics import lean_sample, table_over_arms
+from bias_core.studies.association.headline import headline
 from bias_core.studies.association.tests import SETS, CrossingOptions, association_shots
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.labels import majority, read_answers
@@ -357,7 +358,9 @@ def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
 
 
 PROGRAMS = {
-    kind: Program(shots=occupation_shots, measure=measure, compare=partial(_compare, key=key, columns=columns))
+    kind: Program(
+        shots=occupation_shots, measure=measure, compare=partial(_compare, key=key, columns=columns), headline=headline
+    )
     for kind, measure, key, columns in (
         (
             "occupation_associations",
@@ -374,6 +377,6 @@ PROGRAMS = {
     )
 } | {
     "association_and_people": Program(
-        takes_labels=True, shots=human_shots, measure=measure_human, options=JudgedOptions
+        takes_labels=True, shots=human_shots, measure=measure_human, options=JudgedOptions, headline=headline
     )
 }

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
-from bias_core.studies.association.tests import SIGNIFICANT, TestOptions, own_association
+from bias_core.studies.association.headline import test_of, tests_table
+from bias_core.studies.association.tests import TestOptions, own_association
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, StudyFigure, StudyReport
-from bias_core.studies.reports.text import format_estimate, format_p, table_of
+from bias_core.studies.reports.text import table_of
 from bias_core.ui.study.study_tab import CloserLook, extremes_html
 from bias_core.ui.templates import render
 
@@ -69,29 +70,6 @@ class AssociationTab(CloserLook):
             **{name: str(own[name] or "") for name in ("x", "y", "a", "b", "kind", "template")}, n=int(own["n"] or 0)
         )
 
-    def headline(self, report: StudyReport) -> str:
-        """One sentence on what was found."""
-        tables = {table.key: table.frame for table in report.results.tables}
-        if "table1" in tables:
-            return _tests_headline(_tests_table(report))
-        if "occupations" in tables:
-            return _sides_headline(tables["occupations"])
-        if "amplification" in tables:
-            table = tables["amplification"]
-            more, turned = int(table["amplified"].sum()), int((~table["same side"]).sum())
-            return (
-                f"For {more} of {len(table)} occupations the pictures lean more strongly than the words they were "
-                f"drawn from; for {turned} they lean the other way."
-            )
-        order = next((finding.estimate for finding in report.results.findings if finding.key == "order"), None)
-        if order is None:
-            return "Too few concepts have choices and associations to put them in order."
-        return (
-            "Associations and choices put the concepts in orders that agree by τ = "
-            f"{format_estimate(order.value, order.low, order.high, n=order.n)}: "
-            "1 is the same order, 0 is none in common."
-        )
-
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """All but the influence of prompts, which stands beside its test."""
         return [f for f in report.results.figures if not f.key.startswith(_INFLUENCE)]
@@ -113,7 +91,7 @@ class AssociationTab(CloserLook):
         """One test in words beside the prompts that it hangs on; "" where there is no test."""
         if not _is_test(report):
             return ""
-        table, influence = _tests_table(report), table_of(report, "influence").frame
+        table, influence = tests_table(report), table_of(report, "influence").frame
         row = table[table["test"] == key].iloc[0].to_dict()
         influence = influence[influence["test"] == key]
         without = influence["S without it"]
@@ -131,7 +109,7 @@ class AssociationTab(CloserLook):
 
     def behind_html(self, report: StudyReport, key: str) -> str:
         """The neutral pictures that lean most to either attribute."""
-        test = _test_of(report, key) or {"a": "male", "b": "female"}
+        test = test_of(report, key) or {"a": "male", "b": "female"}
         high, low = (f"nearest to “{test[side]}”" for side in ("a", "b"))
         return extremes_html(report, "association", _ends(report, key), low=low, high=high, note=_BEHIND)
 
@@ -139,52 +117,6 @@ class AssociationTab(CloserLook):
 def _is_test(report: StudyReport) -> bool:
     """Whether it compares two concepts (else it looks at each occupation, or at people's choices)."""
     return any(table.key == "table1" for table in report.results.tables)
-
-
-def _test_of(report: StudyReport, key: str) -> dict[str, Any]:
-    return next((test for test in report.design.data.get("tests", ()) if test["key"] == key), {})
-
-
-def _tests_table(report: StudyReport) -> pd.DataFrame:
-    """Table 1 with the attributes as they read within a sentence."""
-    table = table_of(report, "table1").frame
-    tests = [_test_of(report, key) for key in table["test"]]
-    return table.assign(A=[test["a"] for test in tests], B=[test["b"] for test in tests])
-
-
-def _tests_headline(table: pd.DataFrame) -> str:
-    clear = table[table["q"] < SIGNIFICANT].sort_values("q", kind="stable")
-    row = (table if clear.empty else clear).iloc[0]
-    more, less = (row["X"], row["Y"]) if row["S"] > 0 else (row["Y"], row["X"])
-    lean = f"Pictures of {more} lean more to “{row['A']}” than pictures of {less} do"
-    score = f"S = {format_estimate(row['S'], row['low'], row['high'])}, p = {format_p(row['p'])}"
-    if len(table) == 1 and clear.empty:
-        smallest = row.get("smallest p", 0.0)  # reports of earlier versions do not say it
-        few = (
-            f"{row['prompts X']} against {row['prompts Y']} prompts give p = {smallest:#.2g} at best: take more."
-            if smallest >= SIGNIFICANT
-            else "That is no proof that they are drawn alike."
-        )
-        return f"Pictures of {row['X']} and of {row['Y']} are not told apart: {score}. {few}"
-    if clear.empty:
-        return f"In none of {len(table)} tests are the two concepts told apart; none is shown to be alike."
-    if len(table) == 1:
-        return f"{lean}: {score}; S = 0 would be no difference."
-    return (
-        f"In {len(clear)} of {len(table)} tests the two concepts are told apart, all tests counted. "
-        f"Clearest: {lean[0].lower()}{lean[1:]}, {score}."
-    )
-
-
-def _sides_headline(table: pd.DataFrame) -> str:
-    male = table.loc[table["beyond low"] > 0, "occupation"].tolist()
-    female = table.loc[table["beyond high"] < 0, "occupation"].tolist()
-    parts = [f"{', '.join(names)} to {side}" for names, side in ((male, "male"), (female, "female")) if names]
-    if not parts:
-        return f"None of {len(table)} occupations leans clearly to male or female; none is shown to be even."
-    rest = len(table) - len(male) - len(female)
-    unclear = f"; {rest} of {len(table)} to neither clearly" if rest else ""
-    return f"Pictures lean: {'; '.join(parts)}{unclear}."
 
 
 def _ends(report: StudyReport, key: str) -> dict[str, pd.DataFrame]:
@@ -195,6 +127,6 @@ def _ends(report: StudyReport, key: str) -> dict[str, pd.DataFrame]:
     frame = frame[frame["association"].notna()]
     if "occupation" in frame:
         return {key: frame[frame["occupation"] == key]}
-    test, titles = _test_of(report, key), report.design.data["titles"]
+    test, titles = test_of(report, key), report.design.data["titles"]
     some = frame[frame["test"] == key]
     return {titles[test[side]]: some[some["side"] == side] for side in "xy" if test}

@@ -16,6 +16,7 @@ from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.stats.effects import benjamini_hochberg, mean_interval, permutation_test
 from bias_core.stats.permutation import smallest_p_value
 from bias_core.studies.arms.statistics import ARM, ROUNDING, counted_sample, nothing, table_over_arms
+from bias_core.studies.association.headline import SIGNIFICANT, headline
 from bias_core.studies.kit.designs import ReportTexts, check_count, distinct_texts, find_design
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled, thinned
@@ -38,7 +39,6 @@ TEXTS = ReportTexts(__file__)
 SIDES = ("x", "y")
 SETS = ("neutral", "a", "b")  # neutral pictures of a concept, and those edited with words of attribute A and of B
 FEWEST_STIMULI = 4  # prompts of a concept that a scaled-down study keeps: with 3 against 3 no p can be below 0.05
-SIGNIFICANT = 0.05
 MOST_SHOWN = 12  # prompts in a figure of influences: those that move S most
 OWN_NAME = "own-association"
 EDITS = ("valence", "gender")  # how a prompt is edited: its word is appended, or takes the place of "person"
@@ -403,5 +403,6 @@ PROGRAMS = {
         options=TestOptions,
         compare=compare_tests,
         size_note=size_note,
+        headline=headline,
     )
 }

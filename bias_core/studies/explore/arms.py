@@ -17,9 +17,9 @@ from bias_core.metrics.paired_prevalence import PairedTest, prevalence_differenc
 from bias_core.metrics.paired_variety import picture_change_estimate, variety_difference_tests
 from bias_core.stats.arrays import unit_rows
 from bias_core.stats.sequential import difference_sequence
-from bias_core.studies.arms.results import MOST_IN_PAIRS, summary
+from bias_core.studies.arms.results import MOST_IN_PAIRS
 from bias_core.studies.arms.statistics import mean_sample, share_test_without_p
-from bias_core.studies.explore.results import KINDS, AssociationScore, share_mark, yes_or_no
+from bias_core.studies.explore.results import AssociationScore, share_mark, yes_or_no
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import (
     ArmReport,
@@ -28,7 +28,6 @@ from bias_core.studies.kit.types import (
     Results,
     Sample,
     StudyFigure,
-    StudyReport,
     StudySettings,
     drawable,
     figure,
@@ -300,27 +299,3 @@ def _changes(pair: _Pair) -> pd.DataFrame:
     name = f"{pair.first} – {pair.second}"
     groups = [f"{name}, same seed"] * len(pair.at_first) + [f"{name}, other seeds"] * len(cosines)
     return pd.DataFrame({"group": groups, "value": np.concatenate([1 - pair.cosines, 1 - cosines])})
-
-
-def arms_summary(report: StudyReport) -> str:
-    """What a comparison of explorations found, in a sentence or two: the clearest share first."""
-    frame = report.results.frame("differences")
-    if frame.empty or not frame["p adjusted"].notna().any():
-        return summary(report)
-    shares = frame[frame["finding"].str.endswith(f": {KINDS['p'].label}")]
-    clear = shares[shares["clear"] == "yes"]
-    n_clear = int((frame["clear"] == "yes").sum())
-    if not n_clear:
-        reach = (shares["high"] - shares["low"]).max() / 2 if len(shares) else math.nan
-        wide = f" With {frame['n'].max()} seeds a gap of up to about {100 * reach:.0f} points can hide."
-        return summary(report) + (wide if reach > 0 else "")
-    if clear.empty:
-        return summary(report)
-    row = clear.sort_values("difference", key=abs, ascending=False).iloc[0]
-    name, gap = row["finding"].rpartition(": ")[0], [100 * row[end] for end in ("difference", "low", "high")]
-    return (
-        f"“{name}” is seen in {row['value first']:.0%} of the pictures of “{row['first']}” and in "
-        f"{row['value second']:.0%} of “{row['second']}”, on the same {row['n']} seeds: "
-        f"{gap[0]:+.0f} points [{gap[1]:+.0f}, {gap[2]:+.0f}]. {n_clear} of "
-        f"{int(frame['p adjusted'].notna().sum())} differences are clear after correction for looking at all."
-    )

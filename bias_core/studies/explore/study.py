@@ -14,6 +14,7 @@ from bias_core.metrics.clustering import spectral_clusters
 from bias_core.prompts import fill_template
 from bias_core.stats.arrays import all_equal
 from bias_core.studies.explore.arms import Scored, compare_explorations
+from bias_core.studies.explore.headline import arms_headline, headline
 from bias_core.studies.explore.options import (
     KIND,
     NO_WORDS,
@@ -207,6 +208,8 @@ PROGRAM = Program(
     title=explore_title,
     values=explore_values,
     compare=compare_explorations,
+    headline=headline,
+    arms_headline=arms_headline,
     measures_when_stopped=True,
     shows_anything=True,
     judged="attributes",
@@ -224,5 +227,6 @@ PROGRAMS = {
         readers=lambda _settings: (),
         ahead=nothing_ahead,
         shows_anything=True,
+        headline=lambda report: f"{report.n_images:,} pictures are kept to be labelled; nothing was measured of them.",
     ),
 }

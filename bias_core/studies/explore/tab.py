@@ -7,12 +7,13 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.studies.explore import view
-from bias_core.studies.explore.arms import SEED_GIVES_ANOTHER, SEEDS, arms_summary
+from bias_core.studies.explore.arms import SEED_GIVES_ANOTHER, SEEDS
 from bias_core.studies.explore.options import KIND, OLD_KIND
 from bias_core.studies.explore.report import COMPARE, Exploration, is_exploration
 from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.explore.tab_form import ExploreForm
 from bias_core.studies.kit.types import Progress, StudyFigure, StudyReport
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import format_number
 from bias_core.ui import messages
 from bias_core.ui.embedded import data_uri
@@ -166,7 +167,7 @@ class ExploreTab(ExploreForm):
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
             notes.insert(0, f"The calibration world does not know {words}; the pictures were drawn without it.")
-        return study_html.header_html(report, lead or self.headline(report)) + render("explore_notes", notes=notes)
+        return study_html.header_html(report, lead or headline(report)) + render("explore_notes", notes=notes)
 
     def show_extra(self, report: StudyReport) -> Updates:
         """Groups, map, shares and sentences of an exploration; of arms their pairs."""
@@ -183,12 +184,6 @@ class ExploreTab(ExploreForm):
             extra["sentences"]: gr.update(value=view.sentences_html(exploration), visible=True),
             self.pairs.box: gr.update(visible=False),
         }
-
-    def headline(self, report: StudyReport) -> str:
-        """One sentence on what stands out, another on the rest."""
-        if not is_exploration(report):
-            return super().headline(report)
-        return arms_summary(report) if report.arms else view.headline(Exploration(report))
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """Those that do not stand beside the pictures."""

@@ -2,26 +2,24 @@
 
 import math
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bias_core.stats.effects import images_needed
+from bias_core.studies.explore.headline import percent, span, verdict
 from bias_core.studies.explore.report import Exploration, ExploredImage
 from bias_core.studies.explore.results import CONCEPT, AssociationScore, group_name
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import Progress, figure, lean
 from bias_core.studies.reports.text import LIMITS
 from bias_core.studies.running.drawn import prompt_facts, reason_of
-from bias_core.types import Estimate
 from bias_core.ui.embedded import N_COLOURS, average_uri, data_uri, figure_svg
 from bias_core.ui.templates import render
 
 ALL = -1
 _HALF_WIDTH = 0.1
-_SPACE = "\N{NO-BREAK SPACE}"
 _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
 _MOST_THUMBNAILS = 120
 _FIRST_PAGE = 120
@@ -184,52 +182,6 @@ def _signed(number: float) -> str:
     return "cannot tell" if math.isnan(number) else f"{number:+.3f}"
 
 
-def percent(share: float | None) -> str:
-    """A share as people read it.
-
-    >>> percent(0.5625).split(), percent(float("nan"))
-    (['56', '%'], 'undefined')
-    """
-    return "undefined" if share is None or math.isnan(share) else f"{100 * share:.0f}{_SPACE}%"
-
-
-def span(estimate: Estimate) -> str:
-    """Both ends of the interval in percent."""
-    return f"{100 * estimate.low:.0f}–{100 * estimate.high:.0f}{_SPACE}%"
-
-
-def verdict(score: AttributeScore) -> str:
-    """Where the interval of P lies against P*: "above", "below", "within" it, or "unknown"."""
-    reference, share = score.attribute.reference, score.prevalence
-    if reference is None or math.isnan(share.low):
-        return "unknown"
-    return lean(share, "above", "below", "within", null=reference)
-
-
-def headline(exploration: Exploration) -> str:
-    """One sentence on what stands out, another on the rest."""
-    n = len(exploration.scored_numbers)
-    if not n:
-        return "There is no picture to score."
-    if not exploration.attributes:
-        return f"{n} pictures of “{exploration.prompt}”. No attribute was asked for."
-    # The measured attributes whose P* has a source; all where there are none.
-    sourced = [score for score in exploration.attributes if score.attribute.has_source]
-    compared = [score for score in sourced if not math.isnan(score.prevalence.value)] or exploration.attributes
-    lead, some = max(compared, key=_departure), len(compared) < len(exploration.attributes)
-    share, reference = f"{percent(lead.prevalence.value)} ({span(lead.prevalence)})", percent(lead.attribute.reference)
-    share_words = f"“{lead.attribute.name}” is seen in {share} of {lead.prevalence.n} pictures"
-    rate = f"the {reference} it is compared with" if lead.attribute.has_source else f"an assumed {reference}"
-    which = "attribute with a sourced rate departs" if some else "attribute departs"
-    rest = _rest(compared, " with a sourced rate" if some else "")
-    return {
-        "above": f"{share_words}, more than {rate}.{rest}",
-        "below": f"{share_words}, less than {rate}.{rest}",
-        "within": f"No {which} clearly from its reference. Farthest: {share_words}, against {rate}.",
-        "unknown": f"{share_words}. There is no real-world rate to compare it with.",
-    }[verdict(lead)]
-
-
 def says(score: AttributeScore) -> str:
     """What the numbers of one attribute say."""
     share, name, reference = score.prevalence, score.attribute.name, percent(score.attribute.reference)
@@ -289,21 +241,3 @@ def how_many(exploration: Exploration) -> str:
     if n >= needed:
         return f"{n} pictures pin every share down to ±10 points or better."
     return f"To know every share to ±10 points takes {needed} pictures; these are {n}."
-
-
-def _departure(score: AttributeScore) -> float:
-    """How far P* lies outside of the interval; ties go to the larger plain difference."""
-    reference, share = score.attribute.reference, score.prevalence
-    if reference is None or math.isnan(share.value):
-        return -2.0
-    outside = max(share.low - reference, reference - share.high, 0.0)
-    return outside if outside else abs(share.value - reference) - 1
-
-
-def _rest(compared: Sequence[AttributeScore], which: str) -> str:
-    verdicts = [verdict(score) for score in compared]
-    n_away = verdicts.count("above") + verdicts.count("below")
-    if len(verdicts) == 1:
-        return ""
-    verb = "departs" if n_away == 1 else "depart"
-    return f" {n_away} of {len(verdicts)} attributes{which} {verb} clearly from the reference."

@@ -11,6 +11,7 @@ from bias_core.metrics.association import association
 from bias_core.metrics.composite_association import composite_association, internal_bias, mean_over_encoders
 from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import lean_sample
+from bias_core.studies.internal.headline import headline
 from bias_core.studies.internal.poles import GENDERS, places_of, pole_shots
 from bias_core.studies.internal.report import UNASSIGNED, Target, compare_internal_bias, report_of
 from bias_core.studies.kit.designs import check_count, find_design, read_table
@@ -225,5 +226,6 @@ PROGRAMS = {
         ahead=embed_by_all_ahead,
         compare=compare_internal_bias,
         size_note=size_note,
+        headline=headline,
     )
 }

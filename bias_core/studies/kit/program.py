@@ -455,6 +455,10 @@ class Program:
     compare: Callable[[Design, StudySettings, Sequence[ArmReport]], Results] | None = None
     # of a run with these settings
     title: Callable[[Design, StudySettings], str] = lambda design, _settings: design.title
+    # what stands out of a report of one arm, and of several, in a sentence or two; None: as of every study
+    # (:mod:`bias_core.studies.reports.headline`). It compares with no rate whose source is an assumption
+    headline: Callable[[StudyReport], str] | None = None
+    arms_headline: Callable[[StudyReport], str] | None = None
     # what a report of this kind says as JSON values beside what every report says
     values: Callable[[StudyReport], Mapping[str, Any]] = lambda _report: {}
     measures_when_stopped: bool = False  # whether what is finished when a run is stopped is measured

@@ -35,6 +35,7 @@ from bias_core.studies.kit.types import (
     lean,
 )
 from bias_core.studies.objects import against_base, captions, report, things
+from bias_core.studies.objects.headline import headline
 from bias_core.studies.objects.report import TEXTS
 from bias_core.types import Estimate
 
@@ -447,6 +448,7 @@ PROGRAMS = {
         judged="things",
         ahead=captions.caption_ahead,
         compare=compare,
+        headline=headline,
         watch=captions.watch_captions if measuring is measure else None,  # conditions mixed are no share of anything
     )
     for kind, shots, measuring, options, compare in (

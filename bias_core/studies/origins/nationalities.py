@@ -62,6 +62,7 @@ from bias_core.studies.origins.cells import (
     to_attribute,
     wanted_nationalities,
 )
+from bias_core.studies.origins.headline import BEYOND, headline
 from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)
@@ -338,7 +339,9 @@ def measure_users(design: Design, settings: StudySettings, data: StudyData) -> M
             f"{model} {summary}": or_nan(_published(published, name, model, summary))
             for model, summary in product(published.models, SUMMARIES)
         }
-        rows.append(first | {"attributes": len(cells), "n": own["mean"].estimate.n} | printed)
+        sourced = [cell.signed_difference.value for cell in cells if cell.attribute.has_source]
+        beyond = {BEYOND: float(np.mean(sourced)) if sourced else math.nan}
+        rows.append(first | beyond | {"attributes": len(cells), "n": own["mean"].estimate.n} | printed)
         points += [
             {"group": "attributes", "name": "", "x": float(users[name]), "y": cell.stereotype.value} for cell in cells
         ]
@@ -457,7 +460,7 @@ def compare_users(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
 
 
 _WATCH = partial(watch_attributes, of_groups=True)
-_READ = partial(Program, judged="attributes", attributes=own_by_nationality, watch=_WATCH)
+_READ = partial(Program, judged="attributes", headline=headline, attributes=own_by_nationality, watch=_WATCH)
 PROGRAMS = {
     "nationality_stereotypes": _READ(
         shots=stereotype_shots, measure=measure_nationalities, options=StereotypeOptions, compare=compare_nationalities

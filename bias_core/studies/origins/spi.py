@@ -50,6 +50,7 @@ from bias_core.studies.origins.cells import (
     read_cells,
     wanted_nationalities,
 )
+from bias_core.studies.origins.headline import headline
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 
 TEXTS = ReportTexts(__file__)
@@ -392,6 +393,7 @@ PROGRAMS = {
         measure=measure_propagation,
         suits=model_suits,
         options=PropagationOptions,
+        headline=headline,
         judged="attributes",
     )
 }

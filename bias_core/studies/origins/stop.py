@@ -38,6 +38,7 @@ from bias_core.studies.kit.types import (
     or_nan,
 )
 from bias_core.studies.origins.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
+from bias_core.studies.origins.headline import cluster_name, headline
 from bias_core.types import Estimate, StoredImage
 
 TEXTS = ReportTexts(__file__)
@@ -123,11 +124,6 @@ class Cluster:
             "others": self.others_closeness(),
             "drawn": 0 if rows is None else len(rows),
         }
-
-
-def cluster_name(concept: str, number: int) -> str:
-    """How a cluster is called on pages and in tables; numbers start at 1 with the largest."""
-    return f"{concept}, cluster {number}"
 
 
 def closeness_of_own(rows: np.ndarray) -> np.ndarray:
@@ -449,6 +445,7 @@ PROGRAMS = {
         measure=measure_prompts,
         ready=language_model_ready,
         options=PromptSearchOptions,
+        headline=headline,
         n_later=regenerated,
     )
 }

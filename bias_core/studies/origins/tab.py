@@ -13,9 +13,10 @@ import pandas as pd
 
 from bias_core.studies.kit.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.origins.cells import own_concepts, without_names
+from bias_core.studies.origins.headline import GAIN, PROMPTS, texts_of
 from bias_core.studies.origins.spi import first_clear_step
-from bias_core.studies.origins.stop import TEXTS, Regenerated, cluster_name, cluster_names, regenerate
-from bias_core.studies.reports.text import format_estimate, format_given, format_interval, format_number, table_of
+from bias_core.studies.origins.stop import TEXTS, Regenerated, cluster_names, regenerate
+from bias_core.studies.reports.text import format_estimate, table_of
 from bias_core.studies.running.run import followed
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
@@ -23,17 +24,13 @@ from bias_core.ui.embedded import N_COLOURS
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
-from bias_core.ui.study.view import headline
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import RUN, Visitor, in_line
 
-GAIN = "gain-"
-PROMPTS = "table3"
 FILM_JS = script("choose") + script("film")
 CHOOSE_TEXT_JS = script("choose") + script("texts")
 _TICKS = 5
 _SHOWN = 12  # pictures of each side of a comparison
-_THREE = 3  # nationalities, whose orders are 6; a perfect trend, up or down, is 2 of them
 _SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
 _TRACED = "calibration-diffusion"
 # No sampler takes more steps: each has its predicted picture.
@@ -159,10 +156,6 @@ class OriginsTab(StudyTab):
             **PRIVATE,
         ).failure(self.on_draw_crash, None, shown, **QUIET)
         self.wire_stop(extra["halt"], extra["said"])
-
-    def headline(self, report: StudyReport) -> str:
-        """One sentence on what was found."""
-        return origins_headline(report)
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """All but what the tab shows in its own way: pictures in rows, and curves beside them."""
@@ -345,15 +338,6 @@ def _line(name: str, number: int, own: pd.DataFrame, finished: Mapping[str, Any]
     )
 
 
-def texts_of(report: StudyReport) -> pd.DataFrame:
-    """The texts of a StOP report, a row each; empty for other reports."""
-    tables = {table.key: table.frame for table in report.results.tables}
-    if not {PROMPTS, "clusters"} <= set(tables):
-        return pd.DataFrame()
-    texts = tables[PROMPTS].merge(tables["clusters"][["nationality", "cluster", "pictures", "share"]])
-    return texts.assign(name=[cluster_name(n, k) for n, k in zip(texts["nationality"], texts["cluster"], strict=True)])
-
-
 def clusters_html(report: StudyReport) -> str:
     """Every searched cluster: its average, typical pictures, and its texts with their scores."""
     texts = texts_of(report)
@@ -396,91 +380,3 @@ def _verdict(both: Regenerated) -> str:
     if drawn.high < others.value:
         return "This text does not bring the cluster back: the concept's other pictures are closer to it."
     return "This text is not told to come closer than the concept's other pictures do."
-
-
-def origins_headline(report: StudyReport) -> str:
-    """By the kind of study."""
-    if report.design.kind == "propagation":
-        return " ".join(map(_film_sentence, films(report)))
-    if report.design.kind == "optimised_prompts":
-        return _stop_sentence(texts_of(report).drop_duplicates("name"))
-    sentences = {
-        "nationality_stereotypes": ("table1", _stereotype_sentence),
-        "doctor_prevalence": ("table2", _doctor_sentence),
-        "stereotypes_by_internet_users": ("figure3", _users_sentence),
-    }
-    if report.design.kind not in sentences:
-        return headline(report)
-    key, sentence = sentences[report.design.kind]
-    return sentence(table_of(report, key).frame)
-
-
-def _film_sentence(film: Film) -> str:
-    early = sorted((line.clear, line.number) for line in film.lines if line.clear is not None)
-    concept = film.labels["concept"]
-    if not early:
-        return f"{concept}: with {film.n_seeds} seeds no step is told apart from the base prompt."
-    parts = []
-    for step, number in early:
-        line = film.lines[number]
-        parts.append(f"{line.name} at step {step + 1} ({'more' if line.band[step].value > 0 else 'less'} often)")
-    unclear = [line.name for line in film.lines if line.clear is None]
-    rest = f" {', '.join(unclear)}: not told." if unclear else ""
-    first = f"of {film.n_steps} steps, the first told apart from {film.labels['base']} are"
-    return f"{concept}: {first} {', '.join(parts)}.{rest}"
-
-
-def _stop_sentence(texts: pd.DataFrame) -> str:
-    is_specific = ~(texts["specificity low"] <= 0)  # nan: nothing to be told apart from
-    specific_texts = "; ".join(
-        f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}”"
-        for row in texts[is_specific].to_dict("records")
-    )
-    rest = ", ".join(texts["name"][~is_specific])
-    none = f"No text tells {rest} from the concept's other pictures." if rest else ""
-    return " ".join(filter(None, [f"For this reader, {specific_texts}." if specific_texts else "", none]))
-
-
-def _stereotype_sentence(table: pd.DataFrame) -> str:
-    comparable = table.dropna(subset=["P*"])
-    if comparable.empty:
-        return f"{len(table)} shares were measured; without real-world rates none can be called too high."
-    above = comparable[comparable["P corrected low"].fillna(comparable["P low"]) > comparable["P*"]]
-    if above.empty:
-        return f"None of {len(comparable)} attributes is told to be shown more often than in the world."
-    most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]
-    beyond = format_estimate(most["P − P*"], most["P − P* low"], most["P − P* high"])
-    return (
-        f"{len(above)} of {len(comparable)} attributes are shown more often than in the world. Farthest: "
-        f"{most['attribute']} for {most['nationality']}, P − P* = {beyond}: "
-        f"{format_number(most['P'], most['P low'], most['P high'])} of the pictures against {format_given(most['P*'])}."
-    )
-
-
-def _doctor_sentence(table: pd.DataFrame) -> str:
-    plain, others = table.iloc[0], table.dropna(subset=["added"])
-    parts = [
-        f"{row['concept']} {row['added']:+.2f} [{row['added low']:+.2f}, {row['added high']:+.2f}]"
-        for _, row in others.iterrows()
-    ]
-    clear = others[(others["added low"] > 0) | (others["added high"] < 0)]
-    verdict = "" if len(clear) else ", which is not told apart from nothing"
-    ends = plain["P low"], plain["P high"]
-    first = (
-        f"Shown as men: {format_number(plain['P'], *ends)} of the pictures of a {plain['concept']} "
-        f"{format_interval(*ends)}."
-    )
-    return f"{first} A nationality adds to that: {', '.join(parts)}{verdict}." if parts else first
-
-
-def _users_sentence(table: pd.DataFrame) -> str:
-    parts = [
-        f"{row['nationality']} {row['mean Ψ']:.2f} ({row['users']:g} million)"
-        for _, row in table.sort_values("users").iterrows()
-    ]
-    few = (
-        " So few nationalities cannot show a trend: by chance alone, one order in three looks as clear."
-        if len(table) == _THREE
-        else ""
-    )
-    return f"Mean stereotype score, fewest internet users first: {', '.join(parts)}.{few}"

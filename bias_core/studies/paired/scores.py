@@ -32,9 +32,9 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.kit.watching import ShareValues, stop_rule
 from bias_core.studies.paired import labelling
+from bias_core.studies.paired.headline import headline, is_clear
 from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED, SINGLE
 from bias_core.studies.reports.text import format_number
-from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
 PAIRED, FAIRNESS = "paired", "fairness"
@@ -92,6 +92,7 @@ def paired_program(
         ahead=nothing_ahead,
         rescore=score,
         compare=compare_pairs,
+        headline=headline,
     )
 
 
@@ -194,11 +195,6 @@ def _sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
         return np.asarray(scores[0] - sum(scores[1:]))
 
     return counted_sample([unit for part in parts for unit in part.index], of_counts)
-
-
-def is_clear(estimate: Estimate) -> bool:
-    """Whether the interval leaves out 0, by more than the arithmetic errs."""
-    return round(estimate.low, 9) > 0 or round(estimate.high, 9) < 0
 
 
 def true_score(people: pd.DataFrame) -> float | None:

@@ -1,6 +1,5 @@
 """The Paired tab: two people side by side, each with a label that can be corrected in place."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +10,7 @@ import pandas as pd
 
 from bias_core.metrics.paired_labels import ANSWERS, NOT_TWO_PEOPLE
 from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.types import Design, Finding, StudyReport
+from bias_core.studies.kit.types import Design, StudyReport
 from bias_core.studies.paired.labelling import (
     BY_HAND,
     SINGLE,
@@ -24,13 +23,12 @@ from bias_core.studies.paired.labelling import (
     with_answers,
 )
 from bias_core.studies.paired.pairs import GENDERS, design_of_two
-from bias_core.studies.paired.scores import is_clear
 from bias_core.studies.reports.text import format_interval, format_number, table_of
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
-from bias_core.ui.study.view import TAKE_JS, Look, findings_html, header_html
+from bias_core.ui.study.view import TAKE_JS, Look, findings_html
 from bias_core.ui.templates import render, script
 
 _OCCUPATIONS = "pst-occupations"
@@ -68,9 +66,7 @@ _OWN = (
     "is measured against your choice."
 )
 # Keys of the score that a study is about, whichever it has.
-_FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
 _NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair"}
-_THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,25 +207,6 @@ class PairedTab(StudyTab):
             fairness=bool(own["fairness"]),
         )
 
-    def headline(self, report: StudyReport) -> str:
-        """What pictures of two show, which way that leans, how sure that is, and what changes it."""
-        findings = {finding.key: finding for finding in report.results.findings}
-        first = next((findings[key] for key in _FIRST if key in findings), None)
-        if first is None or math.isnan(first.estimate.value):
-            return "Nobody could be scored: no picture shows the two people who were asked for."
-        score, conform = first.estimate, (first.estimate.value + 100) / 2
-        side = f"leans {'with' if score.value > 0 else 'against'} the stereotypes."
-        lean = side if is_clear(score) else "is no clear lean either way: the interval includes 0."
-        numbers = (
-            f"stereotype test score {_signed(score.value)}, {report.settings.confidence:.0%} interval "
-            f"{_signed(score.low)} to {_signed(score.high)}, {score.n:,} pictures"
-        )
-        then = next((findings[key] for key in _THEN if key in findings), None)
-        return (
-            f"In pictures of two, {conform:.0f} % of the people look as the stereotype of their role has it and "
-            f"{100 - conform:.0f} % do not ({numbers}). That {lean}{_change(then)}"
-        )
-
     def build_extra(self) -> dict[str, Any]:
         """Who could be scored, and the labels."""
         extra: dict[str, Any] = {}
@@ -325,7 +302,7 @@ class PairedTab(StudyTab):
         yield {
             **self._page(labelling),
             parts["report"]: report,
-            parts["header"]: header_html(report, self.headline(report)),
+            parts["header"]: self.header_html(report, ""),
             parts["findings"]: findings_html(report),
             self.extra["summary"]: summary_html(report),
             parts["status"]: messages.done_html(labelling.place()),
@@ -336,19 +313,6 @@ class PairedTab(StudyTab):
             parts["shell"]: to_command(report.design, settings),
             parts["python"]: to_python(report.design, settings),
         }
-
-
-def _change(finding: Finding | None) -> str:
-    """The other half of the sentence: against pictures of one, or with words that ask for fairness."""
-    if finding is None or math.isnan(finding.estimate.value):
-        return ""
-    change, asks_fairness = finding.estimate, finding.key.startswith("difference")
-    subject = "Asked to be fair, the model draws them" if asks_fairness else "Beside another person they look"
-    interval = f"{_signed(change.value)} [{_signed(change.low)}, {_signed(change.high)}]"
-    if not is_clear(change):
-        return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."
-    more = f"{'more' if change.value > 0 else 'less'} stereotyped{'' if asks_fairness else ' than alone'}"
-    return f" {subject} {more} ({interval})."
 
 
 def summary_html(report: StudyReport) -> str:
@@ -380,7 +344,3 @@ def summary_html(report: StudyReport) -> str:
         for kappa, finding in ((one.estimate, one) for one in report.results.findings if one.metric == "cohen_kappa")
     ]
     return render("tiles", tiles=tiles)
-
-
-def _signed(value: float) -> str:
-    return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")  # + 0.0: no "-0.0"

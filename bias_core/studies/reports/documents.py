@@ -9,6 +9,7 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.types import ArmReport, Measured, StudyReport
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import (
     LIMITS,
     Row,
@@ -37,6 +38,7 @@ def to_dict(report: StudyReport) -> Row:
         "run_id": report.run_id,
         "study": report.design.name,
         "title": title_of(report),
+        "headline": headline(report),
         "reference": report.design.reference,
         **_measured(report),
         "unknown_words": list(report.unknown_words),
@@ -79,6 +81,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
         report=report,
         beside=beside,
         title=title_of(report),
+        headline=headline(report),
         source=f" After {design.reference}, {design.where}." if design.reference else "",
         how=f" of {drawn_by(report)}, read by {read_by(settings)}{size}",
         overview=arms_overview(report),

@@ -20,6 +20,7 @@ from bias_core.studies.kit.types import AUTO, Design, Measured, StudyReport, Stu
 from bias_core.studies.reports import text
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.arms import arm_text
 from bias_core.studies.running.drawn import drawn_with
 from bias_core.types import ModelInfo
@@ -61,7 +62,7 @@ def _facts(report: StudyReport, command: str, *, pictures: bool) -> DatasetFacts
         summary=(
             f"{f'**{report.warning}** ' if report.warning else ''}{design.summary} "
             f"{report.n_images:,} of {report.n_planned:,} planned pictures were scored, {report.n_blocked:,} were "
-            f"refused or blanked; {text.size_in_words(design, settings)}."
+            f"refused or blanked; {text.size_in_words(design, settings)}. {headline(report)}"
         ),
         reference=f"{design.reference}, {design.where}" if design.reference else "",
         annotation=_annotation(settings),

@@ -11,6 +11,7 @@ from bias_core.studies.association.tests import SIDES, TestOptions, chosen_tests
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import RepetitionOptions, repeated
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 
@@ -61,5 +62,7 @@ def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> M
 
 
 PROGRAMS = {
-    "validity_associations": Program(shots=test_repetitions, measure=measure_tests, options=RepeatedTestOptions)
+    "validity_associations": Program(
+        shots=test_repetitions, measure=measure_tests, options=RepeatedTestOptions, headline=headline
+    )
 }

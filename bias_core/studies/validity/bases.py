@@ -17,6 +17,7 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.objects import GENDER, LEANING_TO_MEN, OBJECT
 from bias_core.studies.validity.repetitions import ARM, RepetitionOptions, ladder, repeated
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
@@ -173,6 +174,11 @@ def _of_other_scenes(pictures: pd.DataFrame, share: float, chance: Random) -> li
 
 PROGRAMS = {
     "validity_bases": Program(
-        shots=base_shots, measure=measure_bases, options=BaseOptions, readers=base_readers, ahead=nothing_ahead
+        shots=base_shots,
+        measure=measure_bases,
+        options=BaseOptions,
+        headline=headline,
+        readers=base_readers,
+        ahead=nothing_ahead,
     )
 }

@@ -23,6 +23,7 @@ from bias_core.studies.arms.statistics import two_shares
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import (
     ENOUGH_FOR_TRUTH,
     OWN_NULL,
@@ -290,4 +291,8 @@ def _under_own_nulls(frame: pd.DataFrame, rows: np.ndarray, concept: Concept) ->
     return lines, [key for key in of_a if key not in shares]
 
 
-PROGRAMS = {"validity_measures": Program(shots=measure_shots, measure=measure_repeatedly, options=MeasureOptions)}
+PROGRAMS = {
+    "validity_measures": Program(
+        shots=measure_shots, measure=measure_repeatedly, options=MeasureOptions, headline=headline
+    )
+}

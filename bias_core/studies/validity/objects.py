@@ -15,6 +15,7 @@ from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.objects import captions
+from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import RepetitionOptions, ladder, repeated
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 
@@ -105,5 +106,6 @@ PROGRAMS = {
         ready=reader_ready,
         readers=reading_readers,
         options=RepeatedObjectOptions,
+        headline=headline,
     )
 }

@@ -16,6 +16,7 @@ from bias_core.studies.paired import labelling
 from bias_core.studies.paired.labelling import SINGLE, PairOptions
 from bias_core.studies.paired.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
 from bias_core.studies.paired.scores import in_setting, labelled_by
+from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import RepetitionOptions, ladder, planted_shares, repeated
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 
@@ -114,6 +115,7 @@ PROGRAMS = {
         ready=labelling.labeller_ready,
         readers=labelling.labelling_readers,
         options=RepeatedPairOptions,
+        headline=headline,
         ahead=nothing_ahead,
     )
 }

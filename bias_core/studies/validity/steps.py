@@ -15,6 +15,7 @@ from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Progress, Shot, StudySettings, finding, finding_rows, lean
 from bias_core.studies.origins.spi import model_suits, trace_row
+from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import LADDER, ladder
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Attribute, Estimate
@@ -150,5 +151,7 @@ def _spearman(one: np.ndarray, other: np.ndarray) -> float:
 
 
 PROGRAMS: Mapping[str, Program] = {
-    "validity_steps": Program(shots=step_shots, measure=measure_steps, suits=model_suits, options=StepOptions)
+    "validity_steps": Program(
+        shots=step_shots, measure=measure_steps, suits=model_suits, options=StepOptions, headline=headline
+    )
 }

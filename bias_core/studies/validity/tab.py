@@ -3,14 +3,14 @@
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import gradio as gr
 
 from bias_core.metrics.cards import METRICS
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import SavedReport
-from bias_core.studies.reports.text import table_of
+from bias_core.studies.validity.headline import GRADES, VerdictLine, counts_of, verdict_lines
 from bias_core.studies.validity.summary import NOT_HERE, STUDIES, load_others, load_shipped
 from bias_core.studies.validity.verdicts import AS_PUBLISHED, HEADLINE, rule
 from bias_core.ui.messages import heading_html, user_errors
@@ -26,18 +26,7 @@ _TITLES = {
     "validity-bases": "Objects against a base",
     "validity-objects": "Objects",
 }
-ADVICE: Mapping[str, str] = {
-    "intervals too narrow": "Trust its value and its order; its interval is surer than it should be.",
-    "reads bias where none is planted": "Do not read one value as bias: compare it with a fair condition.",
-    "does not follow what is planted": "Do not compare models by it: more bias does not always move it.",
-    "inconclusive": "Not shown either way by this many repetitions: run more of them.",
-    "intervals wider than need be": "Its interval is on the safe side.",
-}
-_UNRELATED = ("reads bias where none is planted", "does not follow what is planted")
-_NOTHING = "Nothing alone: here it tells neither whether bias was planted nor how much."
-_SOUND = "Its value, its interval and its order can be trusted here."
 _GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
-_GRADES = ("holds", "remark", "inconclusive", "fails")
 
 
 class CalibrationTab(StudyTab):
@@ -89,64 +78,6 @@ class CalibrationTab(StudyTab):
         shown = self.opened(self.shipped[name], example_html(self.shipped[name]))
         return {part: value for part, value in shown.items() if part in set(self.outputs())}
 
-    def headline(self, report: StudyReport) -> str:
-        """How many measures of this report hold, and which do not."""
-        lines = verdict_lines(report)
-        n = _counts(lines)
-        fails = [line for line in lines if line.grade == "fails"]
-        failures = "; ".join(f"{line.measure}: {line.verdict.removeprefix('fails: ')}" for line in fails)
-        more = f" Inconclusive with this many repetitions: {n['inconclusive']}." if n["inconclusive"] else ""
-        more += f" These fail: {failures}." if failures else ""
-        return f"{n['holds'] + n['remark']} of {len(lines)} ways of measuring are shown to tell what was planted.{more}"
-
-
-class VerdictLine(NamedTuple):
-    """One measure of a report; of a share ``value, low, high, n``, None where there is none."""
-
-    measure: str
-    planted: str
-    verdict: str  # in the words of the rule
-    grade: str  # ``holds``, ``remark``, ``inconclusive`` or ``fails``
-    kind: str  # whether headlines show it, or it is as its paper has it
-    advice: str  # what the measure can be trusted for
-    coverage: Mapping[str, Any] | None
-    alarms: Mapping[str, Any] | None
-    means: str  # the measure where nothing, some and all is planted, as text
-
-
-def verdict_lines(report: StudyReport) -> list[VerdictLine]:
-    """The verdicts of a validity study with their shares."""
-    shares: dict[str, dict[str, Any]] = {
-        figure.key: {str(row["name"]): row for row in figure.data.to_dict("records")}
-        for figure in report.results.figures
-        if {"name", "value", "low", "high", "n"} <= set(figure.data)
-    }
-    lines = []
-    for row in table_of(report, "verdicts").frame.to_dict("records"):
-        measure, planted, verdict = (str(row[column]) for column in ("measure", "planted", "verdict"))
-        name = f"{measure}, {planted}" if planted else measure
-        middle = [] if row["some"] == "–" else str(row["some"]).split(", ")
-        trust = " ".join(says for words, says in ADVICE.items() if words in verdict) or _SOUND
-        lines.append(
-            VerdictLine(
-                measure=measure,
-                planted=planted,
-                verdict=verdict,
-                grade=_grade(verdict),
-                kind=str(row.get("kind", HEADLINE)),  # reports of older versions have none
-                advice=_NOTHING if all(words in verdict for words in _UNRELATED) else trust,
-                coverage=shares.get("coverage", {}).get(name),
-                alarms=shares.get("alarms", {}).get(name),
-                means=" → ".join((str(row["nothing planted"]), *middle, str(row["all"]))),
-            )
-        )
-    return lines
-
-
-def _grade(verdict: str) -> str:
-    first = verdict.partition(":")[0]
-    return first if first in _GRADES else "remark" if "(" in verdict else "holds"
-
 
 def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[SavedReport]] | None = None) -> str:
     """What the shipped reports say of every measure; a word on how to get them where there are none.
@@ -174,19 +105,15 @@ def _graded(saved: Sequence[SavedReport]) -> tuple[list[StudyReport], list[Verdi
     """The reports, and their verdicts from what holds to what fails."""
     reports = [item.report for item in saved if isinstance(item.report, StudyReport)]
     lines = [line for report in reports for line in verdict_lines(report)]
-    return reports, sorted(lines, key=lambda line: _GRADES.index(line.grade))
+    return reports, sorted(lines, key=lambda line: GRADES.index(line.grade))
 
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:
-    n = _counts(lines)
+    n = counts_of(lines)
     parts = [f"{n['holds'] + n['remark']} of {len(lines)} headline measures are shown to tell what was planted"]
     parts += [f"; inconclusive: {n['inconclusive']}"] * bool(n["inconclusive"])
     parts += [f"; failing, in part or not: {n['fails']}"] * bool(n["fails"])
     return "".join((*parts, "."))
-
-
-def _counts(lines: Sequence[VerdictLine]) -> dict[str, int]:
-    return {grade: sum(line.grade == grade for line in lines) for grade in _GRADES}
 
 
 def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:

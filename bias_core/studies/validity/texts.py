@@ -17,6 +17,7 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Progress, Results, Shot, StudySettings, finding, mark
+from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import LADDER
 from bias_core.studies.validity.verdicts import TEXTS
 
@@ -150,5 +151,7 @@ def _results(table: pd.DataFrame, n_cases: int) -> Results:
 
 
 PROGRAMS: Mapping[str, Program] = {
-    "validity_texts": Program(shots=cluster_shots, measure=measure_texts, options=ClusterOptions, ahead=nothing_ahead)
+    "validity_texts": Program(
+        shots=cluster_shots, measure=measure_texts, options=ClusterOptions, headline=headline, ahead=nothing_ahead
+    )
 }

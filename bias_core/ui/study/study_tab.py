@@ -21,6 +21,7 @@ from bias_core.services import Services
 from bias_core.studies.kit.designs import designs_in, find_design
 from bias_core.studies.kit.setting_fields import changed_settings
 from bias_core.studies.kit.types import Design, Progress, StudyFigure, StudyReport, StudySettings, settings_from_dict
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.saved import Example, SavedReport, is_example
 from bias_core.studies.reports.text import arms_overview, further_tables
 from bias_core.studies.running.checklist import outlook
@@ -34,7 +35,7 @@ from bias_core.ui.study.downloads import take
 from bias_core.ui.study.examples import ExamplesPart
 from bias_core.ui.study.form import Preset, StudyForm, build_take
 from bias_core.ui.study.people import PeoplePart
-from bias_core.ui.study.view import TAKE_JS, Pictures, by_name, headline, picture_html
+from bias_core.ui.study.view import TAKE_JS, Pictures, by_name, picture_html
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import RUN, Visitor, in_line
 
@@ -109,10 +110,6 @@ class StudyTab(StudyForm):
     def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:  # noqa: ARG002
         """One picture large in the tab's own way; "" for the usual way."""
         return ""
-
-    def headline(self, report: StudyReport) -> str:
-        """One sentence on what was found."""
-        return headline(report)
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """The figures that are shown as they are; leave out what the tab shows in its own way."""
@@ -391,8 +388,7 @@ class StudyTab(StudyForm):
 
     def header_html(self, report: StudyReport, lead: str) -> str:
         """What was found; ``lead`` is what people's labels say, "" where there are none."""
-        tab = StudyTab if report.arms else type(self)
-        return study_html.header_html(report, lead or tab.headline(self, report))
+        return study_html.header_html(report, lead or headline(report))
 
     def link(self, report: StudyReport) -> str:
         """The address of this tab with these settings; one's own words do not travel in it."""

@@ -13,11 +13,10 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from bias_core.metrics.cards import METRICS, load_references
-from bias_core.studies.arms.results import summary
 from bias_core.studies.kit.types import StudyFigure, StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports import text
 from bias_core.studies.reports.saved import Example, SavedReport
-from bias_core.studies.reports.text import format_estimate, format_given, format_number
+from bias_core.studies.reports.text import format_number
 from bias_core.studies.running.drawn import prompt_facts
 from bias_core.ui.messages import QUIET, heading_html
 from bias_core.ui.study.downloads import FINDINGS
@@ -110,40 +109,6 @@ def notes_html(report: StudyReport) -> str:
     if report.unknown_words:
         notes.append(f"This world does not know: {', '.join(report.unknown_words)}. It was drawn without it.")
     return render("notes", notes=notes, limits=text.LIMITS)
-
-
-def headline(report: StudyReport) -> str:
-    """What stands out of a report: how many findings exclude their null value, and the clearest of them."""
-    if report.arms:
-        return summary(report)
-    rows = [
-        row
-        for row in text.finding_rows(report)
-        if all(map(text.is_known, (row["low"], row["high"], row["null_value"])))
-    ]
-    if not rows:
-        return f"{report.n_images:,} pictures were measured; the figures and tables show what was found."
-    away = [row for row in rows if not row["low"] <= row["null_value"] <= row["high"]]
-    if not away:
-        which = "The number is" if len(rows) == 1 else f"All {len(rows)} numbers are"
-        return f"{which} compatible with “no bias”: no departure is shown, none is ruled out."
-    lead = max(away, key=_clearance)
-    if len(rows) == 1:
-        return _spoken(lead)
-    verb = "departs" if len(away) == 1 else "depart"
-    return f"{len(away)} of {len(rows)} numbers {verb} clearly from “no bias”. Clearest: {_spoken(lead)}"
-
-
-def _spoken(row: dict[str, Any]) -> str:
-    number = format_estimate(row["value"], row["low"], row["high"], n=row["n"])
-    null = format_given(row["null_value"])
-    return f"{row['finding']}, {number}, where {null} would be no bias. {row['says']}".strip()
-
-
-def _clearance(row: dict[str, Any]) -> float:
-    """How far the null value lies outside of the interval, in widths of it."""
-    outside = max(row["low"] - row["null_value"], row["null_value"] - row["high"])
-    return outside / width if (width := row["high"] - row["low"]) else math.inf
 
 
 def by_name(report: StudyReport) -> StudyReport:

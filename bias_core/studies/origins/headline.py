@@ -1,0 +1,133 @@
+"""What stands out of an OASIS study: steps, texts of clusters, or shares that have a P* with a source."""
+
+import pandas as pd
+
+from bias_core.studies.kit.types import StudyFigure, StudyReport, listed
+from bias_core.studies.reports.text import format_estimate, format_given, format_interval, format_number, table_of
+from bias_core.types import is_sourced
+
+GAIN = "gain-"  # begins the keys of the figures of predicted gain
+PROMPTS = "table3"
+BEYOND = "mean P − P*, sourced"  # of the attributes of a nationality whose P* has a source
+_THREE = 3  # nationalities, whose orders are 6; a perfect trend, up or down, is 2 of them
+
+
+def headline(report: StudyReport) -> str:
+    """By the kind of study."""
+    if report.design.kind == "propagation":
+        gains = [figure for figure in report.results.figures if figure.key.startswith(GAIN)]
+        return " ".join(_gain_sentence(figure, report.results.frame("spi")) for figure in gains)
+    if report.design.kind == "optimised_prompts":
+        return _stop_sentence(texts_of(report).drop_duplicates("name"))
+    key, sentence = {
+        "nationality_stereotypes": ("table1", _stereotype_sentence),
+        "doctor_prevalence": ("table2", _doctor_sentence),
+        "stereotypes_by_internet_users": ("figure3", _users_sentence),
+    }[report.design.kind]
+    return sentence(table_of(report, key).frame)
+
+
+def _gain_sentence(figure: StudyFigure, table: pd.DataFrame) -> str:
+    """At which steps each attribute is first told apart from the base prompt."""
+    concept, curves = figure.labels["concept"], figure.data.groupby("group", sort=False)
+    early: list[tuple[int, str, str]] = []
+    unclear: list[str] = []
+    for name, steps in curves:
+        is_clear = ((steps["low"] > 0) | (steps["high"] < 0)).tolist()
+        if any(is_clear):
+            first = is_clear.index(True)
+            more = "more" if steps["value"].iloc[first] > 0 else "less"
+            early.append((first, str(name), f"{name} at step {first + 1} ({more} often)"))
+        else:
+            unclear.append(str(name))
+    if not early:
+        n_seeds = table.loc[table["nationality"] == concept, "seeds"].max()
+        return f"{concept}: with {n_seeds} seeds no step is told apart from the base prompt."
+    rest = f" {', '.join(unclear)}: not told." if unclear else ""
+    steps_words = f"of {curves.size().max()} steps, the first told apart from {figure.labels['base']} are"
+    return f"{concept}: {steps_words} {', '.join(words for *_, words in sorted(early))}.{rest}"
+
+
+def texts_of(report: StudyReport) -> pd.DataFrame:
+    """The texts of a StOP report, a row each; empty for other reports."""
+    tables = {table.key: table.frame for table in report.results.tables}
+    if not {PROMPTS, "clusters"} <= set(tables):
+        return pd.DataFrame()
+    texts = tables[PROMPTS].merge(tables["clusters"][["nationality", "cluster", "pictures", "share"]])
+    return texts.assign(name=[cluster_name(n, k) for n, k in zip(texts["nationality"], texts["cluster"], strict=True)])
+
+
+def _stop_sentence(texts: pd.DataFrame) -> str:
+    is_specific = ~(texts["specificity low"] <= 0)  # nan: nothing to be told apart from
+    specific_texts = "; ".join(
+        f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}”"
+        for row in texts[is_specific].to_dict("records")
+    )
+    rest = ", ".join(texts["name"][~is_specific])
+    none = f"No text tells {rest} from the concept's other pictures." if rest else ""
+    return " ".join(filter(None, [f"For this reader, {specific_texts}." if specific_texts else "", none]))
+
+
+def _stereotype_sentence(table: pd.DataFrame) -> str:
+    comparable = table.dropna(subset=["P*"])
+    comparable = comparable[comparable["P* from"].map(is_sourced)]
+    which = f"of {len(comparable)} attributes with a sourced rate"
+    if comparable.empty:
+        shares = [
+            f"{row['attribute']} of {row['nationality']} in "
+            f"{format_estimate(row['P'], row['P low'], row['P high'], n=row['n'])}"
+            for row in table.to_dict("records")
+        ]
+        return (
+            f"Share of the pictures: {listed(shares)}. No real-world rate with a source is known, so that none is "
+            "called too high or too low."
+        )
+    above = comparable[comparable["P corrected low"].fillna(comparable["P low"]) > comparable["P*"]]
+    if above.empty:
+        return f"None {which} is told to be shown more often than in the world."
+    most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]
+    beyond = format_estimate(most["P − P*"], most["P − P* low"], most["P − P* high"])
+    return (
+        f"{len(above)} {which} are shown more often than in the world. Farthest: "
+        f"{most['attribute']} for {most['nationality']}, P − P* = {beyond}: "
+        f"{format_number(most['P'], most['P low'], most['P high'])} of the pictures against {format_given(most['P*'])}."
+    )
+
+
+def _doctor_sentence(table: pd.DataFrame) -> str:
+    plain, others = table.iloc[0], table.dropna(subset=["added"])
+    parts = [
+        f"{row['concept']} {row['added']:+.2f} [{row['added low']:+.2f}, {row['added high']:+.2f}]"
+        for _, row in others.iterrows()
+    ]
+    clear = others[(others["added low"] > 0) | (others["added high"] < 0)]
+    verdict = "" if len(clear) else ", which is not told apart from nothing"
+    ends = plain["P low"], plain["P high"]
+    first = (
+        f"Shown as men: {format_number(plain['P'], *ends)} of the pictures of a {plain['concept']} "
+        f"{format_interval(*ends)}."
+    )
+    return f"{first} A nationality adds to that: {', '.join(parts)}{verdict}." if parts else first
+
+
+def _users_sentence(table: pd.DataFrame) -> str:
+    if BEYOND not in table or table[BEYOND].isna().all():
+        return "No attribute of these nationalities has a real-world rate with a source, so that none is compared."
+    parts = [
+        f"{row['nationality']} {row[BEYOND]:+.2f} ({row['users']:g} million)"
+        for _, row in table.dropna(subset=BEYOND).sort_values("users").iterrows()
+    ]
+    few = (
+        " So few nationalities cannot show a trend: by chance alone, one order in three looks as clear."
+        if len(table) == _THREE
+        else ""
+    )
+    return (
+        "Share of the pictures less the rate in the world, mean over the attributes whose rate has a source, "
+        f"fewest internet users first: {', '.join(parts)}.{few}"
+    )
+
+
+def cluster_name(concept: str, number: int) -> str:
+    """How a cluster is called on pages and in tables; numbers start at 1 with the largest."""
+    return f"{concept}, cluster {number}"

@@ -1,0 +1,51 @@
+"""What stands out of the paired test: what pictures of two show, how sure that is, and what changes it."""
+
+import math
+
+from bias_core.studies.kit.types import Finding, StudyReport
+from bias_core.types import Estimate
+
+_FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
+_THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
+
+
+def headline(report: StudyReport) -> str:
+    """What pictures of two show, which way that leans, how sure that is, and what changes it."""
+    findings = {finding.key: finding for finding in report.results.findings}
+    first = next((findings[key] for key in _FIRST if key in findings), None)
+    if first is None or math.isnan(first.estimate.value):
+        return "Nobody could be scored: no picture shows the two people who were asked for."
+    score, conform = first.estimate, (first.estimate.value + 100) / 2
+    side = f"leans {'with' if score.value > 0 else 'against'} the stereotypes."
+    lean = side if is_clear(score) else "is no clear lean either way: the interval includes 0."
+    numbers = (
+        f"stereotype test score {_signed(score.value)}, {report.settings.confidence:.0%} interval "
+        f"{_signed(score.low)} to {_signed(score.high)}, {score.n:,} pictures"
+    )
+    then = next((findings[key] for key in _THEN if key in findings), None)
+    return (
+        f"In pictures of two, {conform:.0f} % of the people look as the stereotype of their role has it and "
+        f"{100 - conform:.0f} % do not ({numbers}). That {lean}{_change(then)}"
+    )
+
+
+def _change(finding: Finding | None) -> str:
+    """The other half of the sentence: against pictures of one, or with words that ask for fairness."""
+    if finding is None or math.isnan(finding.estimate.value):
+        return ""
+    change, asks_fairness = finding.estimate, finding.key.startswith("difference")
+    subject = "Asked to be fair, the model draws them" if asks_fairness else "Beside another person they look"
+    interval = f"{_signed(change.value)} [{_signed(change.low)}, {_signed(change.high)}]"
+    if not is_clear(change):
+        return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."
+    more = f"{'more' if change.value > 0 else 'less'} stereotyped{'' if asks_fairness else ' than alone'}"
+    return f" {subject} {more} ({interval})."
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")  # + 0.0: no "-0.0"
+
+
+def is_clear(estimate: Estimate) -> bool:
+    """Whether the interval leaves out 0, by more than the arithmetic errs."""
+    return round(estimate.low, 9) > 0 or round(estimate.high, 9) < 0

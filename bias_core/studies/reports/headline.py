@@ -1,0 +1,95 @@
+"""The headline of a report, the same wherever it stands: page, command line, API, report and cards.
+
+A study may say its own (``headline`` and ``arms_headline`` of its program). No headline compares with a rate P* that
+somebody assumed: where none has a source, it says the share with its interval.
+"""
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.kit.watching import stop_rule
+from bias_core.studies.reports.text import finding_rows, format_estimate, format_given, format_number, is_known
+
+_AGAINST_P_STAR = {"attribute_prevalence", "signed_difference", "stereotype_score"}
+"""Measures that are compared with a P*: only a study that knows where it comes from makes a headline of them."""
+
+
+def headline(report: StudyReport) -> str:
+    """What stands out, in a sentence or two."""
+    program = programs_by_kind().get(report.design.kind)
+    if report.arms:
+        own = program and program.arms_headline
+        return own(report) if own else differences_headline(report, report.results.frame("differences"))
+    own = program and program.headline
+    return own(report) if own else numbers_headline(report)
+
+
+def numbers_headline(report: StudyReport) -> str:
+    """How many findings exclude their null value, and the clearest of them."""
+    rows = [
+        row
+        for row, finding in zip(finding_rows(report), report.results.findings, strict=True)
+        if finding.metric not in _AGAINST_P_STAR and all(map(is_known, (row["low"], row["high"], row["null_value"])))
+    ]
+    if not rows:
+        return f"{report.n_images:,} pictures were measured; the figures and tables show what was found."
+    away = [row for row in rows if not row["low"] <= row["null_value"] <= row["high"]]
+    if not away:
+        which = "The number is" if len(rows) == 1 else f"All {len(rows)} numbers are"
+        return f"{which} compatible with “no bias”: no departure is shown, none is ruled out."
+    lead = max(away, key=_clearance)
+    if len(rows) == 1:
+        return _spoken(lead)
+    verb = "departs" if len(away) == 1 else "depart"
+    return f"{len(away)} of {len(rows)} numbers {verb} clearly from “no bias”. Clearest: {_spoken(lead)}"
+
+
+def _spoken(row: dict[str, Any]) -> str:
+    number = format_estimate(row["value"], row["low"], row["high"], n=row["n"])
+    null = format_given(row["null_value"])
+    return f"{row['finding']}, {number}, where {null} would be no bias. {row['says']}".strip()
+
+
+def _clearance(row: dict[str, Any]) -> float:
+    """How far the null value lies outside of the interval, in widths of it."""
+    outside = max(row["low"] - row["null_value"], row["null_value"] - row["high"])
+    return outside / width if (width := row["high"] - row["low"]) else math.inf
+
+
+def differences_headline(report: StudyReport, frame: pd.DataFrame) -> str:
+    """What a comparison found, by the rows of its table of differences that may be compared."""
+    tested = frame[frame["p adjusted"].notna()] if len(frame) else frame
+    if stop_rule(report.settings) is not None and len(frame):
+        return _summary_at_any_time(frame[frame["low"].notna()])
+    if tested.empty:
+        return "Nothing could be tested on these pictures; the tables show what was measured."
+    clear = tested[tested["clear"] == "yes"]
+    if clear.empty:
+        return f"No clear difference between the arms: none of {len(tested)} tests stands out from chance."
+    row = clear[clear["finding"] == clear["finding"].iloc[0]].sort_values("difference", key=abs).iloc[-1]
+    ends = row["low"], row["high"]
+    text = (
+        f"{row['finding']} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
+        f"{format_number(row['value second'], *ends)} in “{row['second']}”: a difference of "
+        f"{format_estimate(row['difference'], *ends)}. {len(clear)} of {len(tested)} differences are clear "
+        "after correction for looking at all."
+    )
+    return text[:1].upper() + text[1:]
+
+
+def _summary_at_any_time(frame: pd.DataFrame) -> str:
+    """What the intervals alone say, where a stop rule looked at the pictures."""
+    clear = frame[(frame["low"] > 0) | (frame["high"] < 0)]
+    how = "No p-value is claimed where a stop rule looks at the pictures; these intervals hold at any time."
+    if clear.empty:
+        return f"No interval of the {len(frame)} differences of shares leaves out 0. {how}"
+    row = clear.sort_values("difference", key=abs).iloc[-1]
+    estimate = format_estimate(row["difference"], row["low"], row["high"])
+    return (
+        f"{row['finding']}, “{row['second']}” less “{row['first']}”: {estimate} on {row['n']} pictures of each. "
+        f"{len(clear)} of {len(frame)} intervals of differences leave out 0. {how}"
+    )
