@@ -3,7 +3,7 @@
 Studies and everything below them know only these; ``services`` builds the adapters that fill them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -47,6 +47,17 @@ class Traceable(Protocol):
 
         ``guided`` asks for velocities with classifier-free guidance, ``predicted`` for the picture that
         each step is heading for.
+        """
+
+
+@runtime_checkable
+class ShowsForming(Protocol):
+    """Can show what the pictures at work are heading for; not every generator can."""
+
+    def forming(self) -> Mapping[str, Image.Image]:
+        """Small pictures of what is being drawn, by the ids of their rows, as of the newest step.
+
+        Asked from within ``on_step`` alone. Empty where a model shows none; the pictures that are drawn do not change.
         """
 
 

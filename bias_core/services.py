@@ -452,15 +452,14 @@ class Services:
 
             return CalibrationRenderer()
         name, info = info.id, self._sources.pinned(info)
-        model = DiffusersTextToImage(
-            info,
-            str(info.options["path"]),
-            loras=self._sources.loras(info),
-            device=self._device,
-            offline=self.settings.offline,
-            compiled=self.settings.compile_models,
-            unchanged=partial(check_version, name, version, partial(self.revision, name)),
-        )
+        settings, unchanged = self.settings, partial(check_version, name, version, partial(self.revision, name))
+        how: dict[str, Any] = {"compiled": settings.compile_models, "forming": settings.forming, "unchanged": unchanged}
+        where: dict[str, Any] = {
+            "device": self._device,
+            "offline": settings.offline,
+            "loras": self._sources.loras(info),
+        }
+        model = DiffusersTextToImage(info, str(info.options["path"]), **where, **how)
         if not self.borrows_gpu or info.embedded:
             return model
         there = partial(build_elsewhere, self.settings, "text_to_image", name)

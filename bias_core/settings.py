@@ -41,6 +41,9 @@ class Settings(BaseSettings):
     port: int = Field(default=7860, ge=1, le=65535)
     offline: bool = False  # never ask a model hub; only what is on this machine
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # "auto" takes CUDA when there is one
+    # whether the page shows pictures while they form: "auto" for small models without a safety checker, which does not
+    # look at them
+    forming: Literal["auto", "on", "off"] = "auto"
     compile_models: bool = False  # compile generators on a GPU; minutes at first, quicker pictures afterwards
     # strangers reach this server: no paths, only models that have a name; by default on a Space
     public: bool = Field(default_factory=on_public_server)

@@ -1,7 +1,7 @@
 """Any text-to-image pipeline of diffusers, with one CPU generator per picture."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from bias_core.adapters import pipeline_call as calls, torch
 from bias_core.adapters.family_facts import (
@@ -25,6 +26,7 @@ from bias_core.adapters.family_facts import (
     unused_settings,
     without_guidance,
 )
+from bias_core.adapters.forming import FormingPictures
 from bias_core.adapters.loras import put_on
 from bias_core.adapters.samplers import check_sampler, sampled_by
 from bias_core.adapters.tracing import Tracer, velocity_space
@@ -64,6 +66,7 @@ class DiffusersTextToImage(Adapter[Any]):
     source : hub id ``org/name``, or a folder with ``model_index.json``.
     loras : folder with one sub-folder per condition, or None.
     compiled : compile the denoiser on a GPU, which pays for hundreds of pictures.
+    forming : whether it shows pictures while they form: "on", "off", or "auto", where its decoder is small.
     how : of :class:`bias_core.adapters.weights.Adapter`.
 
     The kernels that a batch runs through depend on its shape, and with them the last bits of a sum. So a batch is
@@ -72,12 +75,21 @@ class DiffusersTextToImage(Adapter[Any]):
     by one of 255 levels.
     """
 
-    def __init__(self, info: ModelInfo, source: str, *, loras: Path | None = None, compiled: bool = False, **how: Any):
+    def __init__(
+        self,
+        info: ModelInfo,
+        source: str,
+        *,
+        loras: Path | None = None,
+        compiled: bool = False,
+        forming: str = "auto",
+        **how: Any,
+    ):
         batch_size = first_batch_size(info, this_machine(), how.get("device", "auto"))
         super().__init__(info.id, source, batch_size=batch_size, **how)
         self.info, self.loras, self.compiled = info, loras, compiled
         self._batches = _PictureBatches(info.id, batch_size)
-        self._texts = calls.TextCache()
+        self._texts, self._forming = calls.TextCache(), FormingPictures(forming)
         self._condition = self._base = str(info.options.get("base_condition", ""))
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
@@ -93,6 +105,11 @@ class DiffusersTextToImage(Adapter[Any]):
             draw = partial(self._generate_batch, on_step)
             for images in self._batches.run(list(alike), draw, most=self._at_once()):
                 yield from images
+
+    def forming(self) -> Mapping[str, Image.Image]:
+        """What the pictures at work are heading for, small; to be asked from ``on_step``."""
+        with torch.inference_mode():
+            return self._forming.pictures()
 
     def trace(
         self,
@@ -249,11 +266,15 @@ class DiffusersTextToImage(Adapter[Any]):
             call.enter_context(sampled_by(pipeline, self.info, rows[0].sampler))
             callbacks = {}
             if on_step is not None:
+                call.enter_context(self._forming.watching(pipeline, self.info.id, rows))
                 done = calls.report_steps(pipeline, arguments, on_step)
                 callbacks = call.enter_context(calls.after_each_step(pipeline, done))
             output = self._call(full, **callbacks)
         notes = calls.records(pipeline, arguments, output, warnings, rows)
-        return [self._generated(row, output, i, drawn) for i, (row, drawn) in enumerate(zip(rows, notes, strict=False))]
+        drawn = enumerate(zip(rows, notes, strict=False))
+        images = [self._generated(row, output, i, record) for i, (row, record) in drawn]
+        self._forming.learn([one.image for one in images if not one.blocked])
+        return images
 
     def _call(self, rows: Sequence[ImageRow], **more: Any) -> Any:
         """The output of the pipeline for these rows, with more arguments."""
@@ -294,6 +315,7 @@ class DiffusersTextToImage(Adapter[Any]):
         """Fresh weights have no condition's adapter, and nothing is known of what they answer."""
         self._condition = self._base
         self._texts.clear()
+        self._forming.forget()
 
     def _use_condition(self, condition: str) -> None:
         """Switch the LoRA; the one before is removed altogether, so that nothing of it stays."""

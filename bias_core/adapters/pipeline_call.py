@@ -129,7 +129,7 @@ class SchedulerStep:
 @contextmanager
 def step_replaced(scheduler: Any, look: Callable[[SchedulerStep], Any]) -> Iterator[None]:
     """Have ``look`` answer each step of the scheduler, until the block ends."""
-    step = scheduler.step
+    step, own = scheduler.step, vars(scheduler).get("step")  # its own where somebody looks already
     signature = inspect.signature(step)
 
     @wraps(step)  # pipelines ask which arguments it takes
@@ -142,7 +142,10 @@ def step_replaced(scheduler: Any, look: Callable[[SchedulerStep], Any]) -> Itera
     try:
         yield
     finally:
-        del scheduler.step
+        if own is None:
+            del scheduler.step
+        else:
+            scheduler.step = own
 
 
 @contextmanager

@@ -94,14 +94,10 @@ class Tracer:
         moments: list[Moment] = []
 
         def look(step: SchedulerStep) -> Any:
-            scheduler, i = self.pipeline.scheduler, len(moments)
-            xt, sigma = step.sample, self._noise(i, step.timestep)
-            if hasattr(scheduler, "scale_model_input"):
-                xt = scheduler.scale_model_input(xt, step.timestep)
+            xt, sigma = self.network_input(step), self.noise(len(moments), step.timestep)
             answer = step.answer()
-            following = answer[0] if isinstance(answer, tuple) else answer.prev_sample
-            velocity = self._velocity(step.model_output)
-            moments.append(Moment(sigma=sigma, xt=_copied(xt), velocity=velocity, following=_copied(following)))
+            velocity, following = self.velocity(step.model_output), _copied(following_of(answer))
+            moments.append(Moment(sigma=sigma, xt=_copied(xt), velocity=velocity, following=following))
             self.after_step()
             return answer
 
@@ -115,7 +111,7 @@ class Tracer:
 
         def look(step: SchedulerStep) -> Any:
             following = path[len(velocities)].following
-            velocities.append(self._velocity(step.model_output))
+            velocities.append(self.velocity(step.model_output))
             self.after_step()
             return _with_sample(step.answer(), following)
 
@@ -129,11 +125,7 @@ class Tracer:
         Only the decoder works anew each time: the denoiser, whose predictions are not used, repeats what it answered
         to the first of these calls.
         """
-        # First needed here: SciPy, which a measure brings, is half of the time in which a server or worker starts.
-        from bias_core.metrics.propagation import predicted_sample
-
-        xt, velocity = (tensor.float().numpy() for tensor in (moment.xt, moment.velocity))
-        x0 = torch.from_numpy(predicted_sample(xt, velocity, moment.sigma, space=self.space)).float()
+        x0 = torch.from_numpy(self.heading(moment.xt, moment.velocity, moment.sigma)).float()
         with ExitStack() as afterwards:
             afterwards.enter_context(step_replaced(self.pipeline.scheduler, lambda s: _with_sample(s.answer(), x0)))
             afterwards.enter_context(_repeated_answers(self.pipeline, self._answers))
@@ -143,11 +135,25 @@ class Tracer:
             pixels: np.ndarray = pictures_of(call(num_inference_steps=1, output_type="np"))[0]
         return pixels
 
-    def _velocity(self, output: Any) -> Any:
-        """From the picture to the noise, also where time runs the other way."""
+    def heading(self, xt: Any, velocity: Any, sigma: float) -> np.ndarray:
+        """The finished latent that a step is heading for, of tensors on the CPU."""
+        # First needed here: SciPy, which a measure brings, is half of the time in which a server or worker starts.
+        from bias_core.metrics.propagation import predicted_sample
+
+        return predicted_sample(xt.float().numpy(), velocity.float().numpy(), sigma, space=self.space)
+
+    def network_input(self, step: SchedulerStep) -> Any:
+        """The latent as the network saw it; asked for before the scheduler moves on."""
+        scheduler = self.pipeline.scheduler
+        if hasattr(scheduler, "scale_model_input"):
+            return scheduler.scale_model_input(step.sample, step.timestep)
+        return step.sample
+
+    def velocity(self, output: Any) -> Any:
+        """From the picture to the noise, also where time runs the other way; on the CPU."""
         return _copied(-output if self.pipeline.scheduler.config.get("invert_sigmas") else output)
 
-    def _noise(self, i: int, timestep: Any) -> float:
+    def noise(self, i: int, timestep: Any) -> float:
         """Standard deviation of the noise in what the network sees at step ``i``."""
         scheduler, time = self.pipeline.scheduler, float(torch.as_tensor(timestep).flatten()[0])
         if self.space == "flow":
@@ -159,6 +165,11 @@ class Tracer:
             ratio = float(scheduler.sigmas[i])
             return ratio / math.sqrt(1 + ratio**2)
         return math.sqrt(1 - float(scheduler.alphas_cumprod[int(time)]))
+
+
+def following_of(answer: Any) -> Any:
+    """The latent that a scheduler went to, by its answer."""
+    return answer[0] if isinstance(answer, tuple) else answer.prev_sample
 
 
 def _copied(tensor: Any) -> Any:

@@ -9,17 +9,19 @@ import queue
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from contextvars import copy_context
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from PIL import Image
+
 from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.models.machine import this_machine
-from bias_core.protocols import TextToImage
+from bias_core.protocols import ShowsForming, TextToImage
 from bias_core.store.files import write_atomically
 from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, StoredImage
@@ -27,6 +29,8 @@ from bias_core.waiting import Lock, StopSignal, never
 
 _LOCK_POLL_SECONDS = 0.1
 _STEP_EVENT_SECONDS = 0.1
+_FORMING_SECONDS = 0.3  # between two looks at what forms
+_PER_LOOK = 24  # and that many times what a look takes: it slows drawing by a twenty-fifth at most
 _ENOUGH = 16  # pictures: a rate of fewer does not replace one of more
 
 
@@ -43,6 +47,7 @@ class EngineProgress:
     step: int = 0
     n_steps: int = 0
     begun: float = 0.0  # the steps done of batches at work, in pictures: half a batch of 8 is 4
+    forming: Mapping[str, Image.Image] = field(default_factory=dict)  # small, of a batch at work, by the ids of rows
     seconds_left: float = float("nan")  # nan until the first pictures or steps have been timed
 
 
@@ -160,9 +165,9 @@ class Drawing(ABC):
         self._abandoned.set()
         self._pool.shutdown()
 
-    def put(self, images: Sequence[StoredImage] = (), *, step: int = 0, n_steps: int = 0, begun: float = 0.0) -> None:
-        """Hand over what is finished, or where batches at work are."""
-        self._queue.put(EngineProgress(images=tuple(images), step=step, n_steps=n_steps, begun=begun))
+    def put(self, images: Sequence[StoredImage] = (), **at_work: Any) -> None:
+        """Hand over what is finished, or where batches at work are: fields of :class:`EngineProgress`."""
+        self._queue.put(EngineProgress(images=tuple(images), **at_work))
 
     def check(self) -> None:
         """Raise Cancelled where nobody waits for these pictures any more."""
@@ -257,7 +262,7 @@ class _LocalDrawing(Drawing):
     ) -> None:
         super().__init__(cancelled)
         self._rows, self._model, self._store, self._lock = rows, model, store, lock
-        self._last_step_event = 0.0
+        self._last_step_event, self._looks = 0.0, _Looks(model)
 
     def draw(self) -> None:
         for start in range(0, len(self._rows), self._model.batch_size):
@@ -277,11 +282,31 @@ class _LocalDrawing(Drawing):
     def _on_step(self, n_pictures: int) -> Callable[[int, int], None]:
         def on_step(step: int, n_steps: int) -> None:
             self.check()
-            if (now := time.monotonic()) - self._last_step_event >= _STEP_EVENT_SECONDS:
-                self._last_step_event = now
-                self.put(step=step, n_steps=n_steps, begun=n_pictures * step / n_steps)
+            forming = self._looks.forming() if step < n_steps else {}
+            if forming or time.monotonic() - self._last_step_event >= _STEP_EVENT_SECONDS:
+                self._last_step_event = time.monotonic()
+                self.put(step=step, n_steps=n_steps, begun=n_pictures * step / n_steps, forming=forming)
 
         return on_step
+
+
+class _Looks:
+    """Looks now and then at what a model's batch at work is heading for, so seldom that drawing is hardly slowed."""
+
+    def __init__(self, model: TextToImage) -> None:
+        self._model = model if isinstance(model, ShowsForming) else None
+        self._due, self._n = 0.0, 0
+
+    def forming(self) -> Mapping[str, Image.Image]:
+        """Small pictures by the ids of their rows, if it is time for a look; at the first step it is."""
+        began = time.monotonic()
+        if self._model is None or began < self._due:
+            return {}
+        images, ended = self._model.forming(), time.monotonic()
+        # What the first one takes is no measure: it may import what it needs.
+        pause = _PER_LOOK * (ended - began) if self._n else 0.0
+        self._due, self._n = ended + max(_FORMING_SECONDS, pause), self._n + 1
+        return images
 
 
 @dataclass(frozen=True, kw_only=True)

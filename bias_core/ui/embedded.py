@@ -18,6 +18,7 @@ from bias_core.studies.kit.types import StudyFigure
 from bias_core.studies.reports.figures import COLOURS, MUTED, draw
 
 MOST_AVERAGED = 200
+_QUALITY = 70  # of a hundred
 _MISSING = Image.new("RGB", (8, 8), "#808080")
 DRAWING = threading.Lock()  # rc_context is global to the process
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -62,6 +63,13 @@ def _font(declaration: re.Match[str]) -> str:
 def data_uri(path: Path, size: int) -> str:
     """A copy of at most ``size`` pixels as a data URI; grey where the file has gone."""
     return _uri(_open(path, size))
+
+
+def small_uri(image: Image.Image) -> str:
+    """A picture that is shown for a moment, as a data URI of few bytes."""
+    buffer = io.BytesIO()
+    image.save(buffer, "WEBP", quality=_QUALITY, method=0)
+    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def average_uri(paths: Sequence[Path], size: int = 96) -> str:

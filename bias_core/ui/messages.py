@@ -30,7 +30,6 @@ STOPPING = done_html("Stopping after this denoising step …")
 LOADING = done_html("Loading the model; the first time takes a few seconds …")
 QUEUED = done_html("Waiting for a turn: one run at a time …")
 GOES_ON = done_html("Your run went on while the page was loaded anew. When it is done its result is here, and in Runs.")
-WAITING = done_html("The numbers follow when the pictures are there.")
 
 
 class Pace:

@@ -125,3 +125,24 @@ def test_what_is_typed_is_never_run(desk: Any) -> None:
     assert desk.evaluate("window.hacked") is None
     assert "${window.hacked=2}{{7*7}} 医生 🩺" in desk.inner_text("#header")
     assert "does not know" in desk.inner_text("#header")
+
+
+def test_pictures_form_in_place_of_the_result_before_and_give_way_to_the_new_one(desk: Any) -> None:
+    explore(desk)
+    before = desk.inner_text("#header")
+    assert before
+    desk.fill(CONCEPT, "slow doctor")
+    with a_run(desk, "explore"):
+        desk.click("#generate")
+        desk.wait_for_selector("#explore-drawing .forming img")
+        assert desk.locator("#explore-drawing li").count() == 32
+        assert desk.locator("#explore-drawing .forming").count() == 4  # a batch
+        assert desk.get_by_role("img", name="Picture 1 is forming").is_visible()
+        assert not desk.is_visible("#header")
+        assert not desk.is_visible("#results")
+        desk.wait_for_selector("#explore-drawing .finished img")
+        desk.wait_for_selector("#explore-drawing .so-far")
+        desk.click("#stop")
+    assert not desk.inner_text("#explore-drawing").strip()
+    assert desk.is_visible("#results")
+    assert "slow doctor" in desk.inner_text("#header")  # Stop leaves a result of what was finished

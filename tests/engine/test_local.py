@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 
 import pytest
 
 from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled, ModelUnavailable, StorageError
 from bias_core.store.images import ImageStore
-from tests.engine.noise import Noise, rows
+from tests.engine.noise import Noise, picture, rows
 
 
 @pytest.fixture
@@ -113,3 +114,45 @@ def test_time_left_is_unknown_at_first_and_nothing_at_the_end(store):
     assert math.isnan(events[0].seconds_left)
     assert events[-1].seconds_left == 0
     assert all(event.seconds_left >= 0 for event in events[1:])
+
+
+class Sketches(Noise):
+    """Noise that shows what forms; a look takes a while where it is asked to."""
+
+    seconds = 0.0
+
+    def __init__(self, n_steps=5):
+        super().__init__()
+        self.n_steps, self.n_looks, self.rows = n_steps, 0, []
+
+    def generate(self, rows, *, on_step=None):
+        self.rows = rows
+        yield from super().generate(rows, on_step=on_step)
+
+    def forming(self):
+        self.n_looks += 1
+        time.sleep(self.seconds)
+        return {row.id: picture(row) for row in self.rows}
+
+
+def test_what_forms_is_shown_from_the_first_step_on_and_never_stored(store):
+    events = run(rows(2, "slow"), Sketches(), store)
+    shown = [event for event in events if event.forming]
+    assert [event.step for event in shown] == [
+        1,
+        4,
+    ]  # 0.3 s apart, a step takes 0.1 s; the last step shows the pictures
+    assert all(list(event.forming) == [row.id for row in rows(2, "slow")] for event in shown)
+    assert not any(event.images for event in shown)
+    assert len(list(store.folder.rglob("*"))) == len(list(store.folder.rglob("*.png"))) * 2
+    assert not any(event.forming for event in run(rows(2), Sketches(), store) if event.reused)
+    assert not any(event.forming for event in run(rows(2, "plain"), Noise(), store))
+
+
+def test_looks_that_take_long_are_taken_so_seldom_that_they_hardly_slow_drawing(store):
+    model = Sketches(n_steps=12)
+    model.seconds = 0.1
+    began = time.monotonic()
+    run(rows(6, "slow"), model, store)
+    # 24 steps of a tenth of a second: a look at the first and after 0.3 s; from then on one in 2.4 s.
+    assert model.n_looks <= 2 + (time.monotonic() - began) / 2.4

@@ -8,20 +8,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from bias_core.engine.local import EngineProgress
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.stats.sequential import confidence_sequence, holds_at_any_time
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import Arm, Progress, StudySettings
-from bias_core.studies.kit.watching import FEWEST, REFUSED, ShareValues, StopRule, Watch, looks, stop_rule
+from bias_core.studies.kit.watching import FEWEST, REFUSED, DrawingView, ShareValues, StopRule, Watch, looks, stop_rule
 from bias_core.studies.objects.study import design_of_prompts
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.running.drawn import refusals
 from bias_core.studies.running.history import go_on, list_runs
 from bias_core.studies.running.run import complete, run_study, with_options
-from bias_core.types import Attribute
+from bias_core.types import Attribute, ImageRow, StoredImage
 from tests.studies.oasis_runs import findings, real_services, without_seconds
 
 MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
@@ -270,3 +272,18 @@ def test_a_stop_while_shares_are_read_ends_the_run(world, monkeypatch):
     monkeypatch.setattr("bias_core.studies.kit.program.StudyData.check", stop)
     with pytest.raises(Cancelled):
         followed(replace(RULE, seed=77), world)
+
+
+def test_a_picture_forms_until_it_is_finished_and_nothing_is_drawn_where_all_are_there(tmp_path):
+    rows = [ImageRow(prompt="p", seed=seed, model="m") for seed in range(3)]
+    there = {row.id: StoredImage(row=row, truth=None, path=tmp_path / f"{row.id}.png") for row in rows}
+    grey = Image.new("RGB", (4, 4))
+    view = DrawingView([*rows, rows[0]])
+    first = view.at(EngineProgress(done=0, total=3), {})
+    assert [row.id for row in first.drawing] == list(there)
+    at_work = view.at(EngineProgress(done=0, total=3, step=2, n_steps=9, forming={rows[0].id: grey}), {})
+    assert (list(at_work.forming), at_work.message) == ([rows[0].id], "0 of 3 pictures, step 2 of 9")
+    finished = view.at(EngineProgress(done=3, total=3), there)
+    assert (list(finished.forming), len(finished.images), len(finished.drawing)) == ([], 3, 3)
+    all_there = DrawingView(rows).at(EngineProgress(done=3, total=3, reused=True), there)
+    assert (all_there.drawing, len(all_there.images)) == ((), 3)

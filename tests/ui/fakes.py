@@ -92,8 +92,20 @@ class SlowRenderer:
 
 
 class TracedRenderer(SlowRenderer):
-    """A renderer with denoising steps: towards the first attribute from the start, and from the second step
-    on away from the second one; towards others or away from them by the seed."""
+    """A renderer with denoising steps, which shows what forms.
+
+    It goes towards the first attribute from the start, and from the second step on away from the second one; towards
+    others or away from them by the seed.
+    """
+
+    rows: Sequence[ImageRow] = ()
+
+    def generate(self, rows: Sequence[ImageRow], *, on_step: Any = None) -> Iterator[GeneratedImage]:
+        self.rows = rows
+        yield from super().generate(rows, on_step=on_step)
+
+    def forming(self) -> dict[str, Image.Image]:
+        return {row.id: Image.new("RGB", (16, 16), "grey") for row in self.rows}
 
     def trace(
         self,

@@ -1,6 +1,6 @@
 """The Explore tab: a concept and attributes in, pictures and scores out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import gradio as gr
@@ -12,12 +12,13 @@ from bias_core.studies.explore.options import KIND, OLD_KIND
 from bias_core.studies.explore.report import COMPARE, Exploration, is_exploration
 from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.explore.tab_form import ExploreForm
-from bias_core.studies.kit.types import Progress, StudyFigure, StudyReport
+from bias_core.studies.kit.types import StudyFigure, StudyReport
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import format_number
 from bias_core.ui import messages
 from bias_core.ui.embedded import data_uri
 from bias_core.ui.study import view as study_html
+from bias_core.ui.study.drawing import DrawingPart
 from bias_core.ui.study.form import build_take
 from bias_core.ui.study.study_tab import QUIET, Updates
 from bias_core.ui.study.view import Look, Pictures
@@ -55,6 +56,7 @@ class ExploreTab(ExploreForm):
             self._build_ask()
         parts["status"] = gr.HTML(messages.READY, elem_id="status")
         self.examples.build_looked_at()
+        self.drawing = DrawingPart(self.key)
         parts["welcome"] = gr.HTML(render("explore_welcome"))
         self._build_results()
         self._wire(demo)
@@ -111,27 +113,6 @@ class ExploreTab(ExploreForm):
             **self.pictures.show_only(Look(report=report, which=which)),
             self.extra["groups"]: view.group_buttons(exploration, group),
             chart: view.map_html(exploration, group),
-        }
-
-    def growing(self) -> Callable[[Progress], Updates]:
-        """The grid, whenever it has grown."""
-        grid = view.GrowingGrid()
-        return lambda step: self._grid(grid.grown(step))
-
-    def _grid(self, pictures: list[tuple[str, str]] | None) -> Updates:
-        if pictures is None:
-            return {}
-        parts, extra = self.parts, self.extra
-        hidden = (parts["welcome"], parts["results"], extra["map"], extra["groups"])
-        return {
-            **dict.fromkeys(hidden, gr.update(visible=False)),
-            parts["header"]: "",
-            parts["shown"]: gr.update(visible=True),
-            parts["extra"]: gr.update(visible=True),
-            self.pictures.box: gr.update(visible=True),
-            self.pictures.gallery: gr.update(value=pictures, selected_index=None),
-            self.pictures.picture: "",
-            extra["shares"]: messages.WAITING,
         }
 
     def finished(self, report: StudyReport) -> Updates:

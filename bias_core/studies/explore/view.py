@@ -1,7 +1,6 @@
 """What the Explore tab shows of a report: groups of look-alikes and their map, one picture, all in plain language."""
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,9 @@ import pandas as pd
 from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.headline import percent, span, verdict
 from bias_core.studies.explore.report import Exploration, ExploredImage
-from bias_core.studies.explore.results import CONCEPT, AssociationScore, group_name
+from bias_core.studies.explore.results import AssociationScore, group_name
 from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.types import Progress, figure, lean
+from bias_core.studies.kit.types import figure, lean
 from bias_core.studies.reports.text import LIMITS
 from bias_core.studies.running.drawn import prompt_facts, reason_of
 from bias_core.ui.embedded import N_COLOURS, average_uri, data_uri, figure_svg
@@ -22,33 +21,7 @@ ALL = -1
 _HALF_WIDTH = 0.1
 _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
 _MOST_THUMBNAILS = 120
-_FIRST_PAGE = 120
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
-_FIRST_AFTER = 0.7  # seconds
-_SHORTEST_PAUSE = 0.2  # seconds
-_PAUSE_PER_PICTURE = 0.01
-
-
-class GrowingGrid:
-    """Says when the grid is worth sending: every time costs as much as all its pictures."""
-
-    def __init__(self) -> None:
-        self._n_shown = -1
-        # A run that is over at once shows its report only: the page loses updates of what is just being put in.
-        self._next = time.monotonic() + _FIRST_AFTER
-
-    def grown(self, progress: Progress) -> list[tuple[str, str]] | None:
-        """The first of the concept's pictures with captions; None while they have not grown or were just sent."""
-        drawn = [image for image in progress.images if image.row.group == CONCEPT][:_FIRST_PAGE]
-        now = time.monotonic()
-        if not drawn or len(drawn) == self._n_shown or now < self._next:
-            return None
-        self._n_shown = len(drawn)
-        self._next = now + max(_SHORTEST_PAUSE, len(drawn) * _PAUSE_PER_PICTURE)
-        return [
-            (str(image.path), f"Picture {place}" + (" (blocked)" if image.blocked else ""))
-            for place, image in enumerate(drawn, start=1)
-        ]
 
 
 def group_of(exploration: Exploration, number: int) -> int | None:

@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from bias_core.engine.local import EngineProgress
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.models.hosted import hosted_name
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
@@ -39,9 +38,8 @@ from bias_core.studies.kit.types import (
     StudyReport,
     StudySettings,
     StudyTable,
-    WatchedShare,
 )
-from bias_core.studies.kit.watching import REFUSED, ShareValues, StopRule, Watch, stop_rule
+from bias_core.studies.kit.watching import REFUSED, DrawingView, ShareValues, StopRule, Watch, once, stop_rule
 from bias_core.types import Attribute, ImageRow, StoredImage
 
 T = TypeVar("T")
@@ -54,7 +52,6 @@ ReadShares = Callable[["StudyData", pd.DataFrame], Steps[list[ShareValues]]]
 
 AT_ANY_TIME = "Intervals of shares hold at whatever time one looks; others take the number of pictures as fixed."
 _COLUMNS = ["image_id", "group", "prompt", "seed", "unit"]
-_SECONDS_BETWEEN_PICTURES = 0.2
 _SECONDS_BETWEEN_SHARES = 1.0
 _PER_UPDATE = 256  # pictures embedded between two signs of life
 _PER_READING = 32  # captioned or questioned, which takes longer
@@ -127,17 +124,12 @@ class StudyData:
         rule = stop_rule(self.settings) if self._read_shares and n_first is None else None
         in_order = self._in_order(shots)[:n_first]
         watch, unread = Watch((row.id for row in in_order), self.settings.confidence, rule), list[StoredImage]()
-        shown, shares = tuple[StoredImage, ...](), tuple[WatchedShare, ...]()
-        due = shares_due = 0.0
+        view, shares_due = DrawingView(rows), 0.0
         entries = dict[str, list[dict[str, Any]]]()
         with closing(self.rows.draw(in_order, self.services, cancelled=self.cancelled)) as events:  # type: ignore[type-var]
             for event in events:
                 self.images_by_id.update({stored.path.stem: stored for stored in event.images})
-                if event.done == event.total or time.monotonic() >= due:
-                    due = time.monotonic() + _SECONDS_BETWEEN_PICTURES
-                    shown = tuple(self.images_by_id[row.id] for row in _once(rows) if row.id in self.images_by_id)
-                now = _drawing_progress(event, shown, shares)
-                yield now
+                yield (now := view.at(event, self.images_by_id))
                 unread += event.images
                 if self.cancelled() or (event.reused and rule is None):
                     continue
@@ -148,8 +140,8 @@ class StudyData:
                     yield from _now_and_then(self._watch(entries, unread, watch), now)
                     unread = []
                     if time.monotonic() >= shares_due or event.done == event.total or watch.n_enough is not None:
-                        shares, shares_due = watch.shares(), time.monotonic() + _SECONDS_BETWEEN_SHARES
-                        yield replace(now, shares=shares)
+                        view.shares, shares_due = watch.shares(), time.monotonic() + _SECONDS_BETWEEN_SHARES
+                        yield replace(now, shares=view.shares)
                 if watch.n_enough is not None:
                     break
         if rule is not None:
@@ -242,7 +234,7 @@ class StudyData:
     def measure_what_is_there(self, shots: Sequence[Shot], why: Cancelled) -> None:
         """The run was stopped: go on with what is finished, and say so."""
         self.cancelled = lambda: False
-        planned = _once([row for shot in shots for row in self.rows.of(shot)])
+        planned = once([row for shot in shots for row in self.rows.of(shot)])
         begin = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
         of = f"{len(self.images_by_id):,} of {len(planned):,} pictures that were finished"
         self.stopped = f"{begin} scores are of the {of}."
@@ -355,15 +347,6 @@ class StudyData:
         return parts
 
 
-def _drawing_progress(
-    event: EngineProgress, shown: tuple[StoredImage, ...], shares: tuple[WatchedShare, ...]
-) -> Progress:
-    step = f", step {event.step} of {event.n_steps}" if event.n_steps else ""
-    message = f"{event.done:,} of {event.total:,} pictures{step}"
-    left = event.seconds_left
-    return Progress(done=event.done, total=event.total, seconds_left=left, message=message, images=shown, shares=shares)
-
-
 def _now_and_then(reading: Steps[None], drawing: Progress) -> Steps[None]:
     """Follow the reading, and give a sign where it takes long."""
     due = time.monotonic() + _SECONDS_BETWEEN_SHARES
@@ -372,10 +355,6 @@ def _now_and_then(reading: Steps[None], drawing: Progress) -> Steps[None]:
             if time.monotonic() >= due:
                 due = time.monotonic() + _SECONDS_BETWEEN_SHARES
                 yield replace(drawing, message=f"{drawing.message}; {step.message}")
-
-
-def _once(rows: Iterable[ImageRow]) -> list[ImageRow]:
-    return list({row.id: row for row in reversed(list(rows))}.values())[::-1]
 
 
 def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.studies.kit.setting_fields import RemembersNames, setting, settings_class, settings_of
-from bias_core.types import Estimate, ReaderFacts, Sampler, StoredImage
+from bias_core.types import Estimate, ImageRow, ReaderFacts, Sampler, StoredImage
 
 if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
     from bias_core.metrics.paired_prevalence import PairedTest
@@ -360,13 +361,15 @@ class WatchedShare:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a run is: pictures done, planned and finished (in order), seconds left (nan: unknown), a sentence."""
+    """Where a run is: pictures done and planned, seconds left (nan: unknown), a sentence; what can be seen of it."""
 
     message: str
     done: int = 0
     total: int = 0
     seconds_left: float = math.nan
-    images: tuple[StoredImage, ...] = ()
+    images: tuple[StoredImage, ...] = ()  # finished, in their order
+    drawing: tuple[ImageRow, ...] = ()  # of all pictures in their order, while some of them are being drawn
+    forming: Mapping[str, Image.Image] = field(default_factory=dict)  # small, of those that are at work, by id
     shares: tuple[WatchedShare, ...] = ()  # in the pictures so far
 
 

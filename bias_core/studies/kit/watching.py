@@ -1,14 +1,21 @@
-"""The shares of a run while its pictures come: what is known so far, and whether that is enough to stop."""
+"""A run while its pictures come: what can be seen of it, what is known so far, and whether that is enough to stop."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.studies.kit.types import StudySettings, WatchedShare
-from bias_core.types import Estimate, ReaderErrors
+from bias_core.engine.local import EngineProgress
+from bias_core.studies.kit.types import Progress, StudySettings, WatchedShare
+from bias_core.types import Estimate, ImageRow, ReaderErrors, StoredImage
 
+if TYPE_CHECKING:
+    from PIL import Image
+
+_SECONDS_BETWEEN_PICTURES = 0.2
 REFUSED = "Refused or blanked pictures"
 FEWEST = 8  # pictures of a share before a rule may end a run
 _LOOKS = 32  # of a rule, from each number of pictures to twice that number
@@ -91,6 +98,46 @@ def growth(values: np.ndarray, confidence: float) -> Iterator[tuple[int, Estimat
     sums = np.cumsum(values)
     for n in sorted({*looks(len(values)), len(values)}):
         yield n, confidence_sequence(float(sums[n - 1]), n, confidence=confidence)
+
+
+def once(rows: Iterable[ImageRow]) -> list[ImageRow]:
+    """Each row once, at its first place."""
+    first: dict[str, ImageRow] = {}
+    for row in rows:
+        first.setdefault(row.id, row)
+    return list(first.values())
+
+
+class DrawingView:
+    """What can be seen of pictures while they are drawn: the finished ones, and those that form."""
+
+    def __init__(self, rows: Iterable[ImageRow]) -> None:
+        self._rows = tuple(once(rows))
+        self._images: tuple[StoredImage, ...] = ()
+        self._forming: dict[str, Image.Image] = {}
+        self._due = 0.0
+        self._is_drawing = False
+        self.shares: tuple[WatchedShare, ...] = ()  # the newest
+
+    def at(self, event: EngineProgress, finished: Mapping[str, StoredImage]) -> Progress:
+        """Where the drawing is; ``finished`` are all pictures that are there, by their ids."""
+        if event.done == event.total or time.monotonic() >= self._due:
+            self._due = time.monotonic() + _SECONDS_BETWEEN_PICTURES
+            self._images = tuple(finished[row.id] for row in self._rows if row.id in finished)
+            self._forming = {key: image for key, image in self._forming.items() if key not in finished}
+        self._forming |= event.forming
+        self._is_drawing |= event.done < event.total
+        step = f", step {event.step} of {event.n_steps}" if event.n_steps else ""
+        return Progress(
+            done=event.done,
+            total=event.total,
+            seconds_left=event.seconds_left,
+            message=f"{event.done:,} of {event.total:,} pictures{step}",
+            images=self._images,
+            drawing=self._rows if self._is_drawing else (),
+            forming=dict(self._forming),
+            shares=self.shares,
+        )
 
 
 class Watch:

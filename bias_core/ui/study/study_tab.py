@@ -32,6 +32,7 @@ from bias_core.ui.links import address_of
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.downloads import take
+from bias_core.ui.study.drawing import DrawingPart
 from bias_core.ui.study.examples import ExamplesPart
 from bias_core.ui.study.form import Preset, StudyForm, build_take
 from bias_core.ui.study.people import PeoplePart
@@ -91,10 +92,6 @@ class StudyTab(StudyForm):
     def wire_extra(self) -> None:
         """Events of these components."""
 
-    def growing(self) -> Callable[[Progress], Updates]:
-        """For one run: what each step shows beside its progress."""
-        return lambda _step: {}
-
     def ended(self, visitor: Visitor) -> Updates:  # noqa: ARG002
         """What changes beside the report when a run ended."""
         return {}
@@ -125,6 +122,7 @@ class StudyTab(StudyForm):
         with gr.Column(elem_classes="card ask"):
             self._build_ask()
         self.parts["status"] = gr.HTML(messages.READY, elem_id=f"{self.key}-status")
+        self.drawing = DrawingPart(self.key)
         self._build_results()
         self._wire(demo)
 
@@ -196,7 +194,7 @@ class StudyTab(StudyForm):
     def outputs(self) -> list[Any]:
         """Everything that a finished run changes."""
         own = (*self.pictures.outputs(), *self.people.outputs(), *self.extra.values())
-        return [*(self.parts[n] for n in SHOWN), *own]
+        return [*(self.parts[n] for n in SHOWN), self.drawing.html, *own]
 
     def opened_outputs(self) -> list[Any]:
         """Everything that :meth:`opened` changes."""
@@ -301,13 +299,13 @@ class StudyTab(StudyForm):
     ) -> Iterator[Updates]:
         """A run on its way, with a note below, and then its report; without one, the ``last`` comes back."""
         reports: list[StudyReport] = []
-        pace, growing, status = messages.Pace(), self.growing(), self.parts["status"]
+        pace, drawing, status = messages.Pace(), self.drawing.of_run(), self.parts["status"]
         yield self._buttons(running=True) | {status: note or messages.LOADING}
         with messages.user_errors() as problem:
             for step in followed(steps, reports):
                 if pace.is_due():
-                    yield {status: messages.progress_html(step) + note} | growing(step)
-        ended = self._buttons(running=False) | self.ended(visitor)
+                    yield {status: messages.progress_html(step) + note, **drawing.at(step)}
+        ended = self._buttons(running=False) | {self.drawing.html: ""} | self.ended(visitor)
         if reports:
             yield ended | (show or self.done)(reports[0])
         else:

@@ -1,0 +1,148 @@
+"""A newcomer's first minute in a real browser, on the embedded model: `python bench/first_minute.py [RUNS]`.
+
+The app starts on an empty data folder for every run; medians are printed beside what they may be at most on two idle
+cores. `cpu` are seconds that the server worked meanwhile, which a busy machine does not change.
+"""
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from playwright.sync_api import Error, sync_playwright
+
+from tests.browser.conftest import FLAGS, _chromium
+
+ROOT = Path(__file__).parent.parent
+PAGE, FORMING, FINISHED, CACHED, TAB = "page ready", "first forming", "sixteen with scores", "cached", "slowest tab"
+MOST = {PAGE: 2.5, FORMING: 1.5, FINISHED: 8.0, CACHED: 1.5, TAB: 1.5}
+PATIENCE_MS = 120_000
+SETTLE_SECONDS = float(os.environ.get("BENCH_SETTLE_SECONDS", "15"))  # after the start, as on a server that is up
+READY = "document.querySelector('#generate')?.offsetParent && localStorage.getItem('t2i-bias-visitor')"
+DRAWING = "document.querySelector('#explore-drawing .forming img')"
+DONE = "document.querySelector('#status')?.innerText.startsWith('Done') && document.querySelector('#header h2')"
+SHOWS = "(id) => [...document.querySelectorAll(`${id} h2, ${id} h3`)].some(e => e.offsetParent)"
+
+
+@contextmanager
+def app(folder):
+    """The app as its users start it: its address and process id."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    own = {"BIAS_DATA_DIR": str(folder / "data"), "BIAS_PORT": str(port), "GRADIO_TEMP_DIR": str(folder / "cache")}
+    with (folder / "log").open("wb") as log:
+        command = [sys.executable, str(ROOT / "app.py")]
+        process = subprocess.Popen(command, cwd=ROOT, env=os.environ | own, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            while True:
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}").close()
+                    break
+                except (urllib.error.URLError, ConnectionError):
+                    time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}", process.pid
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+def cpu_seconds(pid):
+    """That a process has worked so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Watch:
+    """Seconds since it was started, and the server's."""
+
+    def __init__(self, pid):
+        self.pid, self.began, self.cpu = pid, time.perf_counter(), cpu_seconds(pid)
+
+    def read(self):
+        """Both, so far."""
+        return time.perf_counter() - self.began, cpu_seconds(self.pid) - self.cpu
+
+
+def visit(browser, url):
+    """A new visitor's page; None where nothing more happens."""
+    page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(url, wait_until="commit")
+    page.wait_for_function(READY)
+    return page
+
+
+def generate(page, watch, *, forming):
+    """Press, and when the first forming pictures were there, and the result."""
+    page.click("#generate")
+    first = None
+    if forming:
+        page.wait_for_function(f"{DRAWING} || ({DONE})")
+        first = watch.read() if page.evaluate(f"!!{DRAWING}") else None
+    page.wait_for_function(DONE)
+    return first, watch.read()
+
+
+def measure(browser, folder):
+    """Seconds and the server's seconds, by what was waited for."""
+    times = {}
+    started = time.perf_counter()
+    with app(folder) as (url, pid):
+        times["server answers"] = time.perf_counter() - started, cpu_seconds(pid)
+        time.sleep(SETTLE_SECONDS)
+        watch = Watch(pid)
+        page = visit(browser, url)
+        times[PAGE] = watch.read()
+        page.wait_for_timeout(1500)
+        first, done = generate(page, Watch(pid), forming=True)
+        times |= {FORMING: first or (float("nan"), float("nan")), FINISHED: done}
+        again = visit(browser, url)
+        again.wait_for_timeout(1500)
+        times[CACHED] = generate(again, Watch(pid), forming=False)[1]
+        for tab in again.locator("#tabs > div > [role=tablist] button[role=tab]").all()[1:]:
+            name, watch = tab.inner_text(), Watch(pid)
+            tab.click()
+            panel = "#" + tab.get_attribute("aria-controls")
+            try:
+                again.wait_for_function(SHOWS, arg=panel, timeout=10_000)
+                times[f"tab {name}"] = watch.read()
+            except Error:
+                times[f"tab {name}"] = float("nan"), float("nan")
+        times[TAB] = max((seconds for name, seconds in times.items() if name.startswith("tab ")), default=None)
+        for one in (page, again):
+            one.context.close()
+    return times
+
+
+def main():
+    n_runs = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    runs = []
+    with sync_playwright() as playwright:
+        for _ in range(n_runs):
+            try:
+                browser = playwright.chromium.launch(executable_path=_chromium(), args=FLAGS)
+            except Error as error:
+                sys.exit(f"not measured, no Chromium: {str(error).splitlines()[0]}")
+            with TemporaryDirectory() as folder:
+                runs.append(measure(browser, Path(folder)))
+            browser.close()
+    print(f"{n_runs} runs, load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores")
+    print(f"{'':<22}{'median s':>10}{'slowest':>10}{'server cpu':>12}{'at most':>10}")
+    for name in runs[0]:
+        seconds, cpu = zip(*(run[name] for run in runs), strict=True)
+        most = f"{MOST[name]:.1f}" if name in MOST else ""
+        print(
+            f"{name:<22}{statistics.median(seconds):>10.2f}{max(seconds):>10.2f}{statistics.median(cpu):>12.2f}{most:>10}"
+        )
+
+
+if __name__ == "__main__":
+    main()

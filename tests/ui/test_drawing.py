@@ -1,0 +1,100 @@
+"""What the page shows of a run at work: numbered pictures, forming and finished, and the shares so far."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
+from bias_core.studies.kit.types import Progress, WatchedShare
+from bias_core.types import Estimate, ImageRow, StoredImage
+from bias_core.ui.study import drawing
+from bias_core.ui.study.drawing import MOST_SHOWN, DrawingUpdates, drawing_html
+
+if TYPE_CHECKING:
+    import pytest
+
+GREY = Image.new("RGB", (16, 16), "grey")
+SHARE = Estimate(value=0.75, low=0.4, high=0.95, n=8, null_value=0.5)
+
+
+def rows_of(n: int, prompt: str = "a photo of a doctor") -> tuple[ImageRow, ...]:
+    return tuple(ImageRow(prompt=prompt, seed=seed, model="m") for seed in range(n))
+
+
+def stored(row: ImageRow, *, blocked: bool = False) -> StoredImage:
+    return StoredImage(row=row, truth=None, blocked=blocked, path=Path(f"/data/{row.id}.png"))
+
+
+def at(rows: tuple[ImageRow, ...], n_finished: int, n_forming: int, **more: object) -> Progress:
+    forming = {row.id: GREY for row in rows[n_finished : n_finished + n_forming]}
+    images = tuple(map(stored, rows[:n_finished]))
+    return Progress(message="", done=n_finished, total=len(rows), images=images, drawing=rows, forming=forming, **more)  # type: ignore[arg-type]
+
+
+def test_every_picture_has_its_number_and_says_where_it_is() -> None:
+    html = drawing_html(at(rows_of(7), 2, 3))
+    words = re.findall(r'(?:alt|aria-label)="(Picture[^"]*)"', html)
+    assert words == [
+        *("Picture 1 is finished", "Picture 2 is finished"),
+        *("Picture 3 is forming", "Picture 4 is forming", "Picture 5 is forming"),
+        *("Picture 6 is not begun", "Picture 7 is not begun"),
+    ]
+    assert "2 of 7 pictures finished, 3 forming" in html
+    assert html.count('src="data:image/webp') == 3
+    assert html.count('src="gradio_api/file=/data/') == 2
+
+
+def test_a_picture_that_was_blanked_says_so() -> None:
+    rows = rows_of(2)
+    html = drawing_html(replace(at(rows, 1, 0), images=(stored(rows[0], blocked=True),)))
+    assert "Picture 1 was blanked" in html
+
+
+def test_of_a_large_run_those_around_what_is_drawn_are_shown() -> None:
+    rows = rows_of(2 * MOST_SHOWN + 5)
+    html = drawing_html(at(rows, MOST_SHOWN + 3, 4))
+    numbers = [int(n) for n in re.findall(r"Picture (\d+) ", html)]
+    assert numbers == list(range(MOST_SHOWN + 1, 2 * MOST_SHOWN + 1))
+    assert f"shown are {MOST_SHOWN + 1} to {2 * MOST_SHOWN}" in html
+
+
+def test_pictures_stand_under_their_prompts_and_what_a_person_wrote_is_no_markup() -> None:
+    rows = rows_of(2, "a <b>doctor</b>") + rows_of(3, "a nurse")
+    html = drawing_html(at(rows, 0, 0))
+    assert re.findall(r"<h4>(.*?)</h4>", html) == ["a &lt;b&gt;doctor&lt;/b&gt;", "a nurse"]
+    assert "<b>doctor" not in html
+
+
+def test_shares_so_far_stand_beside_the_pictures_with_what_they_are_compared_with() -> None:
+    unknown = Estimate.undefined(0, "no picture yet", null_value=0.3)
+    shares = (WatchedShare(name="man", estimate=SHARE), WatchedShare(name="old", estimate=unknown))
+    html = drawing_html(at(rows_of(9), 8, 1, shares=shares))
+    assert "75 %" in html
+    assert "40 % to 95 %" in html
+    assert html.count('class="strip"') == 1
+    assert "nothing yet" in html
+    assert "what it is compared with" in html
+
+
+def test_only_what_changed_is_sent_and_nothing_of_pictures_that_were_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "_PAUSE", 0.0)
+    monkeypatch.setattr(drawing, "_PAUSE_PER_PICTURE", 0.0)
+    seen, rows = DrawingUpdates("part"), rows_of(5)
+    begun, forming = at(rows, 0, 0), at(rows, 0, 2)
+    assert seen.at(begun)
+    assert not seen.at(begun)
+    assert seen.at(forming)
+    assert not seen.at(replace(forming, message="step 2 of 9"))
+    assert seen.at(replace(forming, forming={rows[0].id: GREY.copy(), rows[1].id: GREY.copy()}))  # they look alike
+    assert not seen.at(Progress(message="reading the pictures"))
+    assert not DrawingUpdates("part").at(replace(at(rows, 5, 0), drawing=()))
+
+
+def test_pictures_are_not_sent_more_often_than_the_page_can_bear() -> None:
+    seen, rows = DrawingUpdates("part"), rows_of(6)
+    sent = [bool(seen.at(at(rows, n, 0))) for n in range(7)]
+    assert sent == [True, *[False] * 5, True]  # the last one at once
