@@ -6,6 +6,7 @@ from bias_core.errors import InvalidInput
 
 MAX_PROMPT_CHARACTERS = 2000
 SLOT = "{}"
+WORD_SLOT = re.compile(r"\{([^{}=]+)=([^{}=]+)\}")  # in place of it: {doctor=person} puts a word for another
 
 # Spelled with a vowel but said with a consonant (a European, a one-man band), and the reverse (an heir).
 _SAID_WITH_CONSONANT = re.compile(

@@ -38,6 +38,7 @@ from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import plain
 from bias_core.studies.running.arms import check_several, parse_arms
 from bias_core.studies.running.corrected import correct_run
+from bias_core.studies.running.next_steps import next_steps
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.studies.running.size import check_number
 from bias_core.ui.messages import sentence_of
@@ -148,7 +149,11 @@ class Tools:
         session = _API + secrets.token_hex(16)
         token = token_of(LocalContext.request.get(None))
         services = self.services.for_visitor(token) if token else self.services
-        return to_dict(of_program(services, partial(run_study, design, settings, services, session=session)))
+        return self._answer(of_program(services, partial(run_study, design, settings, services, session=session)))
+
+    def _answer(self, report: StudyReport) -> dict[str, Any]:
+        """A report as JSON values, with what to do next."""
+        return to_dict(report) | {"next_steps": [plain(step.values()) for step in next_steps(report, self.services)]}
 
     @tool
     @with_settings(offered_settings(EXPLORE_SETTINGS, explore_settings()))
@@ -171,8 +176,8 @@ class Tools:
         """Run a published study of bias on a text-to-image model and report its numbers.
 
         The report has findings (each with interval, n, null value, p-value where there is a test), tables,
-        the data of the figures, notes, and a run_id for get_report. What it draws is kept: the same call again,
-        or a larger scale, goes on from there.
+        the data of the figures, notes, next_steps (each with the tool and arguments that do it, or a command), and a
+        run_id for get_report. What it draws is kept: the same call again, or a larger scale, goes on from there.
 
         Args:
             study: The name of a study of list_studies, for example "t2iat-tests"; its options are listed there, too.
@@ -215,7 +220,7 @@ class Tools:
         Args:
             run_id: The run_id in the report of that call.
         """
-        return to_dict(self._saved(run_id))
+        return self._answer(self._saved(run_id))
 
     @tool
     def label_run(

@@ -132,7 +132,7 @@ def _run(
             return report, cancelled.signal
 
         report, signum = run_with_bar(steps)
-        show_study_report(report)
+        show_study_report(report, services)
         if keep:
             services.manifests.keep(report.run_id)
         save_study_report(report, out, pictures=pictures)

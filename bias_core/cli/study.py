@@ -92,10 +92,11 @@ def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool =
     console.print(f"Written to {out}", markup=False)
 
 
-def show_study_report(report: StudyReport) -> None:
-    """What stands out, then findings, tables and notes."""
+def show_study_report(report: StudyReport, services: "Services") -> None:
+    """What stands out, then findings, tables and notes, and what to do next."""
     from bias_core.studies.reports.headline import headline
     from bias_core.studies.reports.text import LIMITS, excerpt, finding_frame, title_of
+    from bias_core.studies.running.next_steps import next_steps
 
     show_warning(report.warning)
     console.print(headline(report), markup=False, style="bold")
@@ -115,6 +116,9 @@ def show_study_report(report: StudyReport) -> None:
         console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)
     line = f"{LIMITS} Run {report.run_id}, {report.n_images:,} pictures, {report.seconds:.1f} s."
     console.print(line, markup=False, style="dim")
+    for step in next_steps(report, services):
+        console.print(f"Next: {step.title}. {step.says}", markup=False)
+        console.print(f"  {step.command}", markup=False, soft_wrap=True)
 
 
 def measures(
@@ -467,6 +471,6 @@ def _measure(design: Design, chosen: Sequence[StudySettings], services: "Service
         report = run_with_bar(run_study, design, settings, services)
         if how.keep:
             services.manifests.keep(report.run_id)
-        show_study_report(report)
+        show_study_report(report, services)
         name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
         save_study_report(report, how.out / name if how.out and (how.apart or len(chosen) > 1) else how.out)

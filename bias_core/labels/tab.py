@@ -178,8 +178,10 @@ class LabelTab:
         for tab in studies:
             inputs = [self.parts["visitor"], self.parts["memory"], tab.parts["report"], tab.people.n, tab.people.by]
             outputs = [tabs, *self.owned_outputs(), tab.parts["status"], tab.people.refresh]
-            made = tab.people.button.click(self.label_handler(tab), inputs, outputs, **PRIVATE)
+            label = self.label_handler(tab)
+            made = tab.people.button.click(label, inputs, outputs, **PRIVATE)
             made.then(None, js=script("label_into_view"), **QUIET)
+            tab.next.wire_people(tab.parts["header"], label, inputs[:3], outputs)
 
     def label_handler(self, tab: StudyTab) -> Any:
         """Makes a task of pictures of the report in a tab, opens it to raters, and shows it."""

@@ -1,5 +1,7 @@
 """Explore: a concept in one's own words, or pictures of one's own; what a reader perceives in them."""
 
+import math
+import re
 from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
@@ -17,6 +19,7 @@ from bias_core.studies.explore.arms import Scored, compare_explorations
 from bias_core.studies.explore.headline import arms_headline, headline
 from bias_core.studies.explore.options import (
     KIND,
+    MOST,
     NO_WORDS,
     OLD_KIND,
     ExploreOptions,
@@ -39,10 +42,11 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Design, Progress, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.kit.types import Arm, Design, Progress, Results, Shot, StudySettings, StudyTable
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
 
+_PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
 _FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt
 _MOST_ON_MAP = 3000  # the similarity graph has n x n entries
 _MOST_PROMPTS = 24
@@ -74,6 +78,25 @@ def explore_title(design: Design, settings: StudySettings) -> str:
     if options.takes_all:
         return "Attributes in pictures of your own" if design.kind == KIND else design.title
     return fill_template(options.template, options.concept)
+
+
+def more_explored(design: Design, settings: StudySettings, times: float) -> tuple[Design, StudySettings]:
+    """So many times the concept's pictures; those of both words too where nothing else is measured."""
+    options = explore_options(settings)
+    names = ["n_images"] if options.scored else ["n_images", "n_attribute_images"]
+    more = {name: min(MOST, math.ceil(times * getattr(options, name))) for name in names}
+    return design, replace(settings, options=replace(options, **more))
+
+
+def beside_a_person(design: Design, settings: StudySettings) -> tuple[StudySettings, str] | None:  # noqa: ARG001
+    """The concept in one arm and any person in the other; None where it is no person, or any person already."""
+    options = explore_options(settings)
+    about_people = any(_PERSON.search(attribute.positive) for attribute in options.scored)
+    if settings.arms or options.takes_all or not about_people or _PERSON.search(options.concept):
+        return None
+    concept = " ".join(options.concept.split())
+    arms = Arm(name=concept), Arm(name="person", template=f"{{{concept}=person}}")
+    return replace(settings, arms=arms), f"“{fill_template(options.template, 'person')}”"
 
 
 def measure_exploration(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
@@ -210,6 +233,8 @@ PROGRAM = Program(
     compare=compare_explorations,
     headline=headline,
     arms_headline=arms_headline,
+    larger=more_explored,
+    with_base=beside_a_person,
     measures_when_stopped=True,
     shows_anything=True,
     judged="attributes",

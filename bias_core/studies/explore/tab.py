@@ -13,7 +13,6 @@ from bias_core.studies.explore.report import COMPARE, Exploration, is_exploratio
 from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.explore.tab_form import ExploreForm
 from bias_core.studies.kit.types import StudyFigure, StudyReport
-from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import format_number
 from bias_core.ui import messages
 from bias_core.ui.embedded import data_uri
@@ -64,7 +63,7 @@ class ExploreTab(ExploreForm):
     def _build_results(self) -> None:
         parts, extra, key = self.parts, self.extra, self.key
         brush, take = {"js_on_load": script("brush")}, {"js_on_load": study_html.TAKE_JS}
-        parts["header"] = gr.HTML(elem_id="header", elem_classes="header")
+        parts["header"] = gr.HTML(elem_id="header", elem_classes="header", **take)
         with gr.Row(visible=False, elem_id="pictures") as parts["shown"]:
             with gr.Column(scale=6, min_width=340):
                 extra["groups"] = gr.HTML(elem_id="groups", visible=False, elem_classes="card", **brush)
@@ -148,7 +147,7 @@ class ExploreTab(ExploreForm):
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
             notes.insert(0, f"The calibration world does not know {words}; the pictures were drawn without it.")
-        return study_html.header_html(report, lead or headline(report)) + render("explore_notes", notes=notes)
+        return super().header_html(report, lead) + render("explore_notes", notes=notes)
 
     def show_extra(self, report: StudyReport) -> Updates:
         """Groups, map, shares and sentences of an exploration; of arms their pairs."""

@@ -26,7 +26,7 @@ from bias_core.store.files import write_atomically
 from bias_core.store.manifests import Manifest
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
 from bias_core.studies.kit.readers import Reader
-from bias_core.studies.kit.rows import Rows
+from bias_core.studies.kit.rows import Rows, larger
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import (
@@ -404,6 +404,10 @@ class Program:
     shots: Callable[[Design, StudySettings], list[Shot]]  # which pictures the design asks for under these settings
     # a generator that yields where it is and returns the results; ``data`` holds the pictures
     measure: Callable[[Design, StudySettings, StudyData], Measuring]
+    # the same with so many times the pictures; and with plain pictures beside these, and their prompt in words, None
+    # where they have a base, or can have none
+    larger: Callable[[Design, StudySettings, float], tuple[Design, StudySettings]] = larger
+    with_base: Callable[[Design, StudySettings], tuple[StudySettings, str] | None] = lambda _design, _settings: None
     # raises where the pictures of a model, or those brought along, cannot be used for this; asked before anything is
     # drawn, also where nothing will be measured yet
     suits: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None

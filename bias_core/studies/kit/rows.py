@@ -17,14 +17,15 @@ from bias_core.exchange.imports import ImportedImages, key
 from bias_core.exchange.picture_metadata import PictureMetadata
 from bias_core.models.catalogue import check_condition
 from bias_core.models.hosted import hosted_name
-from bias_core.prompts import fill_template
+from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
 from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, TextToImage
 from bias_core.studies.kit.rewriting import Rewriting, check_own_rewriting, rewriting_of
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Shot, StudySettings, listed
+from bias_core.studies.kit.types import Design, Shot, StudySettings, listed
 from bias_core.types import ImageRow, ModelInfo, Sampler
 
 T = TypeVar("T")
+_PER_CENT = 100  # scales are given in whole percent
 _SAMPLING = frozenset({"num_inference_steps", "guidance_scale", "negative_prompt"})
 _LEAST_SIDE, _MOST_SIDE, _SIDE_OF = 64, 4096, 8  # pixels; sides are multiples of the last
 
@@ -264,12 +265,32 @@ def treatment(settings: StudySettings) -> str:
 
 
 def treated(prompt: str, template: str) -> str:
-    """A prompt of the study as it is drawn.
+    """A prompt of the study as it is drawn: in the slot of a template, which may put a word in place of another.
 
     >>> treated("a photo of a doctor", "{}, whatever their gender"), treated("a doctor", "")
     ('a photo of a doctor, whatever their gender', 'a doctor')
+    >>> treated("a photo of an engineer", "{engineer=person}")
+    'a photo of a person'
     """
+    if swap := WORD_SLOT.search(template):
+        edited = replace_word(prompt, swap[1].strip(), swap[2].strip())
+        return fill_template(WORD_SLOT.sub(SLOT, template), edited)
     return fill_template(template, prompt) if template else prompt
+
+
+def larger(design: Design, settings: StudySettings, times: float) -> tuple[Design, StudySettings]:
+    """A design and settings with about so many times the pictures: of the full size first, then of each prompt.
+
+    >>> from bias_core.studies.kit.designs import find_design
+    >>> design, settings = larger(find_design("pst-power"), StudySettings(scale=0.5), 4.0)
+    >>> design.images_per_prompt / find_design("pst-power").images_per_prompt, settings.scale
+    (2.0, 1.0)
+    """
+    scale = min(1.0, math.ceil(_PER_CENT * settings.scale * times) / _PER_CENT)
+    rest = settings.scale * times / scale
+    if rest > 1:
+        design = replace(design, images_per_prompt=math.ceil(round(design.images_per_prompt * rest, 6)))
+    return design, replace(settings, scale=scale)
 
 
 def drawn_info(services: StudyServices, name: str, size: str = "") -> ModelInfo:

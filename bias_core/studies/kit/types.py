@@ -80,7 +80,9 @@ class Arm:
     model: str | None = setting(None, **_MODEL)
     condition: str | None = setting(None, **_CONDITION)
     template: str | None = setting(
-        None, "Treatment of every prompt", "A text with one {} for the whole prompt; left out: plain"
+        None,
+        "Treatment of every prompt",
+        "A text with one {} for the whole prompt, or {old=new} for another word in it; left out: plain",
     )
     negative_prompt: str | None = setting(None, **_NEGATIVE)
     guidance_scale: float | None = setting(None, **_GUIDANCE)

@@ -438,6 +438,19 @@ def _notes(sets: Mapping[str, captions.Scores], changes: Mapping[str, Mapping[st
     return notes
 
 
+_PLAIN = "a picture of a person"
+
+
+def with_plain_scenes(design: Design, settings: StudySettings) -> tuple[StudySettings, str] | None:  # noqa: ARG001
+    """The study with its base; None where it has one, or can have none."""
+    options = settings.options
+    if isinstance(options, TaskOptions) and not options.base:
+        return replace(settings, options=replace(options, base=True)), "every scene without its trigger word"
+    if isinstance(options, PromptedOptions) and not options.base_prompt:
+        return replace(settings, options=replace(options, base_prompt=_PLAIN)), f"“{_PLAIN}”"
+    return None
+
+
 PROGRAMS = {
     kind: Program(
         shots=shots,
@@ -449,6 +462,7 @@ PROGRAMS = {
         ahead=captions.caption_ahead,
         compare=compare,
         headline=headline,
+        with_base=with_plain_scenes,
         watch=captions.watch_captions if measuring is measure else None,  # conditions mixed are no share of anything
     )
     for kind, shots, measuring, options, compare in (

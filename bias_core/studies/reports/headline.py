@@ -14,7 +14,7 @@ from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.text import finding_rows, format_estimate, format_given, format_number, is_known
 
-_AGAINST_P_STAR = {"attribute_prevalence", "signed_difference", "stereotype_score"}
+AGAINST_P_STAR = {"attribute_prevalence", "signed_difference", "stereotype_score"}
 """Measures that are compared with a P*: only a study that knows where it comes from makes a headline of them."""
 
 
@@ -33,7 +33,7 @@ def numbers_headline(report: StudyReport) -> str:
     rows = [
         row
         for row, finding in zip(finding_rows(report), report.results.findings, strict=True)
-        if finding.metric not in _AGAINST_P_STAR and all(map(is_known, (row["low"], row["high"], row["null_value"])))
+        if finding.metric not in AGAINST_P_STAR and all(map(is_known, (row["low"], row["high"], row["null_value"])))
     ]
     if not rows:
         return f"{report.n_images:,} pictures were measured; the figures and tables show what was found."

@@ -8,7 +8,7 @@ from typing import Any
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.models.hosted import hosted_name
-from bias_core.prompts import SLOT
+from bias_core.prompts import SLOT, WORD_SLOT
 from bias_core.studies.kit.program import StudyPlan
 from bias_core.studies.kit.rewriting import FAIR, OFF, OWN
 from bias_core.studies.kit.setting_fields import settings_of
@@ -42,10 +42,11 @@ def _alone(settings: StudySettings, arm: Arm) -> StudySettings:
 def check_arms(settings: StudySettings) -> StudySettings:
     """Settings with named, comparable arms (else InvalidInput); a single arm becomes the settings of the run."""
     for arm in settings.arms:
-        if arm.template and arm.template.count(SLOT) != 1:
+        if arm.template and WORD_SLOT.sub(SLOT, arm.template).count(SLOT) != 1:
             raise InvalidInput(
                 f"the template of an arm has one {SLOT} for each whole prompt of the study, as in "
-                f'"{SLOT}, in watercolour"; got {quoted(arm.template)}'
+                f'"{SLOT}, in watercolour", or a word in place of another, as in "{{doctor=person}}"; '
+                f"got {quoted(arm.template)}"
             )
     if len(settings.arms) <= 1:
         return each_arm(settings)[0]

@@ -127,7 +127,7 @@ def is_shipped(design: Design) -> bool:
 def to_command(design: Design, settings: StudySettings) -> str:
     """The command line that gives the same numbers; what is at its default is left out."""
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
-    given, parts = _given(design, settings), ["python", "-m", "bias_core", "study", "run", name]
+    given, parts = changed_from_usual(design, settings), ["python", "-m", "bias_core", "study", "run", name]
     program = programs_by_kind().get(design.kind)
     if program and program.command:
         parts = ["python", "-m", "bias_core", *program.command(settings)]
@@ -143,7 +143,7 @@ def to_command(design: Design, settings: StudySettings) -> str:
     return shlex.join(parts)
 
 
-def _given(design: Design, settings: StudySettings) -> dict[str, Any]:
+def changed_from_usual(design: Design, settings: StudySettings) -> dict[str, Any]:
     """The settings that are not as the program or the design has them."""
     settings = as_asked(design, settings)
     given = changed_settings(settings) | {"options": _changed_options(design, settings)}
@@ -178,7 +178,7 @@ def as_asked(design: Design, settings: StudySettings) -> StudySettings:
 
 def to_python(design: Design, settings: StudySettings) -> str:
     """The Python lines that give the same numbers."""
-    arguments = ", ".join(f"{name}={value!r}" for name, value in _given(design, settings).items())
+    arguments = ", ".join(f"{name}={value!r}" for name, value in changed_from_usual(design, settings).items())
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
     names = [*["Arm"] * bool(settings.arms), "Services", "StudySettings", "complete", "find_design", "run_study"]
     return "\n".join(

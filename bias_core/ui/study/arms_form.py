@@ -22,7 +22,7 @@ _AS_ABOVE = "Empty: as above"
 _PER_LINE = 4  # fields
 _HINTS: Mapping[str, str] = {
     "name": "If you like; else what makes it differ",
-    "template": "{} is the whole prompt; empty: plain",
+    "template": "{} is the whole prompt; {nurse=person} another word",
     "rewrite": "off, own, fair, or an instruction; empty: as above",
     "images": "Instead of drawing: a zip with prompts",
 }

@@ -35,6 +35,7 @@ from bias_core.ui.study.downloads import take
 from bias_core.ui.study.drawing import DrawingPart
 from bias_core.ui.study.examples import ExamplesPart
 from bias_core.ui.study.form import Preset, StudyForm, build_take
+from bias_core.ui.study.next_part import NextPart
 from bias_core.ui.study.people import PeoplePart
 from bias_core.ui.study.view import TAKE_JS, Pictures, by_name, picture_html
 from bias_core.ui.templates import render
@@ -68,6 +69,7 @@ class StudyTab(StudyForm):
         super().__init__(services)
         self.extra: dict[str, Any] = {}
         self.people = PeoplePart(services, self.key)
+        self.next = NextPart(services)
         self.examples = ExamplesPart(self.key, services.settings.assets_dir / "examples")
 
     def __init_subclass__(cls) -> None:
@@ -177,7 +179,7 @@ class StudyTab(StudyForm):
     def _build_results(self) -> None:
         key, parts = self.key, self.parts
         with gr.Column(visible=False, elem_id=f"{key}-results", elem_classes="results") as parts["results"]:
-            parts["header"] = gr.HTML(elem_id=f"{key}-header", elem_classes="header")
+            parts["header"] = gr.HTML(elem_id=f"{key}-header", elem_classes="header", js_on_load=TAKE_JS)
             self.people.build_corrected()
             with gr.Column(elem_classes="card"):
                 parts["findings"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-findings")
@@ -219,6 +221,7 @@ class StudyTab(StudyForm):
         self.pictures.wire(self.picture_html)
         self.people.wire(parts["report"], parts["header"], self.header_html)
         self.arms.wire(self.form["model"])
+        self.next.wire(self)
         self.examples.wire(self.on_example, self.opened_outputs())
         self.wire_extra()
 
@@ -279,12 +282,16 @@ class StudyTab(StudyForm):
 
     def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the study and show where it is, then what it found."""
+        yield from self.run_asked(visitor, partial(self.checked, values), self.report_before(values))
+
+    def run_asked(
+        self, visitor: Visitor, what: Callable[[], tuple[Design, StudySettings]], last: StudyReport | None
+    ) -> Iterator[Updates]:
+        """Run what is asked for, where that can be used; ``last`` is shown again where nothing comes of it."""
         with messages.user_errors() as problem:
             start = partial(run_study, cancelled=visitor.stop.is_set, session=visitor.key)
-            steps = in_line(
-                self.services, visitor, partial(start, *self.checked(values), visitor.services(self.services)), self.key
-            )
-            yield from self.following(visitor, steps, last=self.report_before(values))
+            steps = in_line(self.services, visitor, partial(start, *what(), visitor.services(self.services)), self.key)
+            yield from self.following(visitor, steps, last=last)
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -386,7 +393,7 @@ class StudyTab(StudyForm):
 
     def header_html(self, report: StudyReport, lead: str) -> str:
         """What was found; ``lead`` is what people's labels say, "" where there are none."""
-        return study_html.header_html(report, lead or headline(report))
+        return study_html.header_html(report, lead or headline(report)) + self.next.html(report)
 
     def link(self, report: StudyReport) -> str:
         """The address of this tab with these settings; one's own words do not travel in it."""

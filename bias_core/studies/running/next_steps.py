@@ -1,0 +1,225 @@
+"""What to do next with a report, by its state: more pictures, a plain prompt beside it, people who are asked."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bias_core.metrics.cards import METRICS
+from bias_core.settings import Settings
+from bias_core.stats.effects import images_needed, wilson_interval
+from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.program import Program
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.types import Design, Finding, StudyReport, StudySettings
+from bias_core.studies.reports.headline import AGAINST_P_STAR
+from bias_core.studies.running.arms import arm_text
+from bias_core.studies.running.export import as_asked, changed_from_usual, is_shipped, to_command
+from bias_core.studies.running.run_readings import readings_of
+from bias_core.studies.running.size import n_asked
+
+N_LABELS, N_RATERS = 64, 3
+_WIDE = 0.05  # half width of an interval, as a share of the measure's range
+_FEWEST_MORE = 1.3  # times the pictures that there are
+_SQUARE = 4.0  # times the pictures halve an interval
+_PERCENT = 100.0
+_CORRECTED = "-corrected"  # ends the key of a share as known errors correct it
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextStep:
+    """One thing to do next, with what does it on the page, on the command line and in the API."""
+
+    key: Literal["pictures", "base", "people"]
+    title: str  # on its button
+    says: str  # what it does, and what stays
+    command: str  # that does the same in a terminal
+    # of the run that it starts; None where it asks people
+    design: Design | None = None
+    settings: StudySettings | None = None
+    tool: str = ""  # of the API; "" where only a terminal or the page can
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def values(self) -> dict[str, Any]:
+        """What programs are told."""
+        return {name: getattr(self, name) for name in ("key", "title", "says", "command", "tool", "arguments")}
+
+
+def next_steps(report: StudyReport, services: StudyServices) -> tuple[NextStep, ...]:
+    """The steps that the state of a report asks for; none where nothing more can be drawn or asked."""
+    program = programs_by_kind().get(report.design.kind)
+    if program is None or not report.results.findings or len(report.results.frame("verdicts")):
+        return ()
+    return tuple(_steps(report, program, services))
+
+
+def _steps(report: StudyReport, program: Program, services: StudyServices) -> Iterator[NextStep]:
+    settings = as_asked(report.design, report.settings)
+    if not settings.images and not any(arm.images for arm in settings.arms):
+        yield from _more_pictures(report, settings, program, services.settings)
+        yield from _base(report, settings, program, services.settings)
+    yield from _people(report, services)
+
+
+def _more_pictures(
+    report: StudyReport, settings: StudySettings, program: Program, limits: Settings
+) -> Iterator[NextStep]:
+    """Until the widest interval is half as wide; of a stopped run, all that were asked for."""
+    if (widest := _widest(report)) is None:
+        return
+    if report.stopped:
+        design, larger, times = report.design, settings, report.n_planned / max(1, report.n_images)
+    else:
+        times = min(_times(widest, settings.confidence), limits.max_images / n_asked(report.design, settings))
+        design, larger = program.larger(report.design, settings, times)
+    n = n_asked(design, larger)
+    if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
+        return
+    before, after = _reach(widest, _half_width(widest)), _reach(widest, _half_after(widest, times, settings.confidence))
+    yield _run(
+        report,
+        "pictures",
+        f"More pictures: {before} → about {after}",
+        f"{n - report.n_images:,} more, {n:,} in all; those that are there stay. {widest.title} is the number that is "
+        "known least closely.",
+        design,
+        larger,
+    )
+
+
+def _base(report: StudyReport, settings: StudySettings, program: Program, limits: Settings) -> Iterator[NextStep]:
+    """The same pictures of a plain prompt, where the run has nothing to be compared with."""
+    if report.arms or (with_base := program.with_base(report.design, settings)) is None:
+        return
+    other, prompt = with_base
+    if n_asked(report.design, other) <= limits.max_images:
+        yield _run(
+            report,
+            "base",
+            "Compare with a plain prompt",
+            f"The same seeds are drawn for {prompt}: what is in these pictures too is not due to the words of this "
+            "one. The pictures that are there stay.",
+            report.design,
+            other,
+        )
+
+
+def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
+    """Where nobody knows how often the reader errs on such pictures, and no task asks people yet."""
+    manifest = services.manifests.find(report.run_id) if report.run_id.isalnum() else None
+    if manifest is None or manifest.label_tasks or _errors_are_known(report) or not readings_of(report):
+        return
+    n = min(N_LABELS, report.n_images)
+    yield NextStep(
+        key="people",
+        title=f"Ask {'three' if N_RATERS == 3 else N_RATERS} people",
+        says=f"How often the reader errs on such pictures is not known. A task of {n} of them, drawn at random, each "
+        "for three people: what they answer corrects these numbers.",
+        command=f"python -m bias_core study label {report.run_id} -n {n} --raters {N_RATERS}",
+        tool="label_run",
+        arguments={"run_id": report.run_id, "n": n, "raters_per_picture": N_RATERS},
+    )
+
+
+def _errors_are_known(report: StudyReport) -> bool:
+    """Whether what was drawn is on record, or shares were corrected for the reader's errors."""
+    parts = report.arms or (report,)
+    findings = [finding for part in parts for finding in part.results.findings]
+    frames = [table.frame for part in parts for table in part.results.tables]
+    corrected = (frame[name] for frame in frames for name in frame if "corrected" in str(name).split())
+    return any(one.expected is not None or one.key.endswith(_CORRECTED) for one in findings) or any(
+        column.notna().any() for column in corrected
+    )
+
+
+def _widest(report: StudyReport) -> Finding | None:
+    """Of the first measure that is known too loosely, the number with the widest interval; None where all are close."""
+    wide = [one for one in report.results.findings if _is_wide(one) and not one.key.endswith(_CORRECTED)]
+    same = [finding for finding in wide if finding.metric == wide[0].metric]
+    return max(same, key=_half_width, default=None)
+
+
+def _is_wide(finding: Finding) -> bool:
+    """Whether it reaches far to either side, or leaves open whether there is anything.
+
+    Of shares only the first counts: the P* that they are compared with may be assumed.
+    """
+    estimate, metric = finding.estimate, METRICS[finding.metric]
+    half, null = _half_width(finding), metric.null_value if estimate.null_value is None else estimate.null_value
+    if not math.isfinite(half) or half <= 0:
+        return False
+    reach = metric.bounds[1] - metric.bounds[0]
+    is_open = finding.metric not in AGAINST_P_STAR and null is not None and estimate.low < null < estimate.high
+    return is_open or (math.isfinite(reach) and half > _WIDE * reach)
+
+
+def _half_width(finding: Finding) -> float:
+    return (finding.estimate.high - finding.estimate.low) / 2
+
+
+def _times(finding: Finding, confidence: float) -> float:
+    """How many times the pictures halve the interval: of a share by Wilson's, of others by the root of n."""
+    estimate = finding.estimate
+    if not _is_wilson(finding):
+        return _SQUARE
+    return images_needed(_half_width(finding) / 2, prevalence=estimate.value, confidence=confidence) / estimate.n
+
+
+def _half_after(finding: Finding, times: float, confidence: float) -> float:
+    """Half the interval of so many times the pictures, as far as these tell."""
+    estimate, n = finding.estimate, round(times * finding.estimate.n)
+    if not _is_wilson(finding):
+        return _half_width(finding) / math.sqrt(times)
+    later = wilson_interval(round(estimate.value * n), n, confidence=confidence)
+    return (later.high - later.low) / 2
+
+
+def _is_wilson(finding: Finding) -> bool:
+    return finding.metric == "attribute_prevalence" and finding.estimate.method.startswith("Wilson")
+
+
+def _reach(finding: Finding, half: float) -> str:
+    """How far an interval reaches to each side: of a share in points."""
+    low, high = METRICS[finding.metric].bounds
+    if (low, high) in ((0, 1), (-1, 1)) and finding.metric in AGAINST_P_STAR:
+        return f"±{_PERCENT * half:.0f} points"
+    return f"±{half:.2g}"
+
+
+def _run(
+    report: StudyReport,
+    key: Literal["pictures", "base"],
+    title: str,
+    says: str,
+    design: Design,
+    settings: StudySettings,
+) -> NextStep:
+    """A step that runs a study again, with its command and the call of the API that does so."""
+    further = "" if design == report.design else f" -n {design.images_per_prompt}"
+    is_callable = is_shipped(design)
+    return NextStep(
+        key=key,
+        title=title,
+        says=says,
+        command=to_command(report.design, settings) + further,
+        design=design,
+        settings=settings,
+        tool="run_study" if is_callable else "",
+        arguments=_arguments(design, settings) if is_callable else {},
+    )
+
+
+def _arguments(design: Design, settings: StudySettings) -> dict[str, Any]:
+    """Of ``run_study`` in the API."""
+    given = changed_from_usual(design, settings)
+    options = given.pop("options", {})
+    write = settings_of(StudySettings)["options"].write
+    arms = [arm_text(arm) for arm in given.pop("arms", ())]
+    return {
+        "study": design.name,
+        "scale": settings.scale,
+        **given,
+        **({"options": [f"{name}={write(value)}" for name, value in options.items()]} if options else {}),
+        **({"arms": arms} if arms else {}),
+    }

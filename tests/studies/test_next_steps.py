@@ -1,0 +1,169 @@
+"""What to do next follows from the state of a report, and does what it says."""
+
+import re
+import shlex
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from bias_core import cli
+from bias_core.app.api import Tools
+from bias_core.errors import InvalidInput
+from bias_core.labels.run_task import label_run
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.explore.study import beside_a_person
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.rows import treated
+from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.objects.study import with_plain_scenes
+from bias_core.studies.running.arms import check_arms
+from bias_core.studies.running.next_steps import next_steps
+from bias_core.studies.running.run import complete, run_study, with_options
+from tests.studies.oasis_runs import real_services
+
+N = 11
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    services = real_services(tmp_path_factory.mktemp("next"))
+    yield services
+    services.close()
+
+
+def asked(**given):
+    return explore_settings(
+        StudySettings(), **{"concept": "doctor", "attribute_a": "", "attribute_b": "", "n_images": N} | given
+    )
+
+
+@pytest.fixture(scope="module")
+def report(services):
+    return complete(run_study(find_design("explore"), asked(), services))
+
+
+def steps_of(report, services):
+    return {step.key: step for step in next_steps(report, services)}
+
+
+def half_widths(report):
+    shares = (one.estimate for one in report.results.findings if one.key.endswith("-p"))
+    return [(share.high - share.low) / 2 for share in shares]
+
+
+def test_more_pictures_halve_the_widest_interval_and_go_on_from_those_that_are_there(report, services):
+    step = steps_of(report, services)["pictures"]
+    n = step.settings.options.n_images
+    assert 3 * N < n < 7 * N
+    before, after = map(int, re.findall(r"±(\d+)", step.title))
+    assert before == round(100 * max(half_widths(report)))
+    assert after in (before // 2, before // 2 + 1)
+    assert f"{n - N} more, {n} in all" in step.says
+    larger = complete(run_study(step.design, step.settings, services))
+    assert set(report.stored) < set(larger.stored)
+    assert larger.n_images == n
+    assert max(half_widths(larger)) < 0.65 * max(half_widths(report))
+
+
+def test_a_plain_prompt_is_drawn_beside_on_the_same_seeds(report, services):
+    step = steps_of(report, services)["base"]
+    assert step.title == "Compare with a plain prompt"
+    both = complete(run_study(step.design, step.settings, services))
+    assert [arm.name for arm in both.arms] == ["doctor", "person"]
+    prompts = {(one.row.prompt, one.row.seed) for one in both.stored.values()}
+    assert prompts == {(f"a photo of a {who}", seed) for who in ("doctor", "person") for seed in range(N)}
+    assert set(report.stored) < set(both.stored)
+    assert "base" not in steps_of(both, services)
+
+
+@pytest.mark.parametrize("concept", ["a busy person", "man", "Male model"])
+def test_what_is_any_person_already_has_no_plainer_prompt(concept):
+    assert beside_a_person(find_design("explore"), asked(concept=concept)) is None
+
+
+def test_what_is_no_person_is_not_set_beside_one():
+    pretty = "pretty|a pretty picture|an ugly picture"
+    assert beside_a_person(find_design("explore"), asked(concept="rose", attributes=(pretty,))) is None
+    assert beside_a_person(find_design("explore"), asked(arms=(Arm(condition="fair"), Arm()))) is None
+
+
+def test_people_are_asked_where_nobody_knows_how_often_the_reader_errs(report, services):
+    assert "people" not in steps_of(report, services)  # the renderer has every attribute on record
+    findings = [replace(one, expected=None) for one in report.results.findings if not one.key.endswith("-corrected")]
+    unknown = replace(report, results=replace(report.results, findings=tuple(findings)))
+    step = steps_of(unknown, services)["people"]
+    assert step.title == "Ask three people"
+    assert step.settings is None
+    assert step.command == f"python -m bias_core study label {report.run_id} -n {N} --raters 3"
+    task = Tools(services)
+    assert (step.tool, set(step.arguments)) == ("label_run", {"run_id", "n", "raters_per_picture"})
+    assert hasattr(task, step.tool)
+    label_run(unknown, services.manifests, services.labels, n=N)
+    assert "people" not in steps_of(unknown, services)  # a task asks already
+
+
+def test_what_is_known_closely_needs_no_more_pictures(report, services):
+    close = [
+        replace(one, estimate=replace(one.estimate, low=one.estimate.value - 0.01, high=one.estimate.value + 0.01))
+        for one in report.results.findings
+    ]
+    near = replace(report, results=replace(report.results, findings=tuple(close)))
+    assert "pictures" not in steps_of(near, services)
+
+
+def test_a_stopped_run_goes_on_to_what_was_asked_for(report, services):
+    stopped = replace(report, stopped=True, n_planned=40, settings=asked(n_images=40))
+    step = steps_of(stopped, services)["pictures"]
+    assert step.settings.options.n_images == 40
+    assert "29 more, 40 in all" in step.says
+
+
+def test_no_step_draws_more_than_one_run_may(report, services):
+    limited = services.settings.model_copy(update={"max_images": 2 * N})
+    few = type("Few", (), {"settings": limited, "manifests": services.manifests})()
+    steps = {step.key: step for step in next_steps(report, few)}
+    assert steps["pictures"].settings.options.n_images == 2 * N
+    assert steps["base"].settings.arms
+    limited = services.settings.model_copy(update={"max_images": N})
+    few = type("Few", (), {"settings": limited, "manifests": services.manifests})()
+    assert not {"pictures", "base"} & {step.key for step in next_steps(report, few)}
+
+
+def test_pictures_that_were_brought_along_are_not_drawn_anew(report, services):
+    own = replace(report, settings=replace(report.settings, images="pictures.zip"))
+    assert not {"pictures", "base"} & set(steps_of(own, services))
+
+
+def test_the_command_line_and_the_api_say_what_does_it(tmp_path, monkeypatch, services):
+    monkeypatch.setenv("BIAS_DATA_DIR", str(tmp_path))
+    words = ["explore", "nurse", "--model", "calibration-renderer", "-n", "5", "--attribute", "man"]
+    result = CliRunner().invoke(cli.app, words, env={"COLUMNS": "120"})
+    assert "Next: More pictures: ±" in result.output
+    commands = [line.strip() for line in result.output.splitlines() if line.startswith("  python -m bias_core")]
+    assert shlex.split(commands[1])[-4:] == ["--arm", "name=nurse", "--arm", "name=person|template={nurse=person}"]
+    answer = Tools(services).explore("nurse", model="calibration-renderer", n_images=5, attributes=["man"])
+    step = {one["key"]: one for one in answer["next_steps"]}["base"]
+    compared = getattr(Tools(services), step["tool"])(**step["arguments"])
+    assert [arm["name"] for arm in compared["arms"]] == ["nurse", "person"]
+    more = {one["key"]: one for one in answer["next_steps"]}["pictures"]
+    again = getattr(Tools(services), more["tool"])(**more["arguments"])
+    assert again["findings"][0]["n"] > 2 * answer["findings"][0]["n"]
+
+
+def test_objects_without_a_base_are_offered_one():
+    for name, option in (("tbyb-general", {}), ("tbyb-task", {"base": False})):
+        design = find_design(name)
+        settings = with_options(design, StudySettings(options=option))
+        base, _ = with_plain_scenes(design, settings)
+        assert with_plain_scenes(design, base) is None
+
+
+def test_an_arm_may_put_a_word_in_place_of_another():
+    assert treated("a photo of a male doctor", "{doctor=person}, smiling") == "a photo of a male person, smiling"
+    check_arms(StudySettings(arms=(Arm(), Arm(template="{doctor=person}"))))
+    for wrong in ("{doctor=person} {}", "{doctor=}", "{=person}", "plain"):
+        with pytest.raises(InvalidInput, match="template of an arm"):
+            check_arms(StudySettings(arms=(Arm(), Arm(template=wrong))))
+    with pytest.raises(InvalidInput, match="is not in the prompt"):
+        treated("a photo of a nurse", "{doctor=person}")
