@@ -19,6 +19,7 @@ import bias_core
 from bias_core.app import api
 from bias_core.app.doors import HostCheck, ReadableJson, UploadQuota, allowed_hosts
 from bias_core.app.page_state import AnsweringBlocks
+from bias_core.app.warm_up import warm_up
 from bias_core.labels.api import label_routes
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_parts import offers_login
@@ -166,7 +167,7 @@ _MOST_EVENTS = 100_000
 _LOOK_SECONDS = 0.02  # between two looks whether there is an event
 
 
-def build_app(services: Services) -> gr.Blocks:
+def build_app(services: Services) -> AnsweringBlocks:
     """The page; no model is loaded for it."""
     titles = {tab.key: tab.title for tab in TABS}
     presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
@@ -193,6 +194,7 @@ def build_app(services: Services) -> gr.Blocks:
         studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
         built[LabelTab.key].connect(tabs, [*studies, runs])
         ComingBack(services, runs, studies).wire(arrived, visitor)
+        demo.first_examples = [tab.first_example for tab in studies]
         for tab in studies:
             tab.wire_gpu_time(arrived)
         read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
@@ -309,6 +311,7 @@ def launch(services: Services) -> None:
     # Whoever stops a server says SIGTERM: what is still to be copied or closed is, as after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     demo = build_app(services)
+    warm_up(services, demo.first_examples)
     gc.freeze()  # the page lasts as long as the server: to look through it for garbage would hold up answers
     try:
         demo.launch(quiet=True, **options)

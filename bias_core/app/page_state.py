@@ -1,7 +1,7 @@
 """The page as a server: what it keeps of an open page, and a sentence as the answer to whatever is sent to it."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -101,6 +101,7 @@ class AnsweringBlocks(gr.Blocks):
         super().__init__(**options)
         self._page_states = PageStates(services)
         self.default_config = PageConfig(self)
+        self.first_examples: list[Callable[[], object]] = []  # make what each tab opens with, the first tab's first
 
     async def process_api(self, *args: Any, session_hash: str | None = None, **options: Any) -> dict[str, Any]:
         """As Gradio does it, knowing which page asks."""

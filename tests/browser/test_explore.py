@@ -127,22 +127,36 @@ def test_what_is_typed_is_never_run(desk: Any) -> None:
     assert "does not know" in desk.inner_text("#header")
 
 
-def test_pictures_form_in_place_of_the_result_before_and_give_way_to_the_new_one(desk: Any) -> None:
+# What is seen of a run as it draws; it is stopped once pictures form beside finished ones and their shares.
+WATCH_JS = """() => {
+  window.drawing = [];
+  const shown = (id) => Boolean(document.querySelector(id)?.offsetParent);
+  const count = (selector) => document.querySelectorAll(`#explore-drawing ${selector}`).length;
+  new MutationObserver((_, observer) => {
+    if (!count('li')) return;
+    const [places, forming, finished, shares] = ['li', '.forming img', '.finished img', '.so-far tbody tr'].map(count);
+    const first = document.querySelector('#explore-drawing img')?.alt ?? '';
+    window.drawing.push({places, forming, finished, shares, first, before: shown('#header') || shown('#results')});
+    if (!(forming && finished && shares)) return;
+    observer.disconnect();
+    document.querySelector('#stop').click();
+  }).observe(document.querySelector('#explore-drawing'), {childList: true, subtree: true});
+}"""
+
+
+def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(desk: Any) -> None:
     explore(desk)
-    before = desk.inner_text("#header")
-    assert before
+    assert desk.is_visible("#results")
     desk.fill(CONCEPT, "slow doctor")
+    desk.evaluate(WATCH_JS)
     with a_run(desk, "explore"):
         desk.click("#generate")
-        desk.wait_for_selector("#explore-drawing .forming img")
-        assert desk.locator("#explore-drawing li").count() == 32
-        assert desk.locator("#explore-drawing .forming").count() == 4  # a batch
-        assert desk.get_by_role("img", name="Picture 1 is forming").is_visible()
-        assert not desk.is_visible("#header")
-        assert not desk.is_visible("#results")
-        desk.wait_for_selector("#explore-drawing .finished img")
-        desk.wait_for_selector("#explore-drawing .so-far")
-        desk.click("#stop")
-    assert not desk.inner_text("#explore-drawing").strip()
-    assert desk.is_visible("#results")
-    assert "slow doctor" in desk.inner_text("#header")  # Stop leaves a result of what was finished
+    seen = desk.evaluate("window.drawing")
+    assert {one["places"] for one in seen} == {32}
+    assert any(one["forming"] == 4 and one["first"] == "Picture 1 is forming" for one in seen)  # a batch
+    assert not any(one["before"] for one in seen)
+    assert seen[-1]["finished"] >= 4
+    assert not desk.locator("#explore-drawing li").count()
+    assert desk.is_visible("#results table")
+    assert "slow doctor" in desk.inner_text("#header")
+    assert "that were finished" in desk.inner_text("#header")

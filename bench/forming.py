@@ -1,0 +1,67 @@
+"""What it costs to show pictures while they form, as a ratio: `python bench/forming.py [PAIRS]`.
+
+The same batch is drawn by the engine with and without looks, in turn, on the embedded model and on whatever else the
+machine does; the median of the pairs' ratios counts. At most 1.05.
+"""
+
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from bench.engine import rows
+from bias_core.engine.local import run_rows
+from bias_core.protocols import ShowsForming
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.store.images import ImageStore
+
+MODEL = "calibration-diffusion"
+N, MOST = 32, 1.05
+
+
+class WithoutLooks:
+    """The same generator, which shows nothing."""
+
+    def __init__(self, model):
+        self.batch_size, self.generate = model.batch_size, model.generate
+
+
+def draw(model, some):
+    """CPU seconds and seconds of drawing, and how many looks showed something."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, looks = ImageStore(Path(folder)), 0
+        started, worked = time.perf_counter(), time.process_time()
+        for event in run_rows(some, model, store, lock=threading.Lock()):
+            looks += bool(event.forming)
+        return time.process_time() - worked, time.perf_counter() - started, looks
+
+
+def main():
+    n_pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    with tempfile.TemporaryDirectory() as folder:
+        services = Services(Settings(data_dir=Path(folder), offline=True, device="cpu"))
+        model = services.text_to_image(MODEL)
+        if not isinstance(model, ShowsForming):
+            sys.exit(f"{MODEL} shows nothing while it draws")
+        plain = WithoutLooks(model)
+        draw(model, rows(services, 8))
+        ratios, n_looks = [], []
+        for pair in range(n_pairs):
+            some, order = rows(services, N, first_seed=1000 * pair), (model, plain) if pair % 2 else (plain, model)
+            times = {id(one): draw(one, some) for one in order}
+            (cpu, seconds, looks), (plain_cpu, plain_seconds, _) = times[id(model)], times[id(plain)]
+            ratios.append((cpu / plain_cpu, seconds / plain_seconds))
+            n_looks.append(looks)
+        cpu, seconds = (statistics.median(part) for part in zip(*ratios, strict=True))
+        services.close()
+    print(f"{N} pictures, {n_pairs} pairs: {cpu:.3f} of the CPU time, {seconds:.3f} of the time (at most {MOST})")
+    print(f"looks that showed something: {statistics.median(n_looks):g} a run")
+    if cpu > MOST:
+        sys.exit("too much")
+
+
+if __name__ == "__main__":
+    main()
