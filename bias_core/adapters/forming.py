@@ -1,8 +1,9 @@
 """What the pictures at work are heading for, small and at low cost; what is drawn does not change by it.
 
-Where a step is heading is what a trace says of it (:mod:`bias_core.adapters.tracing`). A small decoder, such as that of
-the calibration world, decodes it. A large one would take longer than the step: its colours are a linear map of the
-latent, place by place, which is fitted once to the first finished pictures.
+Where a step is heading is what a trace says of it (:mod:`bias_core.adapters.tracing`). To decode that would take half
+as long as the step, or longer: its colours are a linear map of the latent, of each place with those around it, which is
+fitted to the first finished pictures. Until there are some, a small decoder, such as that of the calibration world,
+decodes a few steps.
 """
 
 import math
@@ -22,7 +23,8 @@ from bias_core.errors import InvalidInput
 from bias_core.types import ImageRow
 
 MOST_WEIGHTS = 5_000_000  # of a small decoder with its encoder: a tiny autoencoder has half as many
-_CHANNELS = 4  # of a latent's place, that tell one pixel of a linear map
+_MOST_SIDE = 4  # pixels of a place of the latent
+_ENOUGH = 64  # finished pictures to learn colours from
 
 
 @dataclass(kw_only=True)
@@ -46,8 +48,10 @@ class FormingPictures:
     def __init__(self, mode: str) -> None:
         self._mode = mode
         self._at_work: _AtWork | None = None
+        self._map: np.ndarray | None = None  # from a place of the latent with those around it, and 1, to its pixels
         self._latents: np.ndarray | None = None  # of the last step of the newest call
-        self._map: np.ndarray | None = None  # from a place of the latent, and 1, to the pixels of that place
+        self._products: list[Any] = [0.0, 0.0]  # of places with places, and with their colours
+        self._n_learnt = 0
 
     @contextmanager
     def watching(self, pipeline: Any, model: str, rows: Sequence[ImageRow]) -> Iterator[None]:
@@ -69,7 +73,7 @@ class FormingPictures:
         try:
             with step_replaced(pipeline.scheduler, look):
                 yield
-            if self._map is None and at_work.step is not None and _small_decoder(pipeline, at_work.following) is None:
+            if self._n_learnt < _ENOUGH and at_work.step is not None:
                 self._latents = at_work.following[: len(rows)].float().cpu().numpy()
         finally:
             self._at_work = None
@@ -90,22 +94,27 @@ class FormingPictures:
         return {} if pixels is None else dict(zip((row.id for row in at_work.rows), map(_image, pixels), strict=True))
 
     def learn(self, images: Sequence[Image.Image]) -> None:
-        """Fit the colours of latents to the finished pictures of the newest call, where that was not done."""
+        """Fit the colours of latents to finished pictures, those of the newest call among them."""
         latents, self._latents = self._latents, None
-        if latents is None or len(images) != len(latents):  # some were blanked
+        if latents is None or len(images) != len(latents):  # enough is known, or some were blanked
             return
-        if (grid := _grid(latents, *images[0].size)) is not None:
-            n_tall, n_wide = grid.shape[1:3]
-            side = max(1, math.isqrt(grid.shape[3] // _CHANNELS))
-            size = n_wide * side, n_tall * side
-            small = [image.convert("RGB").resize(size, Image.Resampling.BOX) for image in images]
-            colours = np.stack([np.asarray(image, dtype=np.float32) / 255 for image in small])
-            places = colours.reshape(len(images), n_tall, side, n_wide, side, 3).transpose(0, 1, 3, 2, 4, 5)
-            self._map = np.linalg.lstsq(_with_one(grid), places.reshape(-1, side * side * 3), rcond=None)[0]
+        if (grid := _grid(latents, *images[0].size)) is None:
+            return
+        n, n_tall, n_wide, n_channels = grid.shape
+        side = max(1, min(math.isqrt(n_channels), _MOST_SIDE, images[0].width // n_wide))
+        size = n_wide * side, n_tall * side
+        small = [image.convert("RGB").resize(size, Image.Resampling.BOX) for image in images]
+        colours = np.stack([np.asarray(image, dtype=np.float64) / 255 for image in small])
+        pixels = colours.reshape(n, n_tall, side, n_wide, side, 3).transpose(0, 1, 3, 2, 4, 5).reshape(-1, side**2 * 3)
+        places = _places(grid).astype(np.float64)
+        self._products = [a + b for a, b in zip(self._products, (places.T @ places, places.T @ pixels), strict=True)]
+        among, with_colours = self._products
+        self._map = np.linalg.lstsq(among, with_colours, rcond=None)[0].astype(np.float32)
+        self._n_learnt += n
 
     def forget(self) -> None:
         """Other weights, other colours."""
-        self._map = self._latents = None
+        self._map, self._latents, self._products, self._n_learnt = None, None, [0.0, 0.0], 0
 
     def _tracer(self, pipeline: Any, model: str) -> Tracer | None:
         checked = getattr(pipeline, "safety_checker", None) is not None  # which looks at finished pictures alone
@@ -118,18 +127,18 @@ class FormingPictures:
 
     def _decoded(self, pipeline: Any, latents: np.ndarray, row: ImageRow) -> np.ndarray | None:
         """Pixels ``(n, h, w, 3)`` in [0, 1]; None where no way to make them is known yet."""
-        if (decoder := _small_decoder(pipeline, latents)) is not None:
-            shift = decoder.config.get("shift_factor") or 0.0
-            scaled = torch.from_numpy(latents / decoder.config.scaling_factor + shift)
-            decoded = decoder.decode(scaled.to(decoder.device, decoder.dtype)).sample
-            pixels: np.ndarray = (decoded.float().cpu().numpy().transpose(0, 2, 3, 1) + 1) / 2
-            return pixels
         grid = None if self._map is None else _grid(latents, row.width, row.height)
-        if grid is None or self._map is None:
+        if grid is not None and self._map is not None:
+            (n, n_tall, n_wide, _), side = grid.shape, math.isqrt(self._map.shape[1] // 3)
+            pixels = (_places(grid) @ self._map).reshape(n, n_tall, n_wide, side, side, 3)
+            return pixels.transpose(0, 1, 3, 2, 4, 5).reshape(n, n_tall * side, n_wide * side, 3)
+        if (decoder := _small_decoder(pipeline, latents)) is None:
             return None
-        (n, n_tall, n_wide, _), side = grid.shape, math.isqrt(self._map.shape[1] // 3)
-        places = (_with_one(grid) @ self._map).reshape(n, n_tall, n_wide, side, side, 3)
-        return places.transpose(0, 1, 3, 2, 4, 5).reshape(n, n_tall * side, n_wide * side, 3)
+        shift = decoder.config.get("shift_factor") or 0.0
+        scaled = torch.from_numpy(latents / decoder.config.scaling_factor + shift)
+        decoded = decoder.decode(scaled.to(decoder.device, decoder.dtype)).sample
+        finished: np.ndarray = (decoded.float().cpu().numpy().transpose(0, 2, 3, 1) + 1) / 2
+        return finished
 
 
 def _decoder(pipeline: Any) -> Any:
@@ -163,9 +172,13 @@ def _grid(latents: np.ndarray, width: int, height: int) -> np.ndarray | None:
     return None
 
 
-def _with_one(grid: np.ndarray) -> np.ndarray:
-    flat = grid.reshape(-1, grid.shape[3])
-    return np.concatenate([flat, np.ones((len(flat), 1), dtype=flat.dtype)], axis=1)
+def _places(grid: np.ndarray) -> np.ndarray:
+    """Each place with the eight around it, and 1: ``(n_places, 9 channels + 1)``."""
+    n_tall, n_wide = grid.shape[1:3]
+    padded = np.pad(grid, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
+    around = [padded[:, i : i + n_tall, j : j + n_wide] for i in range(3) for j in range(3)]
+    flat = np.concatenate([*around, np.ones_like(grid[..., :1])], axis=3)
+    return flat.reshape(-1, flat.shape[3])
 
 
 def _image(pixels: np.ndarray) -> Image.Image:

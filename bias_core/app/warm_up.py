@@ -23,7 +23,7 @@ from bias_core.studies.explore.options import KIND, explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.running.run import complete, run_study
 
-_PICTURES = 2
+_PICTURES = 8  # of a batch, from which the generator learns how to show pictures that form
 _log = logging.getLogger(__name__)
 
 

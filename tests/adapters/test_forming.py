@@ -94,19 +94,31 @@ def test_a_large_decoder_shows_none_unless_asked_and_then_colours_that_finished_
 
 
 def test_colours_that_are_a_linear_map_of_the_latent_are_learnt_exactly():
-    # Packed latents of a picture twice as wide as tall: 2 x 4 places of 16 channels, each 2 x 2 pixels.
+    # Packed latents of pictures twice as wide as tall: 7 x 14 places of 4 channels, each 2 x 2 pixels.
     rng = np.random.default_rng(5)
-    latents, way = rng.normal(size=(3, 8, 16)).astype(np.float32), rng.normal(size=(16, 12)) * 0.02
-    colours = (latents @ way + 0.5).reshape(3, 2, 4, 2, 2, 3).transpose(0, 1, 3, 2, 4, 5).reshape(3, 4, 8, 3)
-    images = [Image.fromarray((one * 255).round().astype(np.uint8)) for one in colours]
-    learnt = forming.FormingPictures("on")
-    learnt._latents = latents
-    learnt.learn(images)
-    row = replace(rows_of("flux", 1)[0], width=8, height=4)
-    again = learnt._decoded(object(), latents, row)
+    latents, way = rng.normal(size=(3, 98, 4)).astype(np.float32), rng.normal(size=(4, 12)) * 0.05
+    colours = (latents @ way + 0.5).reshape(3, 7, 14, 2, 2, 3).transpose(0, 1, 3, 2, 4, 5).reshape(3, 14, 28, 3)
+    images = [Image.fromarray((np.clip(one, 0, 1) * 255).round().astype(np.uint8)) for one in colours]
+    learner, row = forming.FormingPictures("on"), replace(rows_of("flux", 1)[0], width=28, height=14)
+    learner._latents = latents
+    learner.learn(images)
+    again = learner._decoded(object(), latents, row)
     assert np.abs(again - colours).max() < 0.01
-    learnt.forget()
-    assert learnt._decoded(object(), latents, row) is None
+    learner.forget()
+    assert learner._decoded(object(), latents, row) is None
+
+
+def test_once_enough_pictures_are_finished_it_learns_no_more_and_decodes_no_step(tiny_sd3, monkeypatch):
+    monkeypatch.setattr(forming, "_ENOUGH", 3)
+    model, n_decoded = build("sd3", tiny_sd3 / "pipeline"), []
+    model.pipeline().vae.decoder.register_forward_hook(lambda *_: n_decoded.append(1))
+    rows, maps = rows_of("sd3", 2), []
+    for _ in range(3):
+        drawn(model, rows)
+        maps.append(model._forming._map)
+    assert len(n_decoded) == FAMILIES["sd3"].steps + 3  # the steps of the first batch, and each finished batch
+    assert (maps[0] != maps[1]).any() or model._forming._n_learnt == 4
+    assert maps[1] is maps[2]
 
 
 def test_a_safety_checker_has_the_last_word_unless_asked_otherwise(tiny_sd1):

@@ -24,7 +24,7 @@ def test_the_model_of_the_first_press_has_drawn_and_nothing_of_it_is_kept(
     models = [TracedRenderer()]
     monkeypatch.setattr(FakeServices, "text_to_image", lambda _self, _name: models[0])
     rehearse(fakes)
-    assert [row.prompt for row in models[0].rows] == ["a photo of a doctor"] * 2
+    assert [row.prompt for row in models[0].rows] == ["a photo of a doctor"] * 4
     assert all(path.name.startswith("file_hashes") for path in files_of(fakes))  # of the weights
     assert fakes.settings.data_dir in fakes.images.folder.parents
 
