@@ -42,7 +42,9 @@ _TABS_BY_PAPER: Mapping[str, Sequence[str]] = {
     "dehdashtian2025oasis": ("explore", "origins", "compare"),
 }
 _TABS_BY_MEASURE: Mapping[str, Sequence[str]] = {
-    "stereotype_propagation_index": ("origins",),
+    **dict.fromkeys(
+        ("stereotype_propagation_index", "predicted_gain", "visible_steps", "first_seen_steps"), ("origins",)
+    ),
     "mean_similarity": ("origins",),
     "model_distance": ("objects", "compare"),
     "kendall_tau": ("association",),

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.paired_prevalence import prevalence_difference_test
-from bias_core.stats.arrays import Array, finite_vector
+from bias_core.stats.arrays import Array, margins_by_step
 from bias_core.types import Estimate
 
 
@@ -56,7 +56,7 @@ def predicted_gain(margins_base: ArrayLike, margins: ArrayLike, *, confidence: f
     >>> [step.value for step in gain.steps], gain.whole.value
     ([0.5, 0.5], 0.5)
     """
-    base, own = _by_step(margins_base, "margins_base"), _by_step(margins, "margins")
+    base, own = margins_by_step(margins_base, "margins_base"), margins_by_step(margins, "margins")
     if base.shape != own.shape:
         raise InvalidInput(f"margins_base and margins must have the same shape; got {base.shape} and {own.shape}.")
     steps = tuple(
@@ -70,20 +70,6 @@ def predicted_gain(margins_base: ArrayLike, margins: ArrayLike, *, confidence: f
         whole=Estimate(value=value, low=low, high=high, n=len(own), null_value=0.0, method=method),
         each=(own > 0).astype(float) - (base > 0),
     )
-
-
-def _by_step(x: ArrayLike, name: str) -> Array:
-    """Margins ``(n_seeds, n_steps)``; a vector is one step."""
-    try:
-        array = np.asarray(x)
-    except ValueError as error:  # rows of different lengths
-        raise InvalidInput(f"{name} must be one rectangular array; {error}.") from None
-    if array.ndim not in (1, 2):
-        raise InvalidInput(f"{name} must have shape (n_seeds, n_steps) or (n_seeds,); got shape {array.shape}.")
-    values = finite_vector(array.reshape(-1), name).reshape(len(array), -1)
-    if np.abs(values).max() > 2 + 1e-6:
-        raise InvalidInput(f"{name} must lie in [-2, 2]; got {values.min():.3f} to {values.max():.3f}.")
-    return values
 
 
 CARDS = (

@@ -194,3 +194,17 @@ def _finite(x: ArrayLike, name: str) -> Floats:
     if bad := int(array.size - np.isfinite(array).sum()):
         raise InvalidInput(f"{name} must be finite; got {bad} nan or infinite of {array.size} numbers.")
     return array
+
+
+def margins_by_step(x: ArrayLike, name: str) -> Array:
+    """Margins of steps ``(n_seeds, n_steps)``, in [-2, 2]; a vector is one step."""
+    try:
+        array = np.asarray(x)
+    except ValueError as error:  # rows of different lengths
+        raise InvalidInput(f"{name} must be one rectangular array; {error}.") from None
+    if array.ndim not in (1, 2):
+        raise InvalidInput(f"{name} must have shape (n_seeds, n_steps) or (n_seeds,); got shape {array.shape}.")
+    values = finite_vector(array.reshape(-1), name).reshape(len(array), -1)
+    if np.abs(values).max() > 2 + 1e-6:
+        raise InvalidInput(f"{name} must lie in [-2, 2]; got {values.min():.3f} to {values.max():.3f}.")
+    return values

@@ -36,6 +36,14 @@ def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk: Any, tmp_pat
     page.locator(".film input[type=range]").focus()
     page.keyboard.press("ArrowLeft")
     assert output.inner_text() == "step 6 of 12"
+    for dot in page.locator(".film-dot").all():
+        assert float(dot.evaluate("(d) => d.style.top")[:-1]) == float(dot.get_attribute("data-tops").split()[5])
+    for seed in page.locator(".film [data-seed]").all():  # what is struck through is what the reader does not see
+        reads = page.get_attribute(f"[data-strip='{seed.get_attribute('data-seed')}'] img.here", "data-reads").split()
+        names = seed.locator("[data-sees]").all()
+        assert [name.get_attribute("data-sees") in reads for name in names] == [
+            "unseen" not in name.get_attribute("class") for name in names
+        ]
     page.keyboard.press("End")
     assert output.inner_text() == "finished"
     page.get_by_role("button", name="Play", exact=True).click()

@@ -81,6 +81,14 @@ def test_planted_steps_are_found(services, planted):
         "It is seen more often than with the base prompt. The first step at which that is told is step 2, where it is "
         "seen more often. It is farthest from 0 at step 2 of 3: +1.000."
     )
+    assert findings(report)["Iranian man visible"].says.startswith(
+        "It can be seen from step 2 of 3 on, by then in 8 of 8 seeds ["
+    )
+    assert findings(report)["Iranian man first seen"].says.startswith(
+        "Where the base prompt lacks it, it is first seen at step 2 of 3, by then in 8 of 8 seeds ["
+    )
+    assert figures(report)["figure7-iranian"].data["reads"].tolist()[:3] == ["", "0", "0"]
+    assert report.pictures["man: can be seen from step"].tolist() == [2.0] * N_SEEDS
     assert findings(report)["Iranian man SPI"].says == "As the paper has it. The first step adds it."
     assert figures(report)["gain-iranian"].data["value"].tolist() == [0, 1, 1]
     curves = figures(report)["figure9-iranian"].data
@@ -151,7 +159,7 @@ def test_a_stopped_run_keeps_its_traces(services, planted):
 def test_one_batch_holds_all_attributes_of_a_step(services, planted):
     options = {"nationalities": ["Iranian", "Mexican"]}
     report = run(services, NAME, **SETTINGS, options=options)
-    assert len(findings(report)) == 2 * 10
+    assert len(findings(report)) == 4 * 10
     assert planted.traced == 3 * N_SEEDS  # both have the same base
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from html import unescape
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -88,11 +90,11 @@ def test_planted_steps_are_said_in_words(traced: StudyReport) -> None:
     assert [line.clear for line in film.lines] == [0, 1, None]
     html = films_html(traced)
     assert (
-        "<b>beard</b>: step 1 of 6 (from pure noise): heads for it more often than the base prompt does, by +1.00 ["
-        in html
+        "Told apart at step 1 of 6 (from pure noise): over all seeds heads for it more often than the base prompt "
+        "does, by +1.00 [" in html
     )
-    assert "step 2 of 6 (17 % of the way): heads for it less often" in html
-    assert "<b>hat</b>: at none of the 6 steps, which is no proof" in html
+    assert "step 2 of 6 (17 % of the way): over all seeds heads for it less often" in html
+    assert re.search(r"<b>hat</b>\. .* At none of the 6 steps it is told apart from the base prompt", html)
     assert "about 1 of these 18 intervals" in html  # 18 x 0.05
     assert "beside “a photo of a person”" in html
     assert "beard at step 1 (more often)" in headline(traced)
@@ -115,7 +117,33 @@ def test_steps_without_a_picture_show_the_one_before(services: FakeServices) -> 
 def test_one_seed_promises_nothing(services: FakeServices) -> None:
     settings = StudySettings(model="calibration-diffusion", num_inference_steps=2)
     html = films_html(complete(run_study(own("oasis-spi", 1), settings, services)))
-    assert html.count("at none of the 2 steps, which is no proof") == len(ATTRIBUTES)
+    assert html.count("At none of the 2 steps it is told apart from the base prompt, which is no") == len(ATTRIBUTES)
+
+
+def test_each_step_says_what_the_reader_sees_and_old_reports_that_they_do_not(traced: StudyReport) -> None:
+    (film,) = films(traced)
+    html = films_html(traced)
+    (figure,) = [one for one in traced.results.figures if one.key == film.labels["predicted"]]
+    assert film.reads == {str(seed): own["reads"].tolist() for seed, own in figure.data.groupby("row", sort=False)}
+    assert html.count("data-sees=") == 2 * len(ATTRIBUTES)
+    assert html.count("data-tops=") == len(ATTRIBUTES)
+    for line in film.lines:
+        assert len(film.tops(line).split()) == STEPS + 1
+        visible, first, spi_says = line.says
+        assert visible.startswith(("It can be seen", "It cannot be seen"))
+        assert "base" in first
+        assert spi_says.startswith("SPI of the first step is ")
+        assert visible in rendered(html)
+    findings = [one for one in traced.results.findings if one.metric not in ("visible_steps", "first_seen_steps")]
+    older = replace(figure, data=figure.data.drop(columns="reads"))
+    figures = [older if one is figure else one for one in traced.results.figures]
+    old = replace(traced, results=replace(traced.results, findings=tuple(findings), figures=tuple(figures)))
+    assert films_html(old).count("was not read by the version of the program that made this report") == 3
+    assert "data-sees" not in films_html(old)
+
+
+def rendered(html: str) -> str:
+    return unescape(html)
 
 
 def test_the_script_asks_the_server_for_nothing_but_files() -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from bias_core.errors import InvalidInput
 from bias_core.metrics.predicted_gain import PredictedGain, predicted_gain
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
+from bias_core.metrics.steps_seen import StepsSeen, first_seen_steps, visible_steps
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
@@ -51,6 +52,7 @@ from bias_core.studies.origins.cells import (
     wanted_nationalities,
 )
 from bias_core.studies.origins.headline import headline
+from bias_core.studies.origins.steps_in_words import step_findings
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 
 TEXTS = ReportTexts(__file__)
@@ -76,6 +78,9 @@ class Curve:
     spi_band: list[Estimate]  # mean of SPI over seeds at every step
     spi_whole: Estimate  # mean of SPI over all steps
     finished: Estimate  # how often the finished pictures are read to have the attribute
+    visible: StepsSeen  # from which step on it is seen as in the finished picture
+    first_seen: StepsSeen  # at which step it is first seen where the base prompt lacks it
+    calls: np.ndarray  # bools ``(n_seeds, n_steps + 1)``: whether the reader sees it, last in the finished picture
 
     @property
     def strongest(self) -> int:
@@ -172,7 +177,11 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
         own = _curves(data, cells, attributes, pairs)
         for one in own:
             spi = {f"{one.name}: SPI, first step": one.spi[:, 0], f"{one.name}: SPI, all steps": one.spi.mean(axis=1)}
-            data.keep(frame, **{f"{one.name}: predicted gain, all steps": one.gain.each.mean(axis=1)}, **spi)
+            steps_of = {f"{one.name}: can be seen from step": one.visible.each}
+            steps_of |= {f"{one.name}: first seen at step": one.first_seen.each}
+            data.keep(
+                frame, **{f"{one.name}: predicted gain, all steps": one.gain.each.mean(axis=1)}, **steps_of, **spi
+            )
         traces = [trace for trace, _ in pairs]
         kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
         wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
@@ -205,6 +214,9 @@ def _curves(
             spi_band=spi_band(spi[:, :, i], confidence=confidence),
             spi_whole=spi_band(spi[:, :, i].mean(axis=1, keepdims=True), confidence=confidence)[0],
             finished=cell.prevalence,
+            visible=visible_steps(own[:, :, i], confidence=confidence),
+            first_seen=first_seen_steps(base[:, :, i], own[:, :, i], confidence=confidence),
+            calls=np.column_stack([own[:, :, i], cell.score.margins]) > 0,
         )
         for i, cell in enumerate(cells)
     ]
@@ -241,8 +253,8 @@ def _shown_steps(n_steps: int, n_shown: int) -> Sequence[int]:
     return sorted({round(step) for step in np.linspace(0, n_steps - 1, n_shown)})
 
 
-def _findings(curve: Curve) -> tuple[Finding, Finding]:
-    """What is gained over the base prompt, and SPI as the paper has it."""
+def _findings(curve: Curve) -> tuple[Finding, ...]:
+    """What is gained over the base prompt, from which step on it is seen, and SPI as the paper has it."""
     steps, strongest, clear, whole = (
         curve.gain.steps,
         curve.strongest,
@@ -259,6 +271,7 @@ def _findings(curve: Curve) -> tuple[Finding, Finding]:
     spi = f"As the paper has it. {lean(curve.spi_band[0], *_FIRST_STEP)}"
     return (
         finding(key, f"{title}: gained over all steps", "predicted_gain", whole, says),
+        *step_findings(key, title, curve.visible, curve.first_seen, len(steps)),
         finding(f"{key} SPI", f"{title}: first step", "stereotype_propagation_index", curve.spi_band[0], spi),
     )
 
@@ -284,6 +297,8 @@ def _row(curve: Curve) -> dict[str, Any]:
         **columns("gain there", steps[strongest]),
         "last": steps[-1].value,
         **columns("all steps", curve.gain.whole),
+        "can be seen from": curve.visible.typical,
+        "first seen": curve.first_seen.typical,
         **columns("finished P", curve.finished),
         **columns("SPI, first step", curve.spi_band[0]),
         **columns("SPI, all steps", curve.spi_whole),
@@ -309,7 +324,10 @@ def _figures(
         singles.append(TEXTS.figure("figure6", lines, seed=seed, **names))
         pictures = {f"{step:04d}": (path, f"step {step + 1}") for step, path in traces[i].predicted.items()}
         pictures["finished"] = (picture.path, f"finished, seed {seed}")
-        strips += [{"row": seed, "column": k, "path": str(path), "text": text} for k, (path, text) in pictures.items()]
+        for column, (path, text) in pictures.items():
+            step = -1 if column == "finished" else int(column)
+            reads = " ".join(str(number) for number, curve in enumerate(curves) if curve.calls[i, step])
+            strips.append({"row": seed, "column": column, "path": str(path), "text": text, "reads": reads})
     predicted = TEXTS.figure("figure7", strips, **names)
     labels = {"concept": nationality, "base": base, "predicted": predicted.key}
     gain = TEXTS.figure("gain", _means(curves, [c.gain.steps for c in curves]), labels, n_seeds=n_seeds, **names)

@@ -15,6 +15,7 @@ from bias_core.studies.kit.types import MAX_STEPS, Design, StudyFigure, StudyRep
 from bias_core.studies.origins.cells import own_concepts, without_names
 from bias_core.studies.origins.headline import GAIN, PROMPTS, texts_of
 from bias_core.studies.origins.spi import first_clear_step
+from bias_core.studies.origins.steps_in_words import step_sentences
 from bias_core.studies.origins.stop import TEXTS, Regenerated, cluster_names, regenerate
 from bias_core.studies.reports.text import format_estimate, table_of
 from bias_core.studies.running.run import followed
@@ -228,6 +229,7 @@ class Line:
     band: tuple[Estimate, ...]  # predicted gain over seeds and its interval, a step each
     clear: int | None  # the first step, from 0, whose interval excludes 0
     finished: Estimate  # share of the finished pictures that are read to have the attribute, with its interval
+    says: tuple[str, ...]  # from which step on it can be seen, at which it is first seen, and SPI
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +241,7 @@ class Film:
     confidence: float
     lines: tuple[Line, ...]
     strips: Mapping[str, list[tuple[int, Path]]]  # by seed, (step from 1, file), the finished one last
+    reads: Mapping[str, list[str]]  # of these the numbers of the attributes that the reader sees; empty in old reports
     n_seeds: int  # behind every mean
     n_steps: int
     low: float  # what the axis spans: bands and 0
@@ -254,18 +257,22 @@ class Film:
         places = [f"{i + 0.5:g},{self.y(value)}" for i, value in enumerate(values)]
         return " ".join(reversed(places) if back else places)
 
+    def tops(self, line: Line) -> str:
+        """Where its curve lies at each step, and at the finished picture."""
+        return " ".join(self.y(step.value) for step in (*line.band, line.band[-1]))
+
     def sentence(self, line: Line) -> str:
-        """At which step an attribute is decided, and what became of it."""
+        """At which step the gain is first told from nothing, and what became of it."""
         end, n_steps = line.finished, self.n_steps
         share = format_estimate(end.value, end.low, end.high, n=end.n)
         shown = f"In the end it is read in {share} of the pictures."
         if line.clear is None:
-            return f"at none of the {n_steps} steps, which is no proof that nothing is gained. {shown}"
+            return f"At none of the {n_steps} steps it is told apart from the base prompt, which is no proof. {shown}"
         step = line.band[line.clear]
         way = "more" if step.value > 0 else "less"
         early = "from pure noise" if line.clear == 0 else f"{100 * line.clear / n_steps:.0f} % of the way"
         return (
-            f"step {line.clear + 1} of {n_steps} ({early}): heads for it {way} often than "
+            f"Told apart at step {line.clear + 1} of {n_steps} ({early}): over all seeds heads for it {way} often than "
             f"the base prompt does, by {step.value:+.2f} [{step.low:+.2f}, {step.high:+.2f}]. {shown}"
         )
 
@@ -297,20 +304,26 @@ def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyF
     labels, data = figure.labels, figure.data
     table = table_of(report, "spi").frame
     finished = {row["attribute"]: row for row in table[table["nationality"] == labels["concept"]].to_dict("records")}
-    lines = tuple(_line(str(name), i, own, finished) for i, (name, own) in enumerate(data.groupby("group", sort=False)))
+    lines = tuple(
+        _line(str(name), i, own, finished[name], step_sentences(report, f"{labels['concept']} {name}"))
+        for i, (name, own) in enumerate(data.groupby("group", sort=False))
+    )
     spans = [0.0, *data[["value", "low", "high"]].to_numpy(float).ravel()]
     low, high = float(np.nanmin(spans)), float(np.nanmax(spans))
     margin = 0.06 * (high - low) or 0.1
-    n_steps, strips = len(lines[0].band), dict[str, list[tuple[int, Path]]]()
+    n_steps, strips, reads = len(lines[0].band), dict[str, list[tuple[int, Path]]](), dict[str, list[str]]()
     for row in figures[labels["predicted"]].data.to_dict("records"):
         step = n_steps if row["column"] == "finished" else int(row["column"])
         strips.setdefault(str(row["row"]), []).append((step + 1, Path(row["path"])))
+        if "reads" in row:
+            reads.setdefault(str(row["row"]), []).append(str(row["reads"]))
     return Film(
         key=figure.key,
         labels=labels,
         confidence=report.settings.confidence,
         lines=lines,
         strips=strips,
+        reads=reads,
         n_seeds=lines[0].finished.n,
         n_steps=n_steps,
         low=low - margin,
@@ -319,8 +332,8 @@ def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyF
     )
 
 
-def _line(name: str, number: int, own: pd.DataFrame, finished: Mapping[str, Any]) -> Line:
-    end, colour = finished[name], number % N_COLOURS
+def _line(name: str, number: int, own: pd.DataFrame, end: Mapping[str, Any], says: Sequence[str]) -> Line:
+    colour = number % N_COLOURS
     share, low, high = (float(end[f"finished P{which}"]) for which in ("", " low", " high"))
     finally_read = Estimate(value=share, low=low, high=high, n=int(end["seeds"]))
     band = tuple(
@@ -335,6 +348,7 @@ def _line(name: str, number: int, own: pd.DataFrame, finished: Mapping[str, Any]
         band=band,
         clear=first_clear_step(band),
         finished=finally_read,
+        says=tuple(says),
     )
 
 

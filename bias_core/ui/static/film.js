@@ -15,7 +15,14 @@ const show = (film, wanted) => {
     const here = strip.filter((image) => Number(image.dataset.step) <= step).pop() ?? strip[0];
     strip.forEach((image) => image.classList.toggle('here', image === here));
     seed.querySelector('img').src = here.src;
+    const reads = here.dataset.reads.split(' ');
+    seed.querySelectorAll('[data-sees]').forEach((name) => {
+      const isSeen = reads.includes(name.dataset.sees);
+      name.classList.toggle('unseen', !isSeen);
+      name.setAttribute('aria-label', `${name.textContent}: ${isSeen ? 'seen' : 'not seen'}`);
+    });
   });
+  film.querySelectorAll('[data-tops]').forEach((dot) => { dot.style.top = `${dot.dataset.tops.split(' ')[step - 1]}%`; });
 };
 const now = (film) => Number(film.querySelector('input[type=range]').value);
 const pause = (film) => {
