@@ -23,10 +23,18 @@ from bias_core.studies.explore.options import (
     EXPLORE_SETTINGS,
     KIND,
     SUGGESTED,
+    attribute_text,
     compare_settings,
     explore_settings,
     offered_settings,
     read_attributes,
+)
+from bias_core.studies.explore.suggest import (
+    DESIGN as SUGGEST,
+    SUGGEST_SETTINGS,
+    suggest_attributes as run_suggestions,
+    suggested_by_words,
+    usual_suggest_settings,
 )
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
@@ -147,13 +155,17 @@ class Tools:
         """The report of a run that is asked for; its id, which is made of the session, cannot be guessed."""
         check_number(design, with_options(design, settings), self.services.settings)
         session = _API + secrets.token_hex(16)
-        token = token_of(LocalContext.request.get(None))
-        services = self.services.for_visitor(token) if token else self.services
+        services = self._for_caller()
         return self._answer(of_program(services, partial(run_study, design, settings, services, session=session)))
 
     def _answer(self, report: StudyReport) -> dict[str, Any]:
         """A report as JSON values, with what to do next."""
         return to_dict(report) | {"next_steps": [plain(step.values()) for step in next_steps(report, self.services)]}
+
+    def _for_caller(self) -> Services:
+        """The services, with the token that the caller sent along."""
+        token = token_of(LocalContext.request.get(None))
+        return self.services.for_visitor(token) if token else self.services
 
     @tool
     @with_settings(offered_settings(EXPLORE_SETTINGS, explore_settings()))
@@ -212,6 +224,32 @@ class Tools:
         several = check_several(parse_arms(arms))
         to_score = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
         return self._report(find_design(KIND), compare_settings(concept, several, attributes=to_score, **given))
+
+    @tool
+    @with_settings(offered_settings(SUGGEST_SETTINGS, usual_suggest_settings()))
+    def suggest_attributes(self, concept: str, words_only: bool = False, **given: Any) -> list[dict[str, Any]]:
+        """Suggest attributes to look for in pictures of a concept, the surest first; check and edit them.
+
+        A language model is asked about the concept's words; captions of its pictures are held against those of a plain
+        base from the same seeds. Each has its two sentences, the base's share as P*, where it comes from, and as
+        "attribute" the text that explore and compare take.
+
+        Args:
+            concept: Who or what is drawn, for example "doctor".
+            words_only: Draw nothing and ask the language model alone.
+        """
+        settings = usual_suggest_settings(concept=concept, **given)
+        if words_only:
+            suggested = suggested_by_words(settings, self.services)
+        else:
+            check_number(SUGGEST, settings, self.services.settings)
+            session = _API + secrets.token_hex(16)
+            run = partial(run_suggestions, settings, self._for_caller(), session=session)
+            suggested = of_program(self.services, run)
+        return [
+            asdict(one.attribute) | {"where_from": one.where_from, "attribute": attribute_text(one.attribute)}
+            for one in suggested
+        ]
 
     @tool
     def get_report(self, run_id: str) -> dict[str, Any]:
@@ -329,7 +367,7 @@ def _full_size(name: str) -> int:
 def add_tools(services: Services) -> None:
     """Offer the tools; called inside of the blocks."""
     tools = Tools(services)
-    for run in (tools.explore, tools.run_study, tools.compare):
+    for run in (tools.explore, tools.run_study, tools.compare, tools.suggest_attributes):
         _offer(run, **RUN)
     looks = (
         tools.get_report, tools.label_run, tools.corrected_run, tools.list_studies, tools.list_models,

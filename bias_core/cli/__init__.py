@@ -2,11 +2,20 @@
 
 import typer
 
-from bias_core.cli import explore, labels, study
+from bias_core.cli import explore, labels, study, suggest
 
 app = typer.Typer(help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False)
-for command in (explore.explore, explore.compare, explore.models, explore.attributes, explore.runs, study.measures):
+for command in (
+    explore.explore,
+    explore.compare,
+    suggest.suggest,
+    explore.models,
+    explore.attributes,
+    explore.runs,
+    study.measures,
+):
     app.command()(command)
+app.command()(study.measures)
 app.command(hidden=True)(study.run)
 app.command(name="calibrate-report")(study.calibrate_report)
 study.app.command()(labels.label)

@@ -21,7 +21,7 @@ from tests.ui.served import Served  # noqa: TC001
 
 TOOLS = {
     "explore", "run_study", "compare", "get_report", "label_run", "corrected_run", "list_studies", "list_models",
-    "list_attribute_sets", "list_measures",
+    "list_attribute_sets", "list_measures", "suggest_attributes",
 }  # fmt: skip
 STUDY: dict[str, Any] = {"study": "t2iat-tests", "scale": 0.02, "options": ["tests=science_arts", "n_permutations=200"]}
 

@@ -148,9 +148,10 @@ COMPARE_SETTINGS = (
 
 
 def offered_settings(names: Iterable[str], usual: StudySettings) -> dict[str, Setting]:
-    """Settings as a command or a tool offers them: with its own defaults, options of Explore with their labels."""
+    """Settings as a command or a tool offers them: with its own defaults, options with their labels."""
     labelled = {
-        name: replace(one, sentence=f"{one.label}. {one.sentence}") for name, one in settings_of(ExploreOptions).items()
+        name: replace(one, sentence=f"{one.label}. {one.sentence}")
+        for name, one in settings_of(type(usual.options)).items()
     }
     declared, defaults = {**settings_of(StudySettings), **labelled}, {**vars(usual), **vars(usual.options)}
     return {name: replace(declared[name], default=defaults[name]) for name in names}

@@ -11,6 +11,7 @@ from bias_core.studies.explore.arms import SEED_GIVES_ANOTHER, SEEDS
 from bias_core.studies.explore.options import KIND, OLD_KIND
 from bias_core.studies.explore.report import COMPARE, Exploration, is_exploration
 from bias_core.studies.explore.results import CONCEPT, group_name
+from bias_core.studies.explore.suggest import KIND as SUGGEST
 from bias_core.studies.explore.tab_form import ExploreForm
 from bias_core.studies.kit.types import StudyFigure, StudyReport
 from bias_core.studies.reports.text import format_number
@@ -45,7 +46,7 @@ class ExploreTab(ExploreForm):
     question: ClassVar = "What does a model draw for a concept, and how far is that from the world?"
     caution: ClassVar = "It is about what pictures show to a reader, never about who anybody is."
     studies: ClassVar = (KIND,)
-    also: ClassVar = (OLD_KIND, COMPARE)
+    also: ClassVar = (OLD_KIND, COMPARE, SUGGEST)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; pictures come first, then the numbers."""

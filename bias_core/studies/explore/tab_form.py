@@ -11,6 +11,7 @@ import gradio as gr
 
 from bias_core.services import Services
 from bias_core.studies.explore.options import KIND, ExploreOptions, explore_options, explore_settings
+from bias_core.studies.explore.tab_suggest import SuggestPart
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Design, StudyReport, StudySettings
@@ -77,6 +78,7 @@ class ExploreForm(StudyTab):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self.sets = {item.key: item for item in load_attribute_sets(services.settings.assets_dir / "studies")}
+        self.suggest = SuggestPart(services, self.key)
 
     def _build_ask(self) -> None:
         self._build_question()
@@ -87,6 +89,7 @@ class ExploreForm(StudyTab):
                 for name, width in {"add": 110, "remove": 170, "restore": 190}.items():
                     self.parts[name] = gr.Button(titles[name], size="sm", scale=0, min_width=width)
             gr.Markdown(TABLE_NOTE, elem_classes="quiet")
+            self.suggest.build()
         with gr.Accordion("Prompt, sampling, reading", open=False, elem_id="options"):
             self._build_options()
         self.arms = ArmsForm(self.key, self.services, self._build_chips)
@@ -206,6 +209,7 @@ class ExploreForm(StudyTab):
         form["attributes"].select(self.on_choose_row, None, parts["row"], **QUIET)
         table = [form["attributes"], parts["row"]]
         parts["remove"].click(self.on_remove, table, table, **QUIET)
+        self.suggest.wire(self, read_form)
         parts["restore"].click(
             lambda key: attribute_rows(self.sets[key].attributes), form["set"], form["attributes"], **QUIET
         )
