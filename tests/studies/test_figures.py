@@ -219,7 +219,37 @@ def test_groups_that_stand_apart_hide_no_interval():
     together, apart = (draw(figure("scatter", points, apart=way)).axes[0] for way in (False, True))
 
     def places(axes):
-        return sorted(float(x) for line in axes.lines if line.get_marker() == "o" for x in line.get_xdata())
+        return sorted(float(x) for line in axes.lines if line.get_marker() in "os" for x in line.get_xdata())
 
     assert places(together) == [1, 1, 9, 9]
     assert len(set(places(apart))) == 4
+
+
+def test_groups_of_dots_are_told_apart_without_colours():
+    points = {"x": [0, 1, 2, 3], "y": [0, 1, 2, 3], "group": ["Iranian", "Iranian", "Indian", "Mexican"]}
+    axes = draw(figure("scatter", points)).axes[0]
+    dots = [line for line in axes.lines if len(line.get_xdata())]
+    assert len({line.get_marker() for line in dots}) == len({line.get_color() for line in dots}) == 3
+
+
+def test_one_wide_interval_does_not_squeeze_all_points_together():
+    wide = {"x": [0.0, 0.1, 0.2], "y": [0, 1, 2], "xlow": [-0.01, 0.0, 0.1], "xhigh": [9.0, 0.2, 0.3]}
+    axes = draw(figure("scatter", wide)).axes[0]
+    left, right = axes.get_xlim()
+    assert right - left < 0.5
+    assert left < -0.01
+    heads = [line for line in axes.lines if line.get_marker() == ">" and len(line.get_xdata())]
+    assert [list(line.get_ydata()) for line in heads] == [[0]]  # the interval goes on there
+    narrow = draw(figure("scatter", wide | {"xhigh": [0.01, 0.2, 0.3]})).axes[0]
+    assert not [line for line in narrow.lines if line.get_marker() in "<>" and len(line.get_xdata())]
+
+
+def test_bands_that_would_lie_over_each_other_have_a_panel_each():
+    steps = {"x": [1, 2, 3] * 3, "group": ["man"] * 3 + ["old"] * 3 + ["hat"] * 3, "value": [0.5] * 9}
+    bands = steps | {"low": [0.1] * 9, "high": [0.9] * 9}
+    drawn = draw(figure("curves", bands, x="pictures", y="P", apart=True))
+    shown = [axes for axes in drawn.axes if axes.lines]
+    assert [axes.get_title(loc="left") for axes in shown] == ["man", "old", "hat"]
+    assert all(len(axes.collections) == 1 for axes in shown)
+    assert len({axes.get_ylim() for axes in shown}) == 1
+    assert len(draw(figure("curves", pd.DataFrame(bands).head(3), apart=True)).axes) == 1

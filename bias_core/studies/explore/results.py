@@ -226,6 +226,7 @@ def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: fl
         "first picture to the last. So they are wider than an interval for one fixed number of pictures.",
         x="pictures, in the order in which they are stored",
         y="share of the pictures so far, P",
+        apart=True,
     )
 
 

@@ -13,7 +13,7 @@ arrows          name, start, end; labels: x, start, end, null
 scatter         x, y, [name], [group: colour], [marker], [xlow, xhigh, ylow, yhigh]; labels: x, y, lowess,
                 diagonal, join (dots of one name), lines (dots of one group), apart (groups a little),
                 markers (their order, where figures share it)
-curves          group, x, value, [low, high]; labels: x, y, null
+curves          group, x, value, [low, high]; labels: x, y, null, apart (a panel for each group)
 space           name, x, y, z; labels: x, y, z
 heatmap         row, column, value; labels: null, unit
 pictures        path, row, column, [text]; labels: none
@@ -52,6 +52,9 @@ _MOST_NAMED, _MANY_NAMES = 60, 20
 _FEWEST_FOR_LOWESS = 8
 _LOWESS_SHARE = 2 / 3  # of the points, in a neighbourhood
 _MARKERS = "osD^vP*"
+_ARROWS = {"xlow": "<", "xhigh": ">", "ylow": "v", "yhigh": "^"}  # where the frame cuts an interval
+_MOST_BEYOND = 0.5  # how far intervals may reach beyond the outermost points, in widths of the cloud
+_FEWEST_TO_CUT = 3  # points
 _MOST_CELLS = 80
 _TENS = 20  # numbers as large as this need no decimals
 _LEGEND_LETTERS = 72  # in a line of a legend
@@ -172,7 +175,8 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     markers = list(dict.fromkeys(data["marker"])) if "marker" in data else []  # what the shapes of dots stand for
     shapes = dict(zip(labels.get("markers") or markers, cycle(_MARKERS)))
     for i, (group, rows) in enumerate(_groups(data)):
-        _cloud(axes, rows, COLOURS[i % len(COLOURS)], group, labels, shapes)
+        look = COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)]  # told apart without colours too
+        _cloud(axes, rows, look, group, labels, shapes)
     for marker in markers:
         axes.plot([], [], shapes[marker], ms=5, color=MUTED, label=marker)
     if labels.get("join"):
@@ -182,19 +186,38 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
         ends = [min(data["x"].min(), data["y"].min()), max(data["x"].max(), data["y"].max())]
         axes.plot(ends, ends, "--", color=MUTED, lw=1)
     _finish(axes, labels)
+    _keep_points_apart(axes, data)
     if "name" in data and len(data) <= _MOST_NAMED:
         _name_dots(axes, data.drop_duplicates(dots, keep="last") if labels.get("join") else data, data)
 
 
+def _keep_points_apart(axes: Axes, data: pd.DataFrame) -> None:
+    """Cut intervals at the frame where they would squeeze the points together; an arrowhead says that they go on."""
+    for axis, other in ("xy", "yx"):
+        ends, values = [f"{axis}low", f"{axis}high"], data[axis].to_numpy(float)
+        span = float(np.nanmax(values) - np.nanmin(values)) * _MOST_BEYOND
+        if not {*ends} <= set(data) or len(values) < _FEWEST_TO_CUT or not span:
+            continue
+        low, high = axes.get_xlim() if axis == "x" else axes.get_ylim()
+        low, high = max(low, float(np.nanmin(values)) - span), min(high, float(np.nanmax(values)) + span)
+        (axes.set_xlim if axis == "x" else axes.set_ylim)(low, high)
+        for end, limit, is_cut in ((ends[0], low, data[ends[0]] < low), (ends[1], high, data[ends[1]] > high)):
+            if is_cut.any():
+                across = data.loc[is_cut, other]
+                places = {axis: [limit] * len(across), other: across}
+                axes.plot(places["x"], places["y"], _ARROWS[end], ms=5, color=MUTED, clip_on=False, zorder=3)
+
+
 def _cloud(
-    axes: Axes, rows: pd.DataFrame, colour: str, group: str, labels: dict[str, Any], shapes: dict[str, str]
+    axes: Axes, rows: pd.DataFrame, look: tuple[str, str], group: str, labels: dict[str, Any], shapes: dict[str, str]
 ) -> None:
+    colour, shape = look
     ends = {f"{axis}err": axis for axis in "xy" if {f"{axis}low", f"{axis}high"} <= set(rows)}
     if reach := {name: _reach(rows, axis, axis) for name, axis in ends.items()}:
         axes.errorbar(rows["x"], rows["y"], **reach, fmt="none", ecolor=colour, alpha=0.4, lw=1)
     for marker, some in rows.groupby("marker", sort=False) if shapes else [("", rows)]:
         name = None if shapes else group or None
-        axes.plot(some["x"], some["y"], shapes.get(str(marker), "o"), ms=5, color=colour, label=name)
+        axes.plot(some["x"], some["y"], shapes.get(str(marker), shape), ms=5, color=colour, label=name)
     if shapes:
         axes.plot([], [], "-", lw=4, color=colour, label=group)  # what a marker means stands by itself
     if labels.get("lines"):
@@ -248,22 +271,49 @@ _STYLES: tuple[Any, ...] = ("-", (0, (4, 4)), (0, (1, 3)), (0, (6, 2, 1, 2)))
 
 
 def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    if labels.get("apart") and data["group"].nunique() > 1:
+        _curves_apart(figure, data, labels)
+        return
     axes = _axes(figure, 6.4, 3.8)
     drawn: dict[bytes, str] = {}  # each curve, with the name of its first group
     for i, (group, rows) in enumerate(_groups(data)):
-        colour, style = COLOURS[i % len(COLOURS)], _STYLES[i % len(_STYLES)]
         first = drawn.setdefault(rows[["x", "value"]].to_numpy(float).round(9).tobytes(), group)
-        name = group if first == group else f"{group} (the same curve as {first})"
-        axes.plot(rows["x"], rows["value"], ls=style, lw=1.8, color=colour, label=name or None)
-        if {"low", "high"} <= set(rows):
-            low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
-            axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
+        _curve(axes, rows, i, group if first == group else f"{group} (the same curve as {first})")
     if (data["x"] % 1 == 0).all():
         axes.locator_params(axis="x", integer=True)
     _finish(axes, labels, no_bias="y")
 
 
+def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    """A panel for each group, on common axes: bands that lie over each other cannot be told apart."""
+    groups = _groups(data)
+    n_rows = -(-len(groups) // 2)
+    figure.set_size_inches(6.4, 0.6 + 1.9 * n_rows)
+    panels = figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False)
+    for i, ((group, rows), axes) in enumerate(zip(groups, panels.flat, strict=False)):
+        _curve(axes, rows, i, "")
+        axes.set_title(group, fontsize=9, loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8)
+        if labels.get("null") is not None:
+            axes.axhline(labels["null"], color=MUTED, lw=1, zorder=0)
+    for axes in panels.flat[len(groups) :]:
+        axes.set_axis_off()
+    figure.supxlabel(str(labels.get("x", "")), fontsize=9)
+    figure.supylabel(str(labels.get("y", "")), fontsize=9)
+
+
+def _curve(axes: Axes, rows: pd.DataFrame, i: int, name: str) -> None:
+    colour = COLOURS[i % len(COLOURS)]
+    axes.plot(rows["x"], rows["value"], ls=_STYLES[i % len(_STYLES)], lw=1.8, color=colour, label=name or None)
+    if {"low", "high"} <= set(rows):
+        low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
+        axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
+
+
 def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     figure.set_size_inches(5.6, 5.2)
     axes: Any = figure.add_subplot(projection="3d")
     floor = min(0.0, float(data["z"].min()))
@@ -273,9 +323,10 @@ def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         axes.plot(*at, "-", color=colour, lw=1, alpha=0.6)  # where it stands above the floor
         axes.plot(*(ends[:1] for ends in at), marker, ms=7, color=colour, label=str(row["name"]))
     for axis in "xyz":
-        getattr(axes, f"set_{axis}label")(str(labels.get(axis, "")), fontsize=9)
-    axes.tick_params(labelsize=8)
-    axes.set_box_aspect(None, zoom=0.84)  # room for the label of the third axis
+        getattr(axes, f"set_{axis}label")(str(labels.get(axis, "")), fontsize=9, labelpad=9)  # clear of the numbers
+        getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(4))
+    axes.tick_params(labelsize=8, pad=1)
+    axes.set_box_aspect(None, zoom=0.8)  # room for the labels
     _legend_above(axes)
 
 
