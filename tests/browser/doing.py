@@ -66,16 +66,25 @@ def explore(page: Any, concept: str = "doctor") -> None:
             page.fill(field, value)
     with a_run(page, "explore"):
         page.click("#generate")
-    page.wait_for_selector("#results table")
+    page.wait_for_selector("#header h2")
+    unfold(page, "explore", "numbers")
 
 
-def run_preset(page: Any, key: str, name: str) -> None:
-    """Press an example of a tab."""
+def unfold(page: Any, key: str, name: str) -> None:
+    """Open a fold of a result page and wait for what is in it."""
+    open_accordion(page, f"{key}-fold-{name}")
+    page.wait_for_function("(fold) => document.querySelector(fold).innerText.length > 40", arg=f"#{key}-fold-{name}")
+
+
+def run_preset(page: Any, key: str, name: str, *folds: str) -> None:
+    """Press a preset of a tab, and open these folds of its result."""
     switch(page, key)
     page.wait_for_selector(f"#{key}-run")
     with a_run(page, key):
         page.get_by_role("button", name=name, exact=True).click()
-    page.wait_for_selector(f"#{key}-results table")
+    page.wait_for_selector(f"#{key}-header h2")
+    for name in folds:
+        unfold(page, key, name)
 
 
 def empty_upload(page: Any) -> None:

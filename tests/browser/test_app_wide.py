@@ -42,7 +42,7 @@ def show_association(page: Any) -> None:
     """One tab that has results."""
     switch(page, "association")
     if not page.is_visible("#association-results table"):
-        run_preset(page, "association", PRESET)
+        run_preset(page, "association", PRESET, "numbers", "by-attribute", "details")
 
 
 def test_the_page_paints_soon_and_tabs_open_at_once(desk: Any) -> None:

@@ -22,7 +22,7 @@ def fill_in_own_words(page: Any, words: str) -> None:
 
 
 def test_an_association_preset_runs_to_its_words_prompts_and_pictures(desk: Any, tmp_path: Path) -> None:
-    run_preset(desk, "association", PRESET)
+    run_preset(desk, "association", PRESET, "by-attribute")
     assert "96 of 96 pictures" in desk.inner_text("#association-header")
     words = desk.inner_text("#association-words")
     assert "of 1,000 such runs" in words
@@ -32,6 +32,7 @@ def test_an_association_preset_runs_to_its_words_prompts_and_pictures(desk: Any,
     desk.wait_for_selector("#association-opened article")
     assert "a person studying" in desk.inner_text("#association-opened")
     with desk.expect_download() as download:
+        desk.locator("#association-words summary", has_text="files").click()
         desk.locator("#association-words [data-take$=':csv']").click()
     download.value.save_as(tmp_path / "influence.csv")
     assert (tmp_path / "influence.csv").read_text().startswith("name,start,end")
@@ -48,7 +49,7 @@ def test_own_words_are_run_once_they_are_typed_and_a_mistake_loses_nothing(desk:
     desk.fill("#association-own-x textarea", "Sky: sun, moon, star")
     with a_run(desk, "association"):
         desk.click("#association-run")
-    desk.wait_for_selector("#association-results table")
+    desk.wait_for_selector("#association-header h2:has-text('Sky')")
     assert "Sky" in desk.inner_text("#association-header h2")
     assert "Sour" in desk.inner_text("#association-header h2")
 
@@ -74,7 +75,7 @@ def test_stop_ends_a_study_soon_and_it_can_be_run_again(desk: Any) -> None:
 
 
 def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(phone: Any) -> None:
-    run_preset(phone, "internal", "Four occupations")
+    run_preset(phone, "internal", "Four occupations", "by-attribute")
     phone.wait_for_selector("#internal-words .score")
     assert phone.locator("#internal-words .score").count() == 4
     assert "CEO, from text to picture" in phone.inner_text("#internal-words")

@@ -39,7 +39,7 @@ def test_an_example_gives_a_full_result(desk: Any) -> None:
     assert "a photo of a nurse" in desk.inner_text("#header")
     assert desk.locator(GRID).count() == 15  # one is blocked
     assert desk.locator("#explore-findings table.scores tbody tr").count() >= 14
-    assert desk.locator("#shares svg").is_visible()
+    assert desk.locator("#explore-plot svg").is_visible()
     assert "n = 15" in desk.inner_text("#explore-sentences")
 
 
@@ -93,6 +93,8 @@ def test_a_group_and_the_map_choose_pictures(desk: Any) -> None:
     explore(desk)
     desk.locator("#groups .group").nth(1).click()
     desk.wait_for_selector("#groups .group:nth-child(2)[aria-pressed=true]")
+    open_accordion(desk, "explore-alike")
+    desk.wait_for_selector("#map .point")
     chosen = desk.locator(GRID).count()
     assert 1 <= chosen < 16
     assert desk.locator("#map .point.dim").count() == 15 - chosen
@@ -111,7 +113,7 @@ def test_stop_ends_the_run_and_scores_what_is_there(desk: Any) -> None:
         desk.wait_for_selector(GRID)
         pressed = time.monotonic()
         desk.click("#stop")
-    desk.wait_for_selector("#results table")
+    desk.wait_for_selector("#header h2")
     assert time.monotonic() - pressed < 10 * slowdown()
     assert "pictures that were finished" in desk.inner_text("#header")
     assert 4 <= desk.locator(GRID).count() < 16

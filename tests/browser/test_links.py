@@ -10,7 +10,7 @@ import pytest
 
 from bias_core.metrics.cards import METRICS
 from bias_core.studies.validity.summary import load_shipped
-from tests.browser.doing import open_accordion, run_preset, switch
+from tests.browser.doing import open_accordion, run_preset, switch, unfold
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
@@ -76,7 +76,8 @@ def test_calibration_opens_with_the_shipped_report_measures_anew_and_gives_a_who
     switch(desk, "calibration")
     desk.wait_for_selector("#calibration-verdicts table")
     assert "headline measures are shown to tell what was planted" in desk.inner_text("#calibration-verdicts h2")
-    desk.wait_for_selector("#calibration-figures svg")
+    desk.wait_for_selector("#calibration-plot svg")
+    unfold(desk, "calibration", "numbers")
     assert "comes with the program" in desk.inner_text("#calibration-header")
     assert "should read" in desk.inner_text("#calibration-findings")
     run_preset(desk, "calibration", "Pairs of people, twice")

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.browser.doing import a_run, open_accordion, run_preset, switch
+from tests.browser.doing import a_run, open_accordion, run_preset, switch, unfold
 
 pytestmark = pytest.mark.browser
 
 
 def test_a_preset_compares_conditions_and_an_object_finds_its_pictures(desk: Any) -> None:
     page = desk
-    run_preset(page, "objects", "A planted object, three conditions")
+    run_preset(page, "objects", "A planted object, three conditions", "by-attribute")
     assert "Against fair, on the same prompts" in page.inner_text("#objects-header")
     assert page.locator("#objects-space svg.plot").is_visible()
     assert page.locator("#objects-curve svg.plot").is_visible()
@@ -35,7 +35,8 @@ def test_prompts_of_ones_own_are_captioned(phone: Any) -> None:
     page.wait_for_selector("#objects-count:has-text('12 pictures')")
     with a_run(page, "objects"):
         page.click("#objects-run")
-    page.wait_for_selector("#objects-results table")
+    page.wait_for_selector("#objects-header h2")
+    unfold(page, "objects", "by-attribute")
     assert "is what captions name most" in page.inner_text("#objects-header")
     assert "a nurse in a kitchen" in page.inner_text("#objects-examples")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -59,7 +59,7 @@ def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk: Any, tmp_pat
 
 def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone: Any) -> None:
     page = phone
-    run_preset(page, "origins", "Clusters and their texts")
+    run_preset(page, "origins", "Clusters and their texts", "by-attribute")
     page.locator("#origins-clusters [data-text]").nth(1).click()
     page.wait_for_function("document.querySelector('#origins-text input, #origins-text textarea').value")
     page.fill("#origins-text textarea, #origins-text input", "a photo of a man")

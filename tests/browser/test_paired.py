@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.doing import a_run, open_accordion, run_preset, switch
+from tests.browser.doing import a_run, open_accordion, run_preset, switch, unfold
 
 pytestmark = pytest.mark.browser
 
@@ -22,7 +22,7 @@ def score(page: Any) -> float:
 
 def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(desk: Any, tmp_path: Path) -> None:
     page = desk
-    run_preset(page, "paired", "Eight occupations, in pairs and alone")
+    run_preset(page, "paired", "Eight occupations, in pairs and alone", "numbers", "by-attribute")
     assert "lean" in page.inner_text("#paired-header")
     assert "0 of 32" in page.inner_text("#paired-summary")
     menus = page.locator("#paired-labels figure select:first-of-type")
@@ -52,7 +52,8 @@ def test_two_identities_of_ones_own_are_run_in_both_orders(phone: Any) -> None:
     page.wait_for_selector("#paired-count:has-text('36 pictures')")  # 2 x 6 plain, 2 x 6 fair, 2 x 6 alone
     with a_run(page, "paired"):
         page.click("#paired-run")
-    page.wait_for_selector("#paired-results table")
+    page.wait_for_selector("#paired-header h2")
+    unfold(page, "paired", "numbers")
     text = page.inner_text("#paired-results")
     assert "pilot and assistant" in text
     assert "Asked to be fair" in text

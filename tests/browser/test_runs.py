@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bias_core.world.render import render
-from tests.browser.doing import a_run, empty_upload, open_accordion, switch
+from tests.browser.doing import a_run, empty_upload, open_accordion, switch, unfold
 from tests.ui.fakes import _portrait
 
 pytestmark = pytest.mark.browser
@@ -32,16 +32,18 @@ def test_arms_come_back_after_a_reload_and_their_run_is_listed_and_opens_in_its_
         page.wait_for_selector(f"#objects-arms-list li:nth-child({n})")
     page.wait_for_selector("#objects-count:has-text('in 3 arms')")
     page.click("#objects-run")
+    page.wait_for_selector("#objects-header h2")
+    unfold(page, "objects", "numbers")
     page.wait_for_selector("#objects-findings h3:has-text('Ranks of the arms')")
     assert "fair, published, extreme" in page.inner_text("#objects-header")
     headline = page.inner_text("#objects-header h2")
     page.reload()
-    page.wait_for_selector("#objects-findings h3:has-text('Ranks of the arms')")  # the tab that the address names
+    page.wait_for_selector("#objects-header h2")  # the tab that the address names
     page.wait_for_selector("#objects-count:has-text('in 3 arms')")
     switch(page, "runs")
     page.wait_for_selector("#runs-list table")
     act(page, "Open: Objects in general")
-    page.wait_for_selector("#objects-results table")
+    page.wait_for_selector("#objects-status:has-text('Opened: a run of')")
     assert page.inner_text("#objects-header h2") == headline
     assert "Opened: a run of" in page.inner_text("#objects-status")
     open_accordion(page, "objects-arms")
@@ -60,7 +62,7 @@ def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk: Any) -> None:
         page.wait_for_selector("#results", state="hidden")  # of the run before
         page.wait_for_selector("#explore-grid .thumbnail-item")
         page.click("#stop")
-    page.wait_for_selector("#results table")
+    page.wait_for_selector("#header h2")
     switch(page, "runs")
     stopped = page.locator("#runs-list").get_by_role("button", name="Go on: a photo of a slow nurse")
     stopped.wait_for()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradio as gr
 
+from bias_core.ui.study.result_page import LATER
 from bias_core.ui.visitor import Visitor
 
 if TYPE_CHECKING:
@@ -29,6 +30,13 @@ def built(kind: type[T], services: Services) -> T:
         return tab
 
     return asyncio.run(lay_out())
+
+
+def opened_folds(tab: StudyTab, shown: Mapping[Any, Any]) -> dict[Any, Any]:
+    """What a finished run showed, with what its folds show once they are opened."""
+    report = shown[tab.parts["report"]]
+    later = {part: value for name in LATER for part, value in tab.on_unfold(name, report, ()).items()}
+    return {**shown, **later}
 
 
 def form_values(tab: StudyTab, form: Mapping[str, Any] | None = None, **own: Any) -> list[Any]:

@@ -18,10 +18,10 @@ from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.links import address_of, read_link
 from bias_core.ui.study.arms_form import PRESETS, added, arms_html, suited_to
-from bias_core.ui.study.view import MOST_SHOWN, Look
+from bias_core.ui.study.pictures import MOST_SHOWN, Look
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
-from tests.ui.tabs import built, form_values
+from tests.ui.tabs import built, form_values, opened_folds
 
 THREE = PRESETS["The three conditions"]
 
@@ -87,7 +87,7 @@ def test_a_comparison_shows_arms_and_ranks_before_differences(tab: ObjectsTab, c
     places = [numbers.index(title) for title in ("Each arm", "Ranks of the arms", "Differences between")]
     assert places == sorted(places)
     assert "(1 to " in numbers or "(2 to " in numbers
-    tables = compared[tab.parts["tables"]]
+    tables = opened_folds(tab, compared)[tab.parts["tables"]]
     assert "Arm “fair” by itself" in tables
     assert "table:ranks:" not in tables
     assert "--arm" in compared[tab.parts["shell"]]
@@ -122,8 +122,10 @@ def test_pictures_are_grouped_by_arm_with_equally_many_of_each(tab: ObjectsTab, 
     arms = list(look.rows()["arm"])
     each = min(MOST_SHOWN // 3, len(look.report.pictures) // 3)  # type: ignore[arg-type]
     assert arms == ["fair"] * each + ["published"] * each + ["extreme"] * each
-    captions = [caption for _, caption in compared[tab.pictures.gallery]["value"]]
-    assert captions[0].startswith("fair · ")
+    cells = look.cells()
+    assert [cell.name for cell in cells] == ["fair", "published", "extreme"]
+    assert len({len(cell.pictures) for cell in cells}) == 1
+    assert 'aria-label="fair · Picture 1"' in compared[tab.pictures.grid]
 
 
 def test_markdown_of_a_comparison_begins_with_arms_and_ranks(tab: Any, compared: dict[Any, Any]) -> None:

@@ -15,11 +15,11 @@ from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import format_interval, format_number, table_of
 from bias_core.studies.running.run import complete, run_study, with_options
-from bias_core.ui.study.study_tab import extremes_html, opened_html
+from bias_core.ui.study.closer_look import extremes_html, opened_html
 from bias_core.ui.study.view import header_html
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
-from tests.ui.tabs import built, form_values
+from tests.ui.tabs import built, form_values, opened_folds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -163,6 +163,8 @@ def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(tab
 def test_a_run_shows_its_words_and_another_test_is_a_choice_away(tab: AssociationTab, tmp_path: Path) -> None:
     *_, last = tab.on_run(Visitor(), *form_values(tab, x="a: math, logic", y="b: art, music", n=2))
     shown = last[tab.parts["report"]]
+    assert not last[tab.parts["by_attribute"]]["open"]
+    last = opened_folds(tab, last)
     assert "In words" in last[tab.extra["words"]]["value"]
     assert not last[tab.extra["closer"]]["visible"]
     assert "influence_own" not in last[tab.parts["figures"]]

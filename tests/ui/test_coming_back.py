@@ -19,7 +19,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import is_saved
 from bias_core.studies.running.run import complete, run_study
-from bias_core.ui.study.view import Look
+from bias_core.ui.study.pictures import Look
 from tests.attack.page import PREFIX, PageVisitor
 from tests.ui.fakes import FakeServices  # noqa: TC001
 from tests.ui.served import Served  # noqa: TC001

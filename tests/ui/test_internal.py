@@ -17,7 +17,7 @@ from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
-from tests.ui.tabs import built, form_values
+from tests.ui.tabs import built, form_values, opened_folds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +128,7 @@ def test_own_targets_are_drawn_whole_and_shown_one_after_the_other(tab: Internal
     design, settings = tab.design_and_settings(asked)
     assert (design.name, settings.scale) == ("own-targets", 1.0)
     *_, last = tab.on_run(Visitor(), *asked)
-    shown = last[tab.parts["report"]]
+    shown, last = last[tab.parts["report"]], opened_folds(tab, last)
     assert shown.n_images == 2 * (3 + 2 * 2) + 8 * 2
     assert last[tab.extra["closer"]]["choices"] == [("judge", "judge"), ("man", "man")]
     assert "judge, from text to picture" in last[tab.extra["words"]]["value"]

@@ -16,7 +16,7 @@ from bias_core.studies.objects.tab import APART, ObjectsTab, curve_html, example
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study
-from bias_core.ui.study.view import Look, which_choices
+from bias_core.ui.study.pictures import Look, which_choices
 from tests.ui.fakes import FakeServices, FewWords
 
 PROMPTS = ("a doctor in a kitchen", "a nurse with a book")

@@ -151,12 +151,11 @@ def test_the_script_asks_the_server_for_nothing_but_files() -> None:
 
 
 def test_a_report_shows_what_belongs_to_its_study(tab: OriginsTab, traced: StudyReport, clustered: StudyReport) -> None:
-    shown = tab.show_extra(traced)
-    assert shown[tab.extra["film"]]["visible"]
-    assert not shown[tab.extra["clusters"]]["visible"]
-    assert not shown[tab.extra["box"]]["visible"]
+    assert tab.show_at_once(traced)[tab.at_once["film"]]["visible"]
+    assert tab.plot(traced) is None  # the film has its curves
+    assert not tab.has_extra(traced)
+    assert not tab.show_at_once(clustered)[tab.at_once["film"]]["visible"]
     shown = tab.show_extra(clustered)
-    assert not shown[tab.extra["film"]]["visible"]
     assert shown[tab.extra["clusters"]]["visible"]
     assert shown[tab.extra["text"]].startswith("a photo of a person with ")
     assert {figure.kind for figure in tab.figures(clustered)} == {"heatmap"}

@@ -44,7 +44,7 @@ class Named(dict[str, Any]):
 @pytest.fixture
 def tab(services: FakeServices) -> PairedTab:
     tab = PairedTab(services)
-    tab.parts, tab.extra = Named(), Named()
+    tab.parts, tab.extra, tab.at_once = Named(), Named(), Named()
     tab.pictures = SimpleNamespace(look="look")  # type: ignore[assignment]
     return tab
 

@@ -12,7 +12,7 @@ from bias_core.studies.association.tests import TestOptions, own_association
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, StudyFigure, StudyReport
 from bias_core.studies.reports.text import table_of
-from bias_core.ui.study.study_tab import CloserLook, extremes_html
+from bias_core.ui.study.closer_look import CloserLook, extremes_html
 from bias_core.ui.templates import render
 
 _EDITS = [

@@ -17,19 +17,13 @@ from bias_core.studies.kit.types import StudyFigure, StudyReport
 from bias_core.studies.reports.text import format_number
 from bias_core.ui import messages
 from bias_core.ui.embedded import data_uri
-from bias_core.ui.study import view as study_html
 from bias_core.ui.study.drawing import DrawingPart
-from bias_core.ui.study.form import build_take
+from bias_core.ui.study.pictures import Look, Pictures
 from bias_core.ui.study.study_tab import QUIET, Updates
-from bias_core.ui.study.view import Look, Pictures
 from bias_core.ui.templates import render, script
 
-_APART = ("shares", "alike")  # figures that stand beside the pictures
-_REVEAL = """() => {
-  const calm = matchMedia('(prefers-reduced-motion: reduce)').matches;
-  const behavior = calm ? 'auto' : 'smooth';
-  document.querySelector('#explore-picture article')?.scrollIntoView({behavior, block: 'nearest'});
-}"""
+_ALIKE = "looks_like"  # column of the groups
+_MAP = "alike"  # the figure that the map below the pictures shows
 IN_STRIP = 40
 _LARGE, _SMALL = 512, 64  # pixels
 _SMOOTH = 256  # from this size on a picture is enlarged smoothly
@@ -61,86 +55,83 @@ class ExploreTab(ExploreForm):
         self._build_results()
         self._wire(demo)
 
-    def _build_results(self) -> None:
-        parts, extra, key = self.parts, self.extra, self.key
-        brush, take = {"js_on_load": script("brush")}, {"js_on_load": study_html.TAKE_JS}
-        parts["header"] = gr.HTML(elem_id="header", elem_classes="header", **take)
-        with gr.Row(visible=False, elem_id="pictures") as parts["shown"]:
-            with gr.Column(scale=6, min_width=340):
-                extra["groups"] = gr.HTML(elem_id="groups", visible=False, elem_classes="card", **brush)
-                self.pictures = Pictures(key)
-            with gr.Column(scale=5, min_width=340, elem_classes="card") as parts["extra"]:
-                extra["shares"] = gr.HTML(elem_id="shares", **take)
-                extra["map"] = gr.HTML(elem_id="map", **brush)
-        self.pairs = Pairs(key)
-        with gr.Column(visible=False, elem_id="results", elem_classes="results") as parts["results"]:
-            self.people.build_corrected()
-            with gr.Column(elem_classes="card"):
-                parts["findings"] = gr.HTML(elem_id=f"{key}-findings", **take)
-            self.people.build_task()
-            extra["sentences"] = gr.HTML(elem_id=f"{key}-sentences", elem_classes="card")
-            parts["figures"] = gr.HTML(elem_id=f"{key}-figures", **take)
-            with gr.Column(elem_classes="card"):
-                parts["tables"] = gr.HTML(elem_id=f"{key}-tables", **take)
-                parts["notes"] = gr.HTML()
-            parts.update(build_take(key))
+    def element(self, name: str) -> str:
+        """The id of a part of the page."""
+        return name if name in ("header", "results") else super().element(name)
+
+    def build_pictures(self) -> Pictures:
+        """Between the groups of look-alikes and their map."""
+        brush, at_once = {"js_on_load": script("brush")}, self.at_once
+        at_once["groups"] = gr.HTML(elem_id="groups", visible=False, **brush)
+        pictures = Pictures(self.key)
+        look: dict[str, Any] = {"elem_classes": "more", "elem_id": f"{self.key}-alike", "visible": False}
+        with gr.Accordion("Map of look-alikes", open=False, **look) as at_once["alike"]:
+            at_once["map"] = gr.HTML(elem_id="map", **brush)
+        return pictures
+
+    def build_numbers(self) -> dict[str, Any]:
+        """What the numbers say in words."""
+        return {"sentences": gr.HTML(elem_id=f"{self.key}-sentences")}
+
+    def build_extra(self) -> dict[str, Any]:
+        """The same seed in two arms."""
+        self.pairs = Pairs(self.key)
+        return {f"pairs {i}": part for i, part in enumerate(self.pairs.outputs())}
 
     def outputs(self) -> list[Any]:
         """Everything that a finished run changes."""
-        return [*super().outputs(), self.parts["shown"], self.parts["welcome"], *self.pairs.outputs()]
+        return [*super().outputs(), self.parts["welcome"]]
 
     def wire_extra(self) -> None:
         """Groups and the map choose pictures."""
-        extra, report = self.extra, self.parts["report"]
-        self.wire_take(extra["shares"])
-        chosen = [extra["groups"], extra["map"], *self.pictures.outputs()]
-        for source in (extra["groups"], extra["map"]):
+        at_once, report = self.at_once, self.parts["report"]
+        chosen = [at_once["groups"], at_once["map"], *self.pictures.outputs()]
+        for source in (at_once["groups"], at_once["map"]):
             source.select(self.on_choose, report, chosen, **QUIET)
-        self.pictures.gallery.select(None, js=_REVEAL, **QUIET)
+        at_once["alike"].expand(self.on_map, [report, self.pictures.look], at_once["map"], **QUIET)
         self.pairs.wire(report)
+
+    def on_map(self, report: StudyReport | None, look: Look | None) -> Updates:
+        """The map is opened: it is drawn with what the grid shows."""
+        if report is None or not is_exploration(report) or report.arms:
+            return {self.at_once["map"]: ""}
+        return {self.at_once["map"]: view.map_html(Exploration(report), _group_of(look))}
 
     def on_choose(self, report: StudyReport | None, event: gr.EventData) -> Updates:
         """A group button or a point of the map was chosen."""
         if report is None:
             return {}
-        exploration, chart = Exploration(report), self.extra["map"]
+        exploration, chart = Exploration(report), self.at_once["map"]
         if number := int(event.number):
             picture = view.picture_html(exploration, number)
             return {self.pictures.picture: picture, chart: view.map_html(exploration, opened=number)}
         group = int(event.group)
-        which = f"group={CONCEPT}" if group == view.ALL else f"looks_like={group_name(group)}"
+        which = f"group={CONCEPT}" if group == view.ALL else f"{_ALIKE}={group_name(group)}"
         return {
             **self.pictures.show_only(Look(report=report, which=which)),
-            self.extra["groups"]: view.group_buttons(exploration, group),
+            self.at_once["groups"]: view.group_buttons(exploration, group),
             chart: view.map_html(exploration, group),
         }
 
     def finished(self, report: StudyReport) -> Updates:
         """All of a report."""
         parts, updates = self.parts, super().finished(report)
-        report, alone = updates[parts["report"]], is_exploration(report) and not report.arms
-        if alone and updates[self.pictures.look] is not None:
+        report = updates[parts["report"]]
+        if is_exploration(report) and not report.arms and updates[self.pictures.look] is not None:
             # Those that are scored: the concept's, where others were drawn beside them.
             several = report.pictures is not None and report.pictures["group"].nunique() > 1
             look = Look(report=report, which=f"group={CONCEPT}" if several else "")
             menu = updates[self.pictures.which] | {"value": look.which}
             updates |= self.pictures.show_only(look) | {self.pictures.which: menu}
-        return updates | {
-            parts["welcome"]: gr.update(visible=False),
-            parts["shown"]: gr.update(visible=True),
-            parts["extra"]: gr.update(visible=alone),
-            **(self.show_extra(report) if report.arms else {}),
-        }
+        return updates | {parts["welcome"]: gr.update(visible=False)}
 
     def first_example(self) -> Updates:
         """The example, below what this page is."""
         return super().first_example() | {self.parts["welcome"]: gr.update(visible=True)}
 
-    def example_gone(self) -> Updates:
+    def cleared(self) -> Updates:
         """The page with nothing but its form."""
-        parts, hidden = self.parts, gr.update(visible=False)
-        beside = (parts["welcome"], parts["shown"], self.pairs.box)
-        return super().example_gone() | {parts["header"]: ""} | dict.fromkeys(beside, hidden)
+        return super().cleared() | {self.parts["welcome"]: gr.update(visible=False)}
 
     def header_html(self, report: StudyReport, lead: str) -> str:
         """What was found; what must be known stands right under it."""
@@ -150,32 +141,43 @@ class ExploreTab(ExploreForm):
             notes.insert(0, f"The calibration world does not know {words}; the pictures were drawn without it.")
         return super().header_html(report, lead) + render("explore_notes", notes=notes)
 
-    def show_extra(self, report: StudyReport) -> Updates:
-        """Groups, map, shares and sentences of an exploration; of arms their pairs."""
-        extra = self.extra
-        if not is_exploration(report) or report.arms:
-            return dict.fromkeys(extra.values(), gr.update(value="", visible=False)) | self.pairs.show(report)
-        exploration = Exploration(report)
-        buttons, chart = view.group_buttons(exploration), view.map_html(exploration)
-        shares = study_html.figures_html([figure for figure in report.results.figures if figure.key == "shares"])
+    def show_at_once(self, report: StudyReport) -> Updates:
+        """Groups and sentences of an exploration; the map is drawn when it is opened."""
+        at_once, exploration = self.at_once, Exploration(report)
+        alone = is_exploration(report) and not report.arms
+        buttons = view.group_buttons(exploration) if alone else ""
+        has_map = alone and exploration.clusters is not None and len(exploration.clusters.labels) > 0
         return {
-            extra["groups"]: gr.update(value=buttons, visible=bool(buttons)),
-            extra["map"]: gr.update(value=chart, visible=bool(chart)),
-            extra["shares"]: gr.update(value=shares, visible=True),
-            extra["sentences"]: gr.update(value=view.sentences_html(exploration), visible=True),
-            self.pairs.box: gr.update(visible=False),
+            at_once["groups"]: gr.update(value=buttons, visible=bool(buttons)),
+            at_once["alike"]: gr.update(open=False, visible=has_map),
+            at_once["map"]: "",
+            at_once["sentences"]: view.sentences_html(exploration) if alone else "",
         }
 
+    def has_extra(self, report: StudyReport) -> bool:
+        """Whether it has pairs of pictures."""
+        return not rows_of(report, "0").empty
+
+    def show_extra(self, report: StudyReport) -> Updates:
+        """The pairs of a comparison."""
+        return self.pairs.show(report)
+
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
-        """Those that do not stand beside the pictures."""
-        beside = _APART if is_exploration(report) and not report.arms else ()
-        return [figure for figure in report.results.figures if figure.key not in beside]
+        """All but that of the map, which stands below the pictures."""
+        beside = _MAP if is_exploration(report) and not report.arms else ""
+        return [figure for figure in report.results.figures if figure.key != beside]
 
     def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:
         """One picture large, with what the reader saw in it."""
         if not is_exploration(report) or report.arms or row["group"] != CONCEPT:
             return ""
         return view.picture_html(Exploration(report), int(row["number"]))
+
+
+def _group_of(look: Look | None) -> int:
+    """The group of look-alikes that is shown, from 0."""
+    column, _, name = (look.which if look else "").partition("=")
+    return int(name.rpartition(" ")[2]) - 1 if column == _ALIKE else view.ALL
 
 
 class Pairs:

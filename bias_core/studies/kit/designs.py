@@ -5,8 +5,9 @@ A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a stud
 """
 
 import csv
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import MISSING, fields, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +22,7 @@ from bias_core.studies.kit.types import (
     Design,
     Rows,
     StudyFigure,
+    StudyReport,
     StudySettings,
     StudyTable,
     frame_of,
@@ -84,15 +86,55 @@ def option_settings(design: Design) -> dict[str, Setting]:
     return {name: replace(one, default=defaults[name]) for name, one in declared.items()}
 
 
-@cache
 def programs_by_kind() -> Mapping[str, Program]:
     """All programs."""
-    programs: dict[str, Program] = {}
+    return {kind: program for kind, (program, _) in _programs_and_folders().items()}
+
+
+@cache
+def _programs_and_folders() -> Mapping[str, tuple[Program, Path]]:
+    """All programs by their kinds, with the folders of their studies."""
+    by_kind: dict[str, tuple[Program, Path]] = {}
     for folder in sorted({path.parent.parent for path in design_files().values()}):
         for path in sorted(folder.glob("*.py")):
             if not path.stem.startswith(_PAGE):
-                programs |= getattr(import_module(f"bias_core.studies.{folder.name}.{path.stem}"), "PROGRAMS", {})
-    return programs
+                programs = getattr(import_module(f"bias_core.studies.{folder.name}.{path.stem}"), "PROGRAMS", {})
+                by_kind |= {kind: (program, folder) for kind, program in programs.items()}
+    return by_kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageLayout:
+    """What a study's result page shows first: the part ``page`` of its ``report.yaml``.
+
+    ``plots`` and ``by_attribute`` are keys of figures, of which ``*`` stands for any part.
+    """
+
+    plots: Sequence[str] = ()  # the first of these that a report has stands beside its pictures
+    cells: Sequence[str] = ()  # the first column that tells its pictures apart: they are shown by it
+    by_attribute: Sequence[str] = ()  # figures of single attributes, objects or targets; others are details
+
+    def plot(self, report: StudyReport) -> StudyFigure | None:
+        """The figure that stands beside the pictures; the first one of a study that names none."""
+        drawn = [figure for figure in report.results.figures if figure.kind != "pictures" and not figure.data.empty]
+        named = [figure for key in self.plots for figure in drawn if fnmatchcase(figure.key, key)]
+        return next(iter([*named, *drawn]), None)
+
+    def is_by_attribute(self, figure: StudyFigure) -> bool:
+        """Whether a figure shows single attributes, objects or targets."""
+        return any(fnmatchcase(figure.key, key) for key in self.by_attribute)
+
+
+def page_of(design: Design) -> PageLayout:
+    """The result page of a design's kind; of a study that says nothing of it, an empty one."""
+    return _page_of_kind(design.kind)
+
+
+@cache
+def _page_of_kind(kind: str) -> PageLayout:
+    _, folder = _programs_and_folders().get(kind, (None, STUDIES))
+    file = folder / "report.yaml"
+    return PageLayout(**read_yaml(file).get("page", {})) if file.is_file() else PageLayout()
 
 
 def _load(path: Path) -> Design:
@@ -136,7 +178,8 @@ class ReportTexts:
     """What a study's report says of its tables and figures: the file ``report.yaml`` beside the study's ``module``.
 
     It holds ``notes``, texts by name, and by their keys ``tables`` and ``figures``: the fields of ``StudyTable`` and
-    ``StudyFigure`` but for the data. A ``{name}`` in any text is filled in from the ``values``.
+    ``StudyFigure`` but for the data; and as ``page`` what the result page shows first (:class:`PageLayout`). A
+    ``{name}`` in any text is filled in from the ``values``.
     """
 
     def __init__(self, module: str) -> None:

@@ -8,8 +8,9 @@ import gradio as gr
 from bias_core.studies.kit.types import Design, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
 from bias_core.ui.messages import heading_html
+from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
-from bias_core.ui.study.view import TAKE_JS, Look
+from bias_core.ui.study.view import TAKE_JS
 from bias_core.ui.templates import render
 
 _PROMPTS = """a doctor talking to a patient

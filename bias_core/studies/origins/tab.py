@@ -104,10 +104,27 @@ class OriginsTab(StudyTab):
         """Every concept is drawn, and as often as was said."""
         return without_names(settings)
 
+    def build_lead(self) -> dict[str, Any]:
+        """The film of the steps: their curves and predicted pictures are plot and pictures in one."""
+        return {"film": gr.HTML(js_on_load=FILM_JS, elem_id=f"{self.key}-film", visible=False)}
+
+    def show_at_once(self, report: StudyReport) -> Updates:
+        """The film, of a report that has one."""
+        html = "" if report.arms else films_html(report)
+        return {self.at_once["film"]: gr.update(value=html, visible=bool(html))}
+
+    def plot(self, report: StudyReport) -> StudyFigure | None:
+        """None where the film shows it."""
+        figure = super().plot(report)
+        return None if figure is None or (figure.key.startswith(GAIN) and not report.arms) else figure
+
+    def has_extra(self, report: StudyReport) -> bool:
+        """Whether it has clusters with their texts."""
+        return not report.arms and bool(cluster_names(report))
+
     def build_extra(self) -> dict[str, Any]:
-        """The film of the steps; clusters, and a form that draws from a text."""
+        """Clusters, and a form that draws from a text."""
         key, extra = self.key, {}
-        extra["film"] = gr.HTML(js_on_load=FILM_JS, elem_id=f"{key}-film", visible=False)
         extra["clusters"] = gr.HTML(js_on_load=CHOOSE_TEXT_JS, elem_id=f"{key}-clusters", visible=False)
         with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-draw") as extra["box"]:
             gr.HTML(messages.heading_html("Draw from a text, and compare with its cluster"))
@@ -129,9 +146,9 @@ class OriginsTab(StudyTab):
     def show_extra(self, report: StudyReport) -> Updates:
         """What belongs to this kind of study; the rest is hidden."""
         names, texts, extra = cluster_names(report), texts_of(report), self.extra
-        parts = {"film": films_html(report), "clusters": clusters_html(report)}
+        clusters = clusters_html(report)
         return {
-            **{extra[name]: gr.update(value=html, visible=bool(html)) for name, html in parts.items()},
+            extra["clusters"]: gr.update(value=clusters, visible=bool(clusters)),
             extra["box"]: gr.update(visible=bool(names)),
             extra["cluster"]: gr.update(choices=names, value=names[0] if names else None),
             extra["text"]: "" if texts.empty else str(texts["prompt"].iloc[0]),
@@ -144,7 +161,7 @@ class OriginsTab(StudyTab):
         form, parts, extra = self.form, self.parts, self.extra
         shown, suited = [extra["said"], extra["go"], extra["halt"]], [form["model"], form["condition"], parts["status"]]
         form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **QUIET)
-        self.wire_take(extra["film"], extra["clusters"])
+        self.wire_take(self.at_once["film"], extra["clusters"])
         extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], queue=False, **QUIET)
         click = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
         click.then(

@@ -27,8 +27,9 @@ from bias_core.studies.reports.text import format_interval, format_number, table
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
+from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
-from bias_core.ui.study.view import TAKE_JS, Look, findings_html
+from bias_core.ui.study.view import TAKE_JS, figures_html, findings_html
 from bias_core.ui.templates import render, script
 
 _OCCUPATIONS = "pst-occupations"
@@ -207,12 +208,17 @@ class PairedTab(StudyTab):
             fairness=bool(own["fairness"]),
         )
 
+    def build_numbers(self) -> dict[str, Any]:
+        """Who could be scored."""
+        return {"summary": gr.HTML(elem_id="paired-summary")}
+
+    def show_at_once(self, report: StudyReport) -> Updates:
+        """Who could be scored, in a run of one arm."""
+        return {self.at_once["summary"]: "" if report.arms else summary_html(report)}
+
     def build_extra(self) -> dict[str, Any]:
-        """Who could be scored, and the labels."""
+        """The labels."""
         extra: dict[str, Any] = {}
-        with gr.Column(elem_classes="card"):
-            gr.HTML(messages.heading_html("Who could be scored, and how far labels agree"))
-            extra["summary"] = gr.HTML(elem_id="paired-summary")
         with gr.Column(elem_classes="card"):
             gr.HTML(messages.heading_html("Check the labels", _CHECK))
             extra["labelling"] = gr.State(None)
@@ -231,19 +237,15 @@ class PairedTab(StudyTab):
 
     def show_extra(self, report: StudyReport) -> Updates:
         """A new report has the labels that the run gave it."""
-        return {
-            self.extra["summary"]: summary_html(report),
-            self.extra["which"]: "drawn",
-            **self._page(Labelling(drawn=report)),
-        }
+        return {self.extra["which"]: "drawn", **self._page(Labelling(drawn=report))}
 
     def wire_extra(self) -> None:
         """Correct, confirm, undo; choose and turn pages."""
         extra, parts = self.extra, self.parts
         state, page = extra["labelling"], [extra["labelling"], extra["labels"], extra["place"]]
         changed = [
-            *page, extra["summary"], self.pictures.look,
-            *(parts[n] for n in ("report", "header", "findings", "figures", "tables", "notes", "shell")),
+            *page, self.at_once["summary"], self.pictures.look, *self.people.outputs(), *self.later_outputs("details"),
+            *(parts[n] for n in ("report", "header", "beside", "plot", "findings", "attributes", "shell")),
             *(parts[n] for n in ("python", "link", "status")),
         ]  # fmt: skip
         inputs = [state, self.pictures.look]
@@ -304,11 +306,13 @@ class PairedTab(StudyTab):
             parts["report"]: report,
             parts["header"]: self.header_html(report, ""),
             parts["findings"]: findings_html(report),
-            self.extra["summary"]: summary_html(report),
+            **self.show_at_once(report),
             parts["status"]: messages.done_html(labelling.place()),
         }
         yield {
             **self.show_numbers(report),
+            **self.show_later("details", report),
+            parts["attributes"]: figures_html(self.figures_by_attribute(report)),
             self.pictures.look: None if look is None else replace(look, report=report),
             parts["shell"]: to_command(report.design, settings),
             parts["python"]: to_python(report.design, settings),
@@ -343,4 +347,4 @@ def summary_html(report: StudyReport) -> str:
         )
         for kappa, finding in ((one.estimate, one) for one in report.results.findings if one.metric == "cohen_kappa")
     ]
-    return render("tiles", tiles=tiles)
+    return render("tiles", title="Who could be scored, and how far labels agree", tiles=tiles)

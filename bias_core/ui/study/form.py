@@ -89,8 +89,7 @@ def option_updates(design: Design, chosen: Any = None) -> dict[str, Any]:
 def build_take(key: str) -> dict[str, Any]:
     """What is taken along as a whole, and the same numbers elsewhere."""
     parts: dict[str, Any] = {}
-    title = "Take it with you: zip, command, Python, link"
-    with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-command"):
+    with gr.Accordion("Take it with you", open=False, elem_classes="more fold", elem_id=f"{key}-command"):
         parts["takes"] = gr.HTML(render("take_all"), js_on_load=script("choose"), elem_id=f"{key}-takes")
         copyable: dict[str, Any] = {"interactive": False, "buttons": ["copy"], "elem_classes": "code"}
         parts["shell"] = gr.Textbox(label="Command line", lines=2, max_lines=8, **copyable)

@@ -1,45 +1,40 @@
 """What every study tab does: a preset or a form in, a run that can be stopped, a report out.
 
-A tab is a subclass that says its question, presets and studies, and adds what only it shows; a
-:class:`CloserLook` shows one part of a report at a time, with the pictures behind it.
+A tab is a subclass that says its question, presets and studies, and adds what only it shows. Every result page has
+the same order: headline, pictures beside one plot, then what is folded (:mod:`bias_core.ui.study.result_page`).
 """
 
 import json
 import sys
-from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
-import pandas as pd
 
 from bias_core.models.catalogue import read_yaml
 from bias_core.protocols import OnLentGpu
 from bias_core.services import Services
 from bias_core.studies.kit.designs import designs_in, find_design
 from bias_core.studies.kit.setting_fields import changed_settings
-from bias_core.studies.kit.types import Design, Progress, StudyFigure, StudyReport, StudySettings, settings_from_dict
-from bias_core.studies.reports.headline import headline
+from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.reports.saved import Example, SavedReport, is_example
-from bias_core.studies.reports.text import arms_overview, further_tables
 from bias_core.studies.running.checklist import outlook
-from bias_core.studies.running.export import as_asked, to_command, to_python
+from bias_core.studies.running.export import as_asked
 from bias_core.studies.running.run import followed, plan_study, run_study, with_options
 from bias_core.ui import messages
-from bias_core.ui.links import address_of
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
-from bias_core.ui.study.downloads import take
 from bias_core.ui.study.drawing import DrawingPart
 from bias_core.ui.study.examples import ExamplesPart
-from bias_core.ui.study.form import Preset, StudyForm, build_take
-from bias_core.ui.study.next_part import NextPart
-from bias_core.ui.study.people import PeoplePart
-from bias_core.ui.study.view import TAKE_JS, Pictures, by_name, picture_html
+from bias_core.ui.study.form import Preset
+from bias_core.ui.study.result_page import LATER, ResultPage
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import RUN, Visitor, in_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
@@ -47,14 +42,9 @@ QUIET = messages.QUIET
 _ABSOLUTE_JS = "(link) => link && link.startsWith('?') ? new URL(link, location.href).href : link"
 _STOPPING_JS = f"() => {json.dumps(messages.STOPPING)}"
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
-EQUAL = "no difference reads"
-SHOWN = (
-    "report", "status", "run", "stop", "results", "extra", "header", "findings", "figures", "tables", "notes",
-    "shell", "python", "link",
-)  # fmt: skip
 
 
-class StudyTab(StudyForm):
+class StudyTab(ResultPage):
     """A tab that runs studies."""
 
     title: ClassVar[str]
@@ -63,13 +53,9 @@ class StudyTab(StudyForm):
     caution: ClassVar[str] = ""  # what not to conclude from it
     also: ClassVar[Sequence[str]] = ()  # kinds of designs whose reports it shows beside those of its studies
     presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder
-    null_words: ClassVar[str] = study_html.NULL  # heading of the column of null values
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
-        self.extra: dict[str, Any] = {}
-        self.people = PeoplePart(services, self.key)
-        self.next = NextPart(services)
         self.examples = ExamplesPart(self.key, services.settings.assets_dir / "examples")
 
     def __init_subclass__(cls) -> None:
@@ -82,14 +68,6 @@ class StudyTab(StudyForm):
 
     def build_top(self) -> None:
         """What stands between the question and the form."""
-
-    def build_extra(self) -> dict[str, Any]:
-        """Components between the numbers and the figures, by name; hidden until there is a report."""
-        return {}
-
-    def show_extra(self, report: StudyReport) -> Updates:  # noqa: ARG002
-        """Updates of these components for a report."""
-        return {}
 
     def wire_extra(self) -> None:
         """Events of these components."""
@@ -109,10 +87,6 @@ class StudyTab(StudyForm):
     def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:  # noqa: ARG002
         """One picture large in the tab's own way; "" for the usual way."""
         return ""
-
-    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
-        """The figures that are shown as they are; leave out what the tab shows in its own way."""
-        return report.results.figures
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
@@ -176,28 +150,6 @@ class StudyTab(StudyForm):
             ]
             self.examples.build()
 
-    def _build_results(self) -> None:
-        key, parts = self.key, self.parts
-        with gr.Column(visible=False, elem_id=f"{key}-results", elem_classes="results") as parts["results"]:
-            parts["header"] = gr.HTML(elem_id=f"{key}-header", elem_classes="header", js_on_load=TAKE_JS)
-            self.people.build_corrected()
-            with gr.Column(elem_classes="card"):
-                parts["findings"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-findings")
-            self.people.build_task()
-            with gr.Column() as parts["extra"]:
-                self.extra = self.build_extra()
-            parts["figures"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-figures")
-            self.pictures = Pictures(key)
-            with gr.Column(elem_classes="card"):
-                parts["tables"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-tables")
-                parts["notes"] = gr.HTML()
-            parts.update(build_take(key))
-
-    def outputs(self) -> list[Any]:
-        """Everything that a finished run changes."""
-        own = (*self.pictures.outputs(), *self.people.outputs(), *self.extra.values())
-        return [*(self.parts[n] for n in SHOWN), self.drawing.html, *own]
-
     def opened_outputs(self) -> list[Any]:
         """Everything that :meth:`opened` changes."""
         return [*self.outputs(), *self.filled()]
@@ -213,7 +165,11 @@ class StudyTab(StudyForm):
             self._wire_run(self.on_any("click", parts["chips"], self.on_preset, None, self.filled()).then)
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_form()
-        self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")), self.people.corrected)
+        taken = ("plot", "findings", "attributes", "figures", "tables", "takes")
+        self.wire_take(*(parts[name] for name in taken), self.people.corrected)
+        for name in LATER:
+            opened = partial(self.on_unfold, name), [parts["report"], parts["filled"]]
+            parts[name].expand(*opened, [*self.later_outputs(name), parts["filled"]], **QUIET)
         remembered = [self.form[name] for name in self.remembered]
         self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
         demo.load(self.on_load, parts["remembered"], self.linked(), **QUIET)
@@ -224,15 +180,6 @@ class StudyTab(StudyForm):
         self.next.wire(self)
         self.examples.wire(self.on_example, self.opened_outputs())
         self.wire_extra()
-
-    def wire_take(self, *components: Any) -> None:
-        """Let the take buttons inside of each ``gr.HTML`` with ``TAKE_JS`` work."""
-        parts = self.parts
-        written = self.on_any(
-            "select", components, self.on_take, [parts["visitor"], parts["report"]], [parts["file"], parts["status"]]
-        )
-        save = f"() => setTimeout(() => document.querySelector('#{self.key}-file')?.click(), 300)"
-        written.success(None, js=save, **QUIET)
 
     def wire_stop(self, button: Any, status: Any) -> None:
         """Stop a run; the page itself says so first: an answer of the server could come after the run's last word."""
@@ -269,12 +216,8 @@ class StudyTab(StudyForm):
     def on_click(self, visitor: Visitor, shown: StudyReport | None = None) -> Updates:
         """Take a turn in the queue; a run of the same visitor that is still at work ends, and an example goes."""
         visitor.start()
-        gone = self.example_gone() if is_example(shown) else {}
+        gone = self.cleared() if is_example(shown) else {}
         return gone | self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
-
-    def example_gone(self) -> Updates:
-        """The tab without the example that it showed."""
-        return {self.parts["report"]: None, self.parts["results"]: gr.update(visible=False)}
 
     def on_stop(self, visitor: Visitor) -> None:
         """Ask the run to end at its next step."""
@@ -323,14 +266,6 @@ class StudyTab(StudyForm):
         """Show that an unforeseen error happened; the log has it."""
         return self._buttons(running=False) | {self.parts["status"]: messages.crash_html()}
 
-    def on_take(self, visitor: Visitor, report: StudyReport | None, event: gr.EventData) -> Updates:
-        """Write what was asked for; the page then fetches it."""
-        with messages.user_errors() as problem:
-            if report is not None:
-                return {self.parts["file"]: str(take(self.people.extended(report), str(event.take), visitor.folder))}
-            problem.message = messages.NOTHING_DONE
-        return {self.parts["status"]: messages.error_html(problem.message)}
-
     def on_example(self, example: Example) -> Updates:
         """Show the report of an example; nothing is run."""
         with messages.user_errors() as problem:
@@ -357,51 +292,6 @@ class StudyTab(StudyForm):
             shown |= self.form_of(design, as_asked(design, report.settings))
         return shown
 
-    def finished(self, report: StudyReport) -> Updates:
-        """All of a report."""
-        parts, report = self.parts, by_name(report)
-        text = f"Done in {report.seconds:.1f} s. {report.n_images:,} pictures scored."
-        text += f" The stop rule ended it: {report.stop_rule}." if report.stop_rule else ""
-        return {
-            **self._buttons(running=False),
-            parts["status"]: messages.done_html(text),
-            parts["results"]: gr.update(visible=True),
-            **self.show_numbers(report),
-            **self.pictures.show(report),
-            parts["extra"]: gr.update(visible=not report.arms),
-            **({} if report.arms else self.show_extra(report)),
-        }
-
-    def show_numbers(self, report: StudyReport) -> Updates:
-        """The numbers, figures and tables of a report, without its pictures."""
-        parts, run = self.parts, (report.design, report.settings)
-        tab = StudyTab if report.arms else type(self)  # a comparison is shown alike in every tab
-        lead, people = self.people.show(report)
-        return {
-            **people,
-            parts["report"]: report,
-            parts["header"]: self.header_html(report, lead),
-            parts["findings"]: render("by_arm", tables=arms_overview(report))
-            + study_html.findings_html(report, EQUAL if report.arms else self.null_words),
-            parts["figures"]: study_html.figures_html(tab.figures(self, report)),
-            parts["tables"]: study_html.tables_html(further_tables(report)) + study_html.arms_html(report),
-            parts["notes"]: study_html.notes_html(report),
-            parts["shell"]: to_command(*run),
-            parts["python"]: to_python(*run),
-            parts["link"]: self.link(report),
-        }
-
-    def header_html(self, report: StudyReport, lead: str) -> str:
-        """What was found; ``lead`` is what people's labels say, "" where there are none."""
-        return study_html.header_html(report, lead or headline(report)) + self.next.html(report)
-
-    def link(self, report: StudyReport) -> str:
-        """The address of this tab with these settings; one's own words do not travel in it."""
-        return address_of(self.key, report)
-
-    def _buttons(self, *, running: bool) -> Updates:
-        return {self.parts["run"]: gr.update(visible=not running), self.parts["stop"]: gr.update(visible=running)}
-
 
 def plain_tab(folder: Path) -> type[StudyTab]:
     """The tab of a study whose folder has none: a form, and the report as it is."""
@@ -409,86 +299,3 @@ def plain_tab(folder: Path) -> type[StudyTab]:
     names = designs_in(folder)
     facts = {"key": folder.name, "title": title, "place": _AFTER_STUDIES, "studies": names}
     return type(f"{title}Tab", (StudyTab,), facts | {"question": find_design(names[0]).summary})
-
-
-AT_EACH_END = 4
-
-
-class CloserLook(StudyTab):
-    """A study tab that says of each part of a report what it is and which pictures are behind it."""
-
-    @abstractmethod
-    def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
-        """What can be looked at closer: titles and keys."""
-
-    @abstractmethod
-    def closer_html(self, report: StudyReport, key: str) -> str:
-        """One of them in words; "" where nothing is to be said."""
-
-    @abstractmethod
-    def behind_html(self, report: StudyReport, key: str) -> str:
-        """The pictures behind it; "" where there are none."""
-
-    def build_extra(self) -> dict[str, Any]:
-        """The menu, the words, the pictures, and one of them large."""
-        extra: dict[str, Any] = {}
-        with gr.Row(elem_classes="closer"):
-            extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
-        for name in ("words", "behind"):
-            extra[name] = gr.HTML(js_on_load=TAKE_JS, elem_id=f"{self.key}-{name}", visible=False)
-        extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")
-        return extra
-
-    def show_extra(self, report: StudyReport) -> Updates:
-        """Of a new report, the first one."""
-        choices = self.closer_looks(report)
-        first = choices[0][1] if choices else ""
-        menu = gr.update(choices=choices, value=first, visible=len(choices) > 1)
-        return {self.extra["closer"]: menu, **self._shown(report, first)}
-
-    def wire_extra(self) -> None:
-        """The menu, the pictures that open, and what can be taken along."""
-        report, extra = self.parts["report"], self.extra
-        shown = [extra[name] for name in ("words", "behind", "opened")]
-        extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **QUIET)
-        extra["behind"].select(self.on_open, report, extra["opened"], **QUIET)
-        self.wire_take(extra["words"])
-
-    def on_closer(self, report: StudyReport | None, key: str) -> Updates:
-        """Another one."""
-        return {} if report is None else self._shown(report, key)
-
-    def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
-        """One of the pictures behind the numbers, large."""
-        return opened_html(report, str(event.image))
-
-    def _shown(self, report: StudyReport, key: str) -> Updates:
-        parts = {"words": self.closer_html(report, key), "behind": self.behind_html(report, key)}
-        shown = {self.extra[name]: gr.update(value=html, visible=bool(html)) for name, html in parts.items()}
-        return {**shown, self.extra["opened"]: ""}
-
-
-def extremes_html(
-    report: StudyReport, column: str, groups: Mapping[str, pd.DataFrame], *, low: str, high: str, note: str = ""
-) -> str:
-    """The lowest and highest pictures of each group by a column of numbers; "" where there are too few.
-
-    ``low`` and ``high`` say in words what the two ends are; with a ``note`` they stand in a card.
-    """
-    shown = []
-    for title, frame in groups.items():
-        rows = frame.dropna(subset=[column]).sort_values(column, kind="stable")
-        if n := min(AT_EACH_END, len(rows) // 2):
-            sides = ((low, rows.head(n)), (high, rows.tail(n).iloc[::-1]))
-            shown.append((title, [(words, some.to_dict("records")) for words, some in sides]))
-    if not shown:
-        return ""
-    return render("extremes", groups=shown, column=column, stored=report.stored, note=note)
-
-
-def opened_html(report: StudyReport | None, image_id: str) -> str:
-    """One of these pictures large; nothing for an id that is not of this report."""
-    if report is None or report.pictures is None:
-        return ""
-    rows = report.pictures[report.pictures["image_id"] == image_id]
-    return "" if rows.empty else picture_html(report, rows.iloc[0])

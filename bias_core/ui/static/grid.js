@@ -1,0 +1,17 @@
+// A picture opens (select), a cell shows all of its pictures (submit); arrow keys walk through the pictures.
+element.addEventListener('click', (event) => {
+  const node = event.target.closest('[data-image], [data-which]');
+  if (!node) return;
+  if ('which' in node.dataset) { trigger('submit', {which: node.dataset.which}); return; }
+  element.querySelectorAll('.selected').forEach((one) => one.classList.remove('selected'));
+  node.classList.add('selected');
+  trigger('select', {image: node.dataset.image});
+});
+element.addEventListener('keydown', (event) => {
+  const node = event.target.closest('.thumbnail-item');
+  const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
+  if (!node || !step) return;
+  event.preventDefault();
+  const all = [...element.querySelectorAll('.thumbnail-item:not([disabled])')];
+  all[(all.indexOf(node) + step + all.length) % all.length].focus();
+});

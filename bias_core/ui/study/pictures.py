@@ -1,0 +1,244 @@
+"""The pictures of a report: numbered, by arm or cell, to choose from; and one of them large."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+
+from bias_core.studies.kit.designs import page_of
+from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.reports.text import format_number
+from bias_core.studies.running.drawn import prompt_facts
+from bias_core.ui.messages import QUIET
+from bias_core.ui.templates import render, script
+
+Opened = Callable[[StudyReport, "pd.Series[Any]"], str]
+
+MOST_SHOWN = 60
+FEW, FEW_OF_EACH, MOST_CELLS = 24, 4, 8
+"""How many pictures a new report shows: of one cell, of each of several, and how many of these."""
+ALL = ""
+_MOST_VALUES = 300
+_HIDDEN = ["image_id"]
+_SMALL = 256  # pixels: below, a picture is enlarged without smoothing
+_LISTS = {"objects", "added", "left_out"}  # columns whose cells list words, separated by commas
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thumbnail:
+    """One picture of the grid; ``image_id`` "" cannot be opened."""
+
+    src: str
+    caption: str
+    label: str  # for who cannot see it
+    image_id: str = ""
+    kind: str = ""  # a class of the style sheet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """Pictures of one kind: an arm, a condition, a concept; "" where all are of one."""
+
+    name: str
+    pictures: Sequence[Thumbnail]
+    n: int  # with those that are not shown
+    more: str | None = None  # which pictures show the rest of it; None where there is no rest, or no way
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Which pictures of a report, by ``column=value`` (of a column that lists words, one of them), in which order."""
+
+    report: StudyReport
+    which: str = ALL
+    order: str = ""
+    whole: bool = False  # as many as fit, where a new report shows a few
+
+    def rows(self) -> pd.DataFrame:
+        """The chosen rows in their order, at most those that are shown."""
+        return _some_of_each_arm(self.all_rows(), [arm.name for arm in self.report.arms]).head(MOST_SHOWN)
+
+    def all_rows(self) -> pd.DataFrame:
+        """The chosen rows in their order."""
+        frame = _frame(self.report)
+        column, _, value = self.which.partition("=")
+        if column in frame:
+            frame = frame[[value in values for values in _values(frame, column)]]
+        by, _, way = self.order.rpartition(" ")
+        if by in frame:
+            frame = frame.sort_values(by, ascending=way == "up", na_position="last", kind="stable")
+        return frame
+
+    def cells(self) -> list[Cell]:
+        """What is shown of them: a few of each cell, or those that were chosen."""
+        frame, column = self.all_rows(), self._cell_column()
+        if column is None or frame[column].nunique() < 2:
+            return [self._cell("", frame, MOST_SHOWN if self.whole else FEW, self.which)]
+        groups = [(str(name), rows) for name, rows in frame.groupby(column, sort=False) if str(name)]
+        most = MOST_SHOWN // len(groups) if self.whole else max(FEW_OF_EACH, FEW // len(groups))
+        return [
+            self._cell(name, rows, max(1, most), f"{column}={name}")
+            for name, rows in groups[: None if column == "arm" else MOST_CELLS]
+        ]
+
+    def _cell(self, name: str, rows: pd.DataFrame, most: int, more: str) -> Cell:
+        pictures, is_rest = self._thumbnails(rows.head(most)), len(rows) > most and not self.whole
+        return Cell(name=name, pictures=pictures, n=len(rows), more=more if is_rest else None)
+
+    def _cell_column(self) -> str | None:
+        """The first column that tells the report's pictures apart: the arm, else as the study says."""
+        frame, columns = _frame(self.report), ["arm"] if self.report.arms else page_of(self.report.design).cells
+        return next((c for c in columns if c in frame and frame[c].nunique() > 1), None)
+
+    def _thumbnails(self, rows: pd.DataFrame) -> list[Thumbnail]:
+        by, arms = self.order.rpartition(" ")[0], self.report.arms
+        shown = []
+        for i, row in enumerate(rows.to_dict("records"), start=1):
+            number = f"{row['number']:.0f}" if not math.isnan(row.get("number", math.nan)) else f"{i}"
+            stored = self.report.stored[row["image_id"]]
+            label = f"{row['arm']} · Picture {number}" if arms and "arm" in row else f"Picture {number}"
+            value = format_number(float(row[by])) if by in row else ""
+            shown.append(
+                Thumbnail(
+                    src=file_url(stored.path),
+                    caption=f"{number} · {value}" if value else number,
+                    label=f"{label}, {value}" if value else label,
+                    image_id=str(row["image_id"]),
+                )
+            )
+        return shown
+
+
+def file_url(path: Path) -> str:
+    """Where the page finds a stored picture."""
+    return f"gradio_api/file={path.as_posix()}"
+
+
+def which_choices(report: StudyReport) -> list[tuple[str, str]]:
+    """Every value of every column of words, with its count, as choices of a menu."""
+    frame = _frame(report)
+    choices = [(f"All pictures ({len(frame):,})", ALL)]
+    for column in frame.columns.difference(_HIDDEN, sort=False):
+        if is_numeric_dtype(frame[column]):
+            continue
+        counts = Counter(value for values in _values(frame, column) for value in values)
+        if 1 < len(counts) <= _MOST_VALUES:
+            choices += [(f"{column}: {value} ({n:,})", f"{column}={value}") for value, n in counts.items()]
+    return choices
+
+
+def _values(frame: pd.DataFrame, column: str) -> Iterator[Sequence[str]]:
+    for cell in frame[column].astype(str):
+        yield [word for word in cell.split(", ") if word] if column in _LISTS else [cell]
+
+
+def order_choices(report: StudyReport) -> list[tuple[str, str]]:
+    """Orders by every column of numbers, both ways."""
+    frame = _frame(report)
+    numbers = [c for c in frame.columns if is_numeric_dtype(frame[c]) and frame[c].nunique() > 1]
+    ways = (("highest first", "down"), ("lowest first", "up"))
+    return [("As drawn", ""), *((f"{c}, {text}", f"{c} {way}") for c in numbers for text, way in ways)]
+
+
+def grid_html(cells: Sequence[Cell]) -> str:
+    """Small pictures, numbered, in their cells."""
+    return render("grid", cells=cells)
+
+
+class Pictures:
+    """The part of a tab that shows pictures, and one of them large; invisible until there are some."""
+
+    def __init__(self, key: str) -> None:
+        self.look = gr.State(None)
+        with gr.Column(visible=False, elem_classes="card pictures", elem_id=f"{key}-pictures") as self.box:
+            self.grid = gr.HTML(js_on_load=script("grid"), elem_id=f"{key}-grid", elem_classes="grid")
+            self.picture = gr.HTML(elem_id=f"{key}-picture")
+            with gr.Row(elem_classes="choose"):
+                self.which = gr.Dropdown(label="Show", filterable=True, elem_id=f"{key}-which", min_width=180)
+                self.order = gr.Dropdown(label="Order by", elem_id=f"{key}-order", min_width=150)
+
+    def outputs(self) -> list[Any]:
+        """Everything that an update may touch."""
+        return [self.box, self.which, self.order, self.grid, self.picture, self.look]
+
+    def wire(self, opened: Opened = lambda _report, _row: "") -> None:
+        """Choosing and opening; ``opened`` shows a picture large in the tab's own way, where it returns any."""
+        chosen = [self.which, self.order, self.grid, self.picture, self.look]
+        gr.on(
+            [self.which.input, self.order.input], self.on_choose, [self.look, self.which, self.order], chosen, **QUIET
+        )
+
+        def on_open(look: Look | None, event: gr.EventData) -> str:
+            """One picture large."""
+            frame = _frame(look.report) if look is not None else pd.DataFrame({"image_id": []})
+            rows = frame[frame["image_id"] == str(event.image)]
+            if look is None or rows.empty:
+                return ""
+            return opened(look.report, rows.iloc[0]) or picture_html(look.report, rows.iloc[0])
+
+        self.grid.select(on_open, self.look, self.picture, **QUIET).success(None, js=script("reveal"), **QUIET)
+        self.grid.submit(self.on_cell, self.look, chosen, **QUIET)
+
+    def on_choose(self, look: Look | None, which: str | None, order: str | None) -> dict[Any, Any]:
+        """Other pictures, or another order."""
+        if look is None:
+            return {self.picture: ""}
+        return self._shown(replace(look, which=which or ALL, order=order or "", whole=bool(which or order)))
+
+    def on_cell(self, look: Look | None, event: gr.EventData) -> dict[Any, Any]:
+        """All pictures of a cell."""
+        if look is None:
+            return {self.picture: ""}
+        return self.show_only(replace(look, which=str(event.which), whole=True))
+
+    def show(self, report: StudyReport | None) -> dict[Any, Any]:
+        """The pictures of a new report; none hides the part."""
+        if report is None or _frame(report).empty:
+            return {self.box: gr.update(visible=False), self.look: None}
+        return {
+            self.box: gr.update(visible=True),
+            self.which: gr.update(choices=which_choices(report), value=ALL),
+            self.order: gr.update(choices=order_choices(report), value=""),
+            **self._shown(Look(report=report)),
+        }
+
+    def show_only(self, look: Look) -> dict[Any, Any]:
+        """A choice that was made elsewhere, such as on a figure."""
+        return {self.which: look.which, self.order: look.order, **self._shown(look)}
+
+    def _shown(self, look: Look) -> dict[Any, Any]:
+        return {self.grid: grid_html(look.cells()), self.picture: "", self.look: look}
+
+
+def _some_of_each_arm(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+    """One arm after the other, equally many of each; the frame itself where it has no arms."""
+    if "arm" not in frame or not arms:
+        return frame
+    parts = [part for arm in arms if len(part := frame[frame["arm"] == arm])]
+    return pd.concat([part.head(MOST_SHOWN // len(parts)) for part in parts]) if parts else frame
+
+
+def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
+    """One picture large, with everything that is known of it."""
+    stored = report.stored[row["image_id"]]
+    facts = {
+        "Prompt": stored.row.prompt,
+        **({"Prompt of the study": row["prompt"]} if row["prompt"] != stored.row.prompt else {}),
+        **prompt_facts(stored),
+        "Seed": str(stored.row.seed),
+        "Model": stored.row.model,
+    }
+    for name, value in row.items():
+        if name not in ("prompt", "seed") and pd.notna(value) and value != "":
+            facts[str(name)] = format_number(value) if isinstance(value, float) else str(value)
+    return render("picture", stored=stored, facts=facts, small=_SMALL)
+
+
+def _frame(report: StudyReport) -> pd.DataFrame:
+    return pd.DataFrame({"image_id": []}) if report.pictures is None else report.pictures

@@ -1,0 +1,248 @@
+"""The result page of a study, in one order: headline, pictures beside one plot, then what is folded.
+
+What is folded costs nothing until it is opened: it is made then.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import gradio as gr
+
+from bias_core.services import Services
+from bias_core.studies.kit.designs import page_of
+from bias_core.studies.kit.types import StudyFigure, StudyReport
+from bias_core.studies.reports.headline import headline
+from bias_core.studies.reports.text import arms_overview, further_tables
+from bias_core.studies.running.export import to_command, to_python
+from bias_core.ui import messages
+from bias_core.ui.links import address_of
+from bias_core.ui.messages import QUIET
+from bias_core.ui.study import view as study_html
+from bias_core.ui.study.downloads import take
+from bias_core.ui.study.drawing import DrawingPart
+from bias_core.ui.study.form import StudyForm, build_take
+from bias_core.ui.study.next_part import NextPart
+from bias_core.ui.study.people import PeoplePart
+from bias_core.ui.study.pictures import Pictures
+from bias_core.ui.study.view import by_name
+from bias_core.ui.templates import render
+from bias_core.ui.visitor import Visitor
+
+Updates = dict[Any, Any]
+EQUAL = "no difference reads"
+SHOWN = (
+    "report", "status", "run", "stop", "shown", "gallery", "results", "header", "beside", "plot", "findings",
+    "by_attribute", "extra", "attributes", "details", "figures", "tables", "notes", "filled", "shell", "python", "link",
+)  # fmt: skip
+FOLDS = {"numbers": "The numbers", "by_attribute": "By attribute", "details": "Details"}
+"""What is folded below the plot of every result page, in this order; *Take it with you* comes last."""
+LATER = ("by_attribute", "details")  # folds whose content is made when they are opened
+
+
+class ResultPage(StudyForm):
+    """What a tab shows of a report."""
+
+    drawing: DrawingPart
+    null_words: ClassVar[str] = study_html.NULL  # heading of the column of null values
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self.at_once: dict[str, Any] = {}  # components that a new report changes at once
+        self.extra: dict[str, Any] = {}  # those at the top of *By attribute*
+        self.people = PeoplePart(services, self.key)
+        self.next = NextPart(services)
+
+    def header_html(self, report: StudyReport, lead: str) -> str:
+        """What was found; ``lead`` is what people's labels say, "" where there are none."""
+        return study_html.header_html(report, lead or headline(report)) + self.next.html(report)
+
+    def build_lead(self) -> dict[str, Any]:
+        """Components between the headline and the pictures, by name."""
+        return {}
+
+    def build_numbers(self) -> dict[str, Any]:
+        """Components below *The numbers*, by name."""
+        return {}
+
+    def show_at_once(self, report: StudyReport) -> Updates:  # noqa: ARG002
+        """Updates of the components of :meth:`build_lead`, :meth:`build_pictures` and :meth:`build_numbers`."""
+        return {}
+
+    def build_extra(self) -> dict[str, Any]:
+        """Components at the top of *By attribute*, by name."""
+        return {}
+
+    def has_extra(self, report: StudyReport) -> bool:
+        """Whether they show anything of a report."""
+        return not report.arms and type(self).build_extra is not ResultPage.build_extra
+
+    def show_extra(self, report: StudyReport) -> Updates:  # noqa: ARG002
+        """Updates of these components for a report; asked for when *By attribute* is opened."""
+        return {}
+
+    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
+        """The figures that are shown as they are; leave out what the tab shows in its own way."""
+        return report.results.figures
+
+    def plot(self, report: StudyReport) -> StudyFigure | None:
+        """The one figure beside the pictures; None where the tab shows it in its own way."""
+        return page_of(report.design).plot(report)
+
+    def _build_results(self) -> None:
+        key, parts, take = self.key, self.parts, {"js_on_load": study_html.TAKE_JS}
+        parts["filled"] = gr.State(())  # which folds have their content
+        parts["header"] = gr.HTML(elem_id=self.element("header"), elem_classes="header", **take)
+        with gr.Column(visible=False) as parts["shown"]:
+            self.at_once |= self.build_lead()
+            with gr.Row(elem_id=f"{key}-lead", elem_classes="lead"):
+                with gr.Column(scale=6, min_width=320) as parts["gallery"]:
+                    self.pictures = self.build_pictures()
+                with gr.Column(scale=5, min_width=320, visible=False) as parts["beside"]:
+                    parts["plot"] = gr.HTML(elem_id=f"{key}-plot", elem_classes="plot-of-page", **take)
+        with gr.Column(visible=False, elem_id=self.element("results"), elem_classes="results") as parts["results"]:
+            with self.fold("numbers"):
+                self.people.build_corrected()
+                parts["findings"] = gr.HTML(elem_id=f"{key}-findings", **take)
+                self.at_once |= self.build_numbers()
+                self.people.build_task()
+            with self.fold("by_attribute"):
+                with gr.Column() as parts["extra"]:
+                    self.extra |= self.build_extra()
+                parts["attributes"] = gr.HTML(elem_id=f"{key}-attributes", **take)
+            with self.fold("details"):
+                parts["figures"] = gr.HTML(elem_id=f"{key}-figures", **take)
+                parts["tables"] = gr.HTML(elem_id=f"{key}-tables", **take)
+                parts["notes"] = gr.HTML()
+            parts.update(build_take(key))
+
+    def element(self, name: str) -> str:
+        """The id of a part of the page."""
+        return f"{self.key}-{name}"
+
+    def build_pictures(self) -> Pictures:
+        """The pictures, and what stands around them."""
+        return Pictures(self.key)
+
+    def fold(self, name: str) -> gr.Accordion:
+        """One of :data:`FOLDS`."""
+        element = f"{self.key}-fold-{name.replace('_', '-')}"
+        self.parts[name] = gr.Accordion(FOLDS[name], open=False, elem_classes="more fold", elem_id=element)
+        return self.parts[name]
+
+    def outputs(self) -> list[Any]:
+        """Everything that a finished run changes."""
+        own = (*self.pictures.outputs(), *self.people.outputs(), *self.at_once.values(), *self.extra.values())
+        return [*(self.parts[n] for n in SHOWN), self.drawing.html, *own]
+
+    def wire_take(self, *components: Any) -> None:
+        """Let the take buttons inside of each ``gr.HTML`` with ``TAKE_JS`` work."""
+        parts = self.parts
+        written = self.on_any(
+            "select", components, self.on_take, [parts["visitor"], parts["report"]], [parts["file"], parts["status"]]
+        )
+        save = f"() => setTimeout(() => document.querySelector('#{self.key}-file')?.click(), 300)"
+        written.success(None, js=save, **QUIET)
+
+    def on_take(self, visitor: Visitor, report: StudyReport | None, event: gr.EventData) -> Updates:
+        """Write what was asked for; the page then fetches it."""
+        with messages.user_errors() as problem:
+            if report is not None:
+                return {self.parts["file"]: str(take(self.people.extended(report), str(event.take), visitor.folder))}
+            problem.message = messages.NOTHING_DONE
+        return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def finished(self, report: StudyReport) -> Updates:
+        """All of a report."""
+        parts, report = self.parts, by_name(report)
+        text = f"Done in {report.seconds:.1f} s. {report.n_images:,} pictures scored."
+        text += f" The stop rule ended it: {report.stop_rule}." if report.stop_rule else ""
+        return {
+            **self._buttons(running=False),
+            parts["status"]: messages.done_html(text),
+            **dict.fromkeys((parts["shown"], parts["results"]), gr.update(visible=True)),
+            **self.show_numbers(report),
+            **self.pictures.show(report),
+            parts["gallery"]: gr.update(visible=report.pictures is not None and len(report.pictures) > 0),
+            **self.show_at_once(report),
+            **self._closed(report),
+        }
+
+    def cleared(self) -> Updates:
+        """The page without a result."""
+        parts = self.parts
+        hidden = dict.fromkeys((parts["shown"], parts["results"]), gr.update(visible=False))
+        return {parts["report"]: None, parts["header"]: "", **hidden}
+
+    def show_numbers(self, report: StudyReport) -> Updates:
+        """The headline, plot and numbers of a report, without its pictures and without what is folded."""
+        parts, run = self.parts, (report.design, report.settings)
+        lead, people = self.people.show(report)
+        plot = self.plot(report)
+        return {
+            **people,
+            parts["report"]: report,
+            parts["header"]: self.header_html(report, lead),
+            parts["beside"]: gr.update(visible=plot is not None),
+            parts["plot"]: "" if plot is None else study_html.figures_html([plot]),
+            parts["findings"]: render("by_arm", tables=arms_overview(report))
+            + study_html.findings_html(report, EQUAL if report.arms else self.null_words),
+            parts["shell"]: to_command(*run),
+            parts["python"]: to_python(*run),
+            parts["link"]: self.link(report),
+        }
+
+    def _closed(self, report: StudyReport) -> Updates:
+        """The folds of a new report, of which nothing is made yet; those without content are left out."""
+        parts, has_attributes = self.parts, bool(self.figures_by_attribute(report)) or self.has_extra(report)
+        return {
+            parts["by_attribute"]: gr.update(open=False, visible=has_attributes),
+            parts["details"]: gr.update(open=False),
+            parts["filled"]: (),
+        }
+
+    def figures_by_attribute(self, report: StudyReport) -> list[StudyFigure]:
+        """The figures of *By attribute*."""
+        page = page_of(report.design)
+        return [figure for figure in self._folded_figures(report) if page.is_by_attribute(figure)]
+
+    def _folded_figures(self, report: StudyReport) -> list[StudyFigure]:
+        """All but the one beside the pictures."""
+        plot, tab = self.plot(report), ResultPage if report.arms else type(self)
+        return [figure for figure in tab.figures(self, report) if plot is None or figure.key != plot.key]
+
+    def on_unfold(self, name: str, report: StudyReport | None, filled: Sequence[str] | None) -> Updates:
+        """What is in a fold, when it is opened for the first time."""
+        if report is None or name in (filled or ()):
+            return {self.parts["filled"]: tuple(filled or ())}
+        return self.show_later(name, report) | {self.parts["filled"]: (*(filled or ()), name)}
+
+    def show_later(self, name: str, report: StudyReport) -> Updates:
+        """What is in one of :data:`LATER`."""
+        parts = self.parts
+        if name == "by_attribute":
+            has_extra = self.has_extra(report)
+            return {
+                parts["extra"]: gr.update(visible=has_extra),
+                parts["attributes"]: study_html.figures_html(self.figures_by_attribute(report)),
+                **(self.show_extra(report) if has_extra else {}),
+            }
+        page = page_of(report.design)
+        details = [figure for figure in self._folded_figures(report) if not page.is_by_attribute(figure)]
+        return {
+            parts["figures"]: study_html.figures_html(details),
+            parts["tables"]: study_html.tables_html(further_tables(report)) + study_html.arms_html(report),
+            parts["notes"]: study_html.notes_html(report),
+        }
+
+    def later_outputs(self, name: str) -> list[Any]:
+        """Everything that :meth:`show_later` changes."""
+        if name == "by_attribute":
+            return [self.parts["extra"], self.parts["attributes"], *self.extra.values()]
+        return [self.parts[part] for part in ("figures", "tables", "notes")]
+
+    def _buttons(self, *, running: bool) -> Updates:
+        return {self.parts["run"]: gr.update(visible=not running), self.parts["stop"]: gr.update(visible=running)}
+
+    def link(self, report: StudyReport) -> str:
+        """The address of this tab with these settings; one's own words do not travel in it."""
+        return address_of(self.key, report)
