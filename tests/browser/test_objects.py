@@ -15,7 +15,7 @@ def test_a_preset_compares_conditions_and_an_object_finds_its_pictures(desk: Any
     page = desk
     run_preset(page, "objects", "A planted object, three conditions", "by-attribute")
     assert "Against fair, on the same prompts" in page.inner_text("#objects-header")
-    assert page.locator("#objects-space svg.plot").is_visible()
+    page.wait_for_selector("#objects-space svg.plot")
     assert page.locator("#objects-curve svg.plot").is_visible()
     assert "vocabulary" in page.inner_text("#objects-curve")
     everything = page.locator("#objects-grid .thumbnail-item").count()

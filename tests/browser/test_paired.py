@@ -53,7 +53,9 @@ def test_two_identities_of_ones_own_are_run_in_both_orders(phone: Any) -> None:
     with a_run(page, "paired"):
         page.click("#paired-run")
     page.wait_for_selector("#paired-header h2")
-    unfold(page, "paired", "numbers")
+    for fold in ("numbers", "details"):
+        unfold(page, "paired", fold)
+    page.wait_for_selector("#paired-tables summary")
     text = page.inner_text("#paired-results")
     assert "pilot and assistant" in text
     assert "Asked to be fair" in text
