@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from bias_core.cli import app, common
 from bias_core.cli.common import console
-from bias_core.cli.study import show_study_report
+from bias_core.cli.reports import show_study_report
 from bias_core.metrics.propagation import spi_band
 from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import Results, StudyReport, StudySettings, StudyTable, columns

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from functools import cache, partial, wraps
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import gradio as gr
 from gradio.context import LocalContext, get_blocks_context
@@ -46,10 +46,12 @@ from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import plain
 from bias_core.studies.running.arms import check_several, parse_arms
 from bias_core.studies.running.corrected import correct_run
+from bias_core.studies.running.hand_on import to_form
 from bias_core.studies.running.next_steps import next_steps
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.studies.running.size import check_number
 from bias_core.ui.messages import sentence_of
+from bias_core.ui.study.view import by_name
 from bias_core.ui.visitor import RUN, of_program, token_of
 
 P = ParamSpec("P")
@@ -261,6 +263,17 @@ class Tools:
         return self._answer(self._saved(run_id))
 
     @tool
+    def report_document(self, run_id: str, form: Literal["html", "md", "card"] = "md") -> str:
+        """Get the report of an earlier explore, run_study or compare call as a document for people.
+
+        Args:
+            run_id: The run_id in the report of that call.
+            form: "md": Markdown; "card": a section for the card of the model on a hub; "html": one page with
+                pictures and figures, up to a few megabytes.
+        """
+        return to_form(by_name(self._saved(run_id)), form).decode()
+
+    @tool
     def label_run(
         self,
         run_id: str,
@@ -370,8 +383,8 @@ def add_tools(services: Services) -> None:
     for run in (tools.explore, tools.run_study, tools.compare, tools.suggest_attributes):
         _offer(run, **RUN)
     looks = (
-        tools.get_report, tools.label_run, tools.corrected_run, tools.list_studies, tools.list_models,
-        tools.list_attribute_sets, tools.list_measures,
+        tools.get_report, tools.report_document, tools.label_run, tools.corrected_run, tools.list_studies,
+        tools.list_models, tools.list_attribute_sets, tools.list_measures,
     )  # fmt: skip
     for look in looks:
         _offer(look)

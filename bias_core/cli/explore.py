@@ -23,7 +23,7 @@ from bias_core.cli.common import (
     user_errors,
     with_options,
 )
-from bias_core.cli.study import save_study_report, show_study_report
+from bias_core.cli.reports import OUT, save_study_report, show_study_report
 from bias_core.models.catalogue import Role
 from bias_core.studies.explore.options import (
     COMPARE_SETTINGS,
@@ -62,7 +62,7 @@ def explore(
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
     token_env: TokenOption = "",
-    out: Annotated[Path | None, typer.Option(help="Folder, or name.zip, for pictures, scores and report.")] = None,
+    out: Annotated[Path | None, typer.Option(help=f"{OUT} With its pictures.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Never evict the pictures of this run.")] = False,
 ) -> None:
     """Draw pictures of a concept and score what they show.
@@ -99,7 +99,7 @@ def compare(
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
     token_env: TokenOption = "",
-    out: Annotated[Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")] = None,
+    out: Annotated[Path | None, typer.Option(help=OUT)] = None,
 ) -> None:
     """Draw a concept in two to eight ways on the same seeds, and test what differs.
 

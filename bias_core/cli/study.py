@@ -30,6 +30,7 @@ from bias_core.cli.common import (
     user_errors,
     with_settings,
 )
+from bias_core.cli.reports import OUT, save_study_report, show_study_report
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.hosted import hosted_name, request_words
 from bias_core.models.machine import free_bytes
@@ -79,46 +80,6 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
             console.print(f"  {shot.prompt}  x {shot.n}", markup=False)
         for name, one in option_settings(design).items():
             console.print(f"--option {name}={one.write(one.default)}  ({one.says})", markup=False)
-
-
-def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False) -> None:
-    """Report, tables, figures and, if they are asked for, pictures as files, where a folder (or zip) is given."""
-    if out is None:
-        return
-    from bias_core.exchange.export import write_folder, write_zip
-    from bias_core.studies.running.export import to_export
-
-    (write_zip if out.suffix.lower() == ".zip" else write_folder)(to_export(report, pictures=pictures), out)
-    console.print(f"Written to {out}", markup=False)
-
-
-def show_study_report(report: StudyReport, services: "Services") -> None:
-    """What stands out, then findings, tables and notes, and what to do next."""
-    from bias_core.studies.reports.headline import headline
-    from bias_core.studies.reports.text import LIMITS, excerpt, finding_frame, title_of
-    from bias_core.studies.running.next_steps import next_steps
-
-    show_warning(report.warning)
-    console.print(headline(report), markup=False, style="bold")
-    frames = [(title_of(report), finding_frame(report))]
-    frames += [(table.title, table.frame) for table in report.results.tables]
-    for title, frame in frames:
-        text, shown = excerpt(frame)
-        table = Table(*text.columns, title=title)
-        for row in text.itertuples(index=False):
-            table.add_row(*row)
-        show_table(table)
-        if shown:
-            console.print(f"{shown}; --out writes all.", markup=False, style="dim")
-    for note in report.results.notes:
-        console.print(note, markup=False)
-    if report.unknown_words:
-        console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)
-    line = f"{LIMITS} Run {report.run_id}, {report.n_images:,} pictures, {report.seconds:.1f} s."
-    console.print(line, markup=False, style="dim")
-    for step in next_steps(report, services):
-        console.print(f"Next: {step.title}. {step.says}", markup=False)
-        console.print(f"  {step.command}", markup=False, soft_wrap=True)
 
 
 def measures(
@@ -203,7 +164,7 @@ Price = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Never evict these pictures.")]
-Out = Annotated[Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")]
+Out = Annotated[Path | None, typer.Option(help=OUT)]
 
 
 @dataclass(frozen=True, kw_only=True)

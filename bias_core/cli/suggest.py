@@ -22,7 +22,7 @@ from bias_core.cli.common import (
     user_errors,
     with_options,
 )
-from bias_core.cli.study import save_study_report
+from bias_core.cli.reports import save_study_report
 from bias_core.studies.explore.options import attribute_text, offered_settings
 from bias_core.studies.explore.suggest import (
     DESIGN,

@@ -5,7 +5,7 @@ import json
 import re
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -196,7 +196,8 @@ class Export:
     tables: Mapping[str, pd.DataFrame]  # data frames by name, each as `<name>.parquet` and `<name>.csv`
     report: Mapping[str, Any]  # as `report.json`
     markdown: str  # as `report.md`
-    files: Mapping[str, bytes] = field(default_factory=dict)  # anything else by its name in the folder, such as figures
+    # anything else by its name in the folder, such as figures; what takes long is made when it is written
+    files: Mapping[str, bytes | Callable[[], bytes]] = field(default_factory=dict)
     # for the dataset card `README.md` and for `croissant.json`; None: neither is written
     facts: DatasetFacts | None = None
 
@@ -246,7 +247,8 @@ def _entries(export: Export) -> Iterator[Entry]:
         yield f"{name}.csv", csv_bytes(table)
     yield "report.json", json.dumps(export.report, ensure_ascii=False, indent=2, allow_nan=False).encode()
     yield "report.md", export.markdown.encode()
-    yield from export.files.items()
+    for name, content in export.files.items():
+        yield name, content if isinstance(content, bytes) else content()
 
 
 def _not_a_formula(cell: object) -> object:

@@ -40,6 +40,7 @@ METADATA = ("metadata.csv", "metadata.jsonl")
 TEXTS = ("prompt", "text", "caption")  # columns that hold the prompt, the first that there is
 WHOM = ("left", "right", "identity")
 """Columns that name whom a picture was to show: two people side by side, or one; none is needed."""
+_FIGURE = "a figure of a report"
 PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
 MOST_PICTURES = 100_000
 MOST_PIXELS = 50_000_000
@@ -339,7 +340,7 @@ class ImportedImages:
                 prompt, unclear = self._lines[name].prompt if name in self._lines else "", ""
             if key(prompt):
                 prompts[name] = prompt
-            else:
+            elif unclear != _FIGURE:  # of our own export; nobody misses it
                 self.rejected.append(f"{name}: {unclear or 'no prompt'}")
         return prompts
 
@@ -353,6 +354,8 @@ class ImportedImages:
             self.unread_metadata.append(f"{name}: {error}")
         except _DAMAGE:  # which is told when the picture itself is read
             pass
+        if own.is_figure:
+            return "", _FIGURE
         by_name = _prompt_of_name(name, wrapper)
         if own.prompt or not own.unclear:
             return own.prompt or by_name, ""

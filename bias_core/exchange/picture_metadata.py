@@ -26,6 +26,7 @@ T = TypeVar("T")
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
 IMPORTED = "imported:"  # before the name of the folder or zip, in place of a model's name
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
+FIGURE_MARK = "bias_core_figure"  # the same of a figure of a report, which is no picture of a model
 _MOST_TEXT = 2_000_000  # characters of one picture's metadata
 _LARGEST_SEED = 2**63 - 1  # that a table of numbers holds
 _MOST_STEPS = 10_000
@@ -54,6 +55,7 @@ class PictureMetadata:
     width: int | None = None
     height: int | None = None
     revised_prompt: str = ""  # what the program made of the prompt (styles, expansion)
+    is_figure: bool = False  # a figure of a report of ours
 
     def over(self, other: "PictureMetadata") -> "PictureMetadata":
         """The same, with what only the ``other`` knows."""
@@ -112,6 +114,8 @@ def read_metadata(file: BinaryIO) -> PictureMetadata:
         raise InvalidInput(f"its metadata cannot be read: {error}") from error
     if sum(map(len, texts.values())) > _MOST_TEXT:
         raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters; it is not read")
+    if FIGURE_MARK in texts:
+        return PictureMetadata(is_figure=True)
     if OWN_RECORD in texts:
         return _of_own_text(texts[OWN_RECORD])
     refused = ""

@@ -217,6 +217,7 @@ class Reference:
     title: str
     venue: str
     url: str  # "" where no address is known
+    bibtex: str  # the entry as it stands in the file
 
 
 @cache
@@ -231,11 +232,12 @@ def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise StorageError(f"cannot read the bibliography {path}: {error}") from error
-    return {entry["key"]: _reference(entry["key"], entry["body"]) for entry in _ENTRY.finditer(text)}
+    return {entry["key"]: _reference(entry) for entry in _ENTRY.finditer(text)}
 
 
-def _reference(key: str, body: str) -> Reference:
-    fields = {name: _LETTER.sub(lambda match: _LETTERS[match[0]], value) for name, value in _FIELD.findall(body)}
+def _reference(entry: re.Match[str]) -> Reference:
+    written = _FIELD.findall(entry["body"])
+    fields = {name: _LETTER.sub(lambda match: _LETTERS[match[0]], value) for name, value in written}
     people = [person.partition(", ") for person in fields["author"].split(" and ")]
     names, year = [last for last, _, _ in people], fields["year"]
     shown = [_with_initials(last, first) for last, _, first in people[:_AUTHORS_SHOWN]]
@@ -244,13 +246,14 @@ def _reference(key: str, body: str) -> Reference:
     volume, issue, pages = (fields.get(k, "") for k in ("volume", "number", "pages"))
     where = f"{venue} {volume}" if volume else venue
     return Reference(
-        key=key,
+        key=entry["key"],
         short=f"{names[0]} et al. {year}" if len(names) > 2 else f"{' and '.join(names)} {year}",
         authors=", ".join(shown) + (" et al." if len(people) > _AUTHORS_SHOWN else ""),
         year=year,
         title=fields["title"],
         venue=where + (f"({issue})" if issue else "") + (f", {pages}" if pages else ""),
         url=f"https://arxiv.org/abs/{number}" if number else "",
+        bibtex=entry[0],
     )
 
 

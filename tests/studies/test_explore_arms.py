@@ -166,8 +166,8 @@ def test_every_figure_draws_and_the_zip_holds_the_pictures(report, tmp_path):
     path = write_zip(to_export(report, pictures=True), tmp_path / "all.zip")
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-    assert sum(name.endswith(".png") for name in names) == 80 + 4 * 7
-    assert any("differences" in name for name in names)
+    assert sum(name.startswith("train/") and name.endswith(".png") for name in names) == 80 + 4 * 7
+    assert "figures/differences.png" in names
 
 
 def test_an_association_alone_is_compared(fakes):

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bias_core.cli import app
-from bias_core.cli.study import show_study_report
+from bias_core.cli.reports import show_study_report
 from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
 from bias_core.exchange.export import write_folder, write_zip
 from bias_core.services import Services

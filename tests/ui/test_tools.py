@@ -1,4 +1,4 @@
-"""The ten tools that programs see: typed, limited, and with the numbers of the command line."""
+"""The eleven tools that programs see: typed, limited, and with the numbers of the command line."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.ui.fakes import FakeServices
 from tests.ui.served import Served  # noqa: TC001
 
 TOOLS = {
-    "explore", "run_study", "compare", "get_report", "label_run", "corrected_run", "list_studies", "list_models",
-    "list_attribute_sets", "list_measures", "suggest_attributes",
+    "explore", "run_study", "compare", "get_report", "report_document", "label_run", "corrected_run", "list_studies",
+    "list_models", "list_attribute_sets", "list_measures", "suggest_attributes",
 }  # fmt: skip
 STUDY: dict[str, Any] = {"study": "t2iat-tests", "scale": 0.02, "options": ["tests=science_arts", "n_permutations=200"]}
 

@@ -16,10 +16,10 @@ from bias_core.studies.explore.results import AssociationScore, share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.types import Progress
+from bias_core.studies.reports.embedded import figure_svg
 from bias_core.studies.reports.text import format_interval, format_number
 from bias_core.types import Attribute, Estimate, ReaderErrors
 from bias_core.ui import messages
-from bias_core.ui.embedded import figure_svg
 from bias_core.ui.study import view as study_html
 from bias_core.ui.visitor import Visitor
 from tests.explored import Explored, explore

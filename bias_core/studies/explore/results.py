@@ -92,6 +92,20 @@ def finding_key(cell: str, attribute: str, kind: str) -> str:
     return f"{cell}-{attribute}-{kind}"
 
 
+def attribute_of(finding: Finding) -> str:
+    """The attribute that a finding is the share of all pictures of; "" for every other number.
+
+    >>> from bias_core.types import Estimate
+    >>> share = Estimate(value=0.5, low=0.4, high=0.6, n=90)
+    >>> keys = finding_key(ALL, "a hat", "p"), finding_key(ALL, "a hat", "psi"), finding_key("at night", "a hat", "p")
+    >>> [attribute_of(Finding(key=key, title="", metric="attribute_prevalence", estimate=share)) for key in keys]
+    ['a hat', '', '']
+    """
+    start, end = finding_key(ALL, "|", "p").split("|")
+    fits = finding.key.startswith(start) and finding.key.endswith(end)
+    return finding.key.removeprefix(start).removesuffix(end) if fits else ""
+
+
 def exploration_results(
     cells: Mapping[str, Sequence[AttributeScore]],
     association: AssociationScore | None,

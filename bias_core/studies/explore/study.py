@@ -34,6 +34,7 @@ from bias_core.studies.explore.results import (
     CONCEPT,
     SCORED_GROUPS,
     AssociationScore,
+    attribute_of,
     exploration_results,
     picture_columns,
 )
@@ -229,6 +230,7 @@ PROGRAM = Program(
     watch=watch_attributes,
     options=ExploreOptions,
     title=explore_title,
+    share_of=attribute_of,
     values=explore_values,
     compare=compare_explorations,
     headline=headline,

@@ -14,9 +14,9 @@ from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.explore.suggest import KIND as SUGGEST
 from bias_core.studies.explore.tab_form import ExploreForm
 from bias_core.studies.kit.types import StudyFigure, StudyReport
+from bias_core.studies.reports.embedded import data_uri
 from bias_core.studies.reports.text import format_number
 from bias_core.ui import messages
-from bias_core.ui.embedded import data_uri
 from bias_core.ui.study.drawing import DrawingPart
 from bias_core.ui.study.pictures import Look, Pictures
 from bias_core.ui.study.study_tab import QUIET, Updates

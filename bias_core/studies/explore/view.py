@@ -12,9 +12,9 @@ from bias_core.studies.explore.report import Exploration, ExploredImage
 from bias_core.studies.explore.results import AssociationScore, group_name
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import figure, lean
+from bias_core.studies.reports.embedded import N_COLOURS, average_uri, data_uri, figure_svg
 from bias_core.studies.reports.text import LIMITS
 from bias_core.studies.running.drawn import prompt_facts, reason_of
-from bias_core.ui.embedded import N_COLOURS, average_uri, data_uri, figure_svg
 from bias_core.ui.templates import render
 
 ALL = -1

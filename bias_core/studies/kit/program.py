@@ -32,6 +32,7 @@ from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import (
     ArmReport,
     Design,
+    Finding,
     Progress,
     Results,
     Shot,
@@ -442,6 +443,8 @@ class Program:
     # (:mod:`bias_core.studies.reports.headline`). It compares with no rate whose source is an assumption
     headline: Callable[[StudyReport], str] | None = None
     arms_headline: Callable[[StudyReport], str] | None = None
+    # the attribute that a number is the share of pictures of, as a sentence quotes it; "" for other numbers
+    share_of: Callable[[Finding], str] = lambda _finding: ""
     # what a report of this kind says as JSON values beside what every report says
     values: Callable[[StudyReport], Mapping[str, Any]] = lambda _report: {}
     measures_when_stopped: bool = False  # whether what is finished when a run is stopped is measured

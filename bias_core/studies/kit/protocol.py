@@ -19,6 +19,7 @@ from bias_core.studies.kit.setting_fields import Options, given_settings, option
 from bias_core.studies.kit.types import Design, StudySettings
 
 NOT_PRINTED = "not printed"
+CHECKLIST = "protocol"  # key of the table that has a run beside its paper's protocol
 _READING = {*READER_SETTINGS, "encoders", "language_model"}
 _CALIBRATION = "calibration-"  # how the models of that world are called
 CIRCUMSTANCES = ("revision", "wording", "pictures", "images_per_prompt", "people")

@@ -325,6 +325,7 @@ class StudyReport(Measured):
     stopped: bool = False  # whether the run was stopped, and what was finished is measured
     stop_rule: str = ""  # that ended the run before all of its pictures were drawn, in words
     read_by: tuple[ReaderFacts, ...] = ()  # who read the pictures, with revisions
+    created: float = 0.0  # when it was measured, in seconds since 1970; 0 where that is not on record
 
 
 S = TypeVar("S")

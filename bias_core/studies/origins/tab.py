@@ -17,11 +17,11 @@ from bias_core.studies.origins.headline import GAIN, PROMPTS, texts_of
 from bias_core.studies.origins.spi import first_clear_step
 from bias_core.studies.origins.steps_in_words import step_sentences
 from bias_core.studies.origins.stop import TEXTS, Regenerated, cluster_names, regenerate
+from bias_core.studies.reports.embedded import N_COLOURS
 from bias_core.studies.reports.text import format_estimate, table_of
 from bias_core.studies.running.run import followed
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
-from bias_core.ui.embedded import N_COLOURS
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates

@@ -9,6 +9,7 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.types import ArmReport, Measured, StudyReport
+from bias_core.studies.reports.claims import claim, claims
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import (
     LIMITS,
@@ -22,6 +23,7 @@ from bias_core.studies.reports.text import (
     finding_text,
     further_tables,
     markdown_table,
+    notes_of,
     one_line,
     plain,
     read_by,
@@ -41,6 +43,7 @@ def to_dict(report: StudyReport) -> Row:
         "headline": headline(report),
         "reference": report.design.reference,
         **_measured(report),
+        "claims": claims(report),
         "unknown_words": list(report.unknown_words),
         "limits": LIMITS,
         "stop_rule": report.stop_rule,
@@ -73,9 +76,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
 
     ``beside`` says that figures and tables stand beside it as files, as in a zip or folder.
     """
-    design, settings, notes = report.design, report.settings, list(report.results.notes)
-    if report.unknown_words:
-        notes.append(f"This world does not know: {', '.join(report.unknown_words)}.")
+    design, settings = report.design, report.settings
     size = f"; {size_in_words(design, settings)}" if design.reference else ""
     return _template().render(
         report=report,
@@ -88,7 +89,8 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
         findings=finding_frame(report),
         further=further_tables(report),
         folder_of=lambda arm: f"{arm_folder(report, arm)}/",
-        notes=notes,
+        notes=notes_of(report),
+        claim=claim(report),
         limits=LIMITS,
     )
 

@@ -31,6 +31,7 @@ import pandas as pd
 from PIL import Image
 
 from bias_core.errors import InvalidInput
+from bias_core.exchange.picture_metadata import FIGURE_MARK
 from bias_core.studies.reports.figure_labels import name_points
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ _MOST_BEYOND = 0.5  # how far intervals may reach beyond the outermost points, i
 _FEWEST_TO_CUT = 3  # points
 _MOST_CELLS = 80
 _TENS = 20  # numbers as large as this need no decimals
+_CAPTION_IN = {"pdf": "Subject"}  # what the field is called
 _LEGEND_LETTERS = 72  # in a line of a legend
 
 
@@ -79,9 +81,10 @@ def _plain(value: Any) -> Any:
 
 
 def to_bytes(figure: StudyFigure, kind: str = "svg") -> bytes:
-    """The figure as a file: "svg", "png" or "pdf"."""
+    """The figure as a file, "svg", "png" or "pdf", that says its title and caption in its metadata."""
     buffer = io.BytesIO()
-    metadata: dict[str, Any] = {"Title": figure.title} | ({"Date": None} if kind == "svg" else {})
+    further: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {FIGURE_MARK: "yes"}}
+    metadata = {"Title": figure.title, _CAPTION_IN.get(kind, "Description"): figure.caption, **further.get(kind, {})}
     draw(figure).savefig(buffer, format=kind, dpi=200, metadata=metadata)
     return buffer.getvalue()
 

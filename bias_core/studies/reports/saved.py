@@ -230,7 +230,9 @@ def from_text(text: str, root: Path) -> SavedReport:
         report = next(program.old_report for program in programs_by_kind().values() if program.old_report)(report)
     if not isinstance(report, StudyReport):
         raise StorageError(f"a saved report holds a {type(report).__name__}")
-    return SavedReport(report=_with_typed_options(report), created=float(values["created"]))
+    created = float(values["created"])
+    report = replace(_with_typed_options(report), created=report.created or created)
+    return SavedReport(report=report, created=created)
 
 
 def _with_typed_options(report: StudyReport) -> StudyReport:

@@ -8,13 +8,14 @@ readable cells; of a long table both ends are shown.
 
 import math
 import re
+import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.cards import METRICS
+from bias_core.metrics.cards import METRICS, load_references
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.setting_fields import option_values
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Measured, StudyReport, StudySettings, StudyTable
@@ -32,6 +33,7 @@ _MOST_DECIMALS = 6
 _EXACT_DECIMALS = 3  # a number with no more than these is as somebody gave it: 33.33, 0.885
 _ROUNDING = 1e-9
 _SMALLEST_P = 0.001
+_SPACE = "\N{NO-BREAK SPACE}"
 
 
 def format_number(value: float | None, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
@@ -48,6 +50,15 @@ def format_number(value: float | None, low: float = math.nan, high: float = math
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     return _rounded(value, _decimals(_half_width(value, low, high, n)))
+
+
+def rounded(value: float, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> float:
+    """The number that :func:`format_number` writes, for programs; what is not finite stays as it is.
+
+    >>> rounded(0.48371, 0.38, 0.58), rounded(-51.664, n=3)
+    (0.48, -52.0)
+    """
+    return round(value, _decimals(_half_width(value, low, high, n))) + 0.0 if math.isfinite(value) else value
 
 
 def format_interval(low: float, high: float, *, value: float = math.nan, n: float | None = None) -> str:
@@ -74,6 +85,22 @@ def format_estimate(value: float, low: float, high: float, *, n: float | None = 
     if math.isnan(value):
         return text
     return f"{text}, {interval}" if interval == NO_INTERVAL else f"{text} {interval}"
+
+
+def format_share(value: float, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
+    r"""A share in percent with its interval: whole percents, and decimals where the interval bears them out.
+
+    >>> format_share(0.9333, 0.8407, 0.9738), format_share(0.4837, 0.4812, 0.4861), format_share(0.25, n=8)
+    ('93\xa0% [84, 97]', '48.4\xa0% [48.1, 48.6]', '25\xa0%, no interval')
+    """
+    if math.isnan(value):
+        return UNDEFINED
+    value, low, high = 100 * value, 100 * low, 100 * high
+    decimals = max(0, _decimals(_half_width(value, low, high, n)) - 1)
+    text = f"{_rounded(value, decimals)}{_SPACE}%"
+    if math.isnan(low) or math.isnan(high):
+        return f"{text}, {NO_INTERVAL}"
+    return f"{text} [{_rounded(low, decimals)}, {_rounded(high, decimals)}]"
 
 
 def format_p(p_value: float | None) -> str:
@@ -167,6 +194,18 @@ def excerpt(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return ends, f"The first {END_ROWS} and the last {END_ROWS} of {len(text):,} rows"
 
 
+def number_columns(text: pd.DataFrame) -> list[str]:
+    """The columns that hold nothing but numbers, intervals, and words for what is missing.
+
+    >>> number_columns(pd.DataFrame({"n": ["7", "not known"], "at": ["[0.1, 0.2]", "…"], "step": ["none", "5"]}))
+    ['n', 'at']
+    """
+    missing = {"", "…", NOT_KNOWN, NO_NULL}
+    return [
+        str(name) for name in text if all(cell in missing or _NUMBER.match(cell) for cell in text[name].astype(str))
+    ]
+
+
 def one_line(text: object) -> str:
     """Text that cannot break out of a Markdown table or heading."""
     return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
@@ -213,6 +252,7 @@ def _cell(value: Any, n: float | None, *, as_p: bool) -> str:
 
 
 Row = dict[str, Any]
+_NUMBER = re.compile(r"[-+−<>≥≤]?[\d.\[]")
 
 LIMITS = (
     "Attributes are perceived ones: what a picture shows to a classifier, never what anybody is. "
@@ -291,6 +331,47 @@ def read_by(settings: StudySettings) -> str:
     'calibration-clip, attributes by the judge endpoint'
     """
     return settings.encoder + (f", attributes by the judge {settings.judge}" if settings.judge else "")
+
+
+def report_facts(report: StudyReport) -> list[str]:
+    """What the numbers were found on, by whom and after which paper, in a few words each."""
+    settings, design = report.settings, report.design
+    scored = " scored" if report.results.findings or report.results.figures else ""
+    return [
+        title_of(report),
+        f"{report.n_images:,} of {report.n_planned:,} pictures{scored}",
+        *([f"{report.n_blocked:,} refused or blanked"] if report.n_blocked else []),
+        drawn_by(report),
+        f"read by {read_by(settings)}",
+        *([size_in_words(design, settings)] if design.reference else []),
+        f"{settings.confidence:.0%} intervals{at_any_time(report)}",
+        *(["ended by its stop rule"] if report.stop_rule else []),
+        *([f"after {work(design.reference)}, {design.where}"] if design.reference else []),
+    ]
+
+
+def notes_of(report: StudyReport) -> list[str]:
+    """What was noticed on the way, words that the world does not know included."""
+    unknown = ", ".join(report.unknown_words)
+    return [
+        *report.results.notes,
+        *([f"This world does not know: {unknown}. It was drawn without it."] if unknown else []),
+    ]
+
+
+def work(key: str) -> str:
+    """A work of the bibliography by its authors and year.
+
+    >>> work("vice2023tbyb"), work("elsewhere")
+    ('Vice et al. 2023', 'elsewhere')
+    """
+    works = load_references()
+    return works[key].short if key in works else key
+
+
+def day_of(report: StudyReport) -> str:
+    """The day on which it was measured (UTC), as 2026-11-22; "" where that is not on record."""
+    return time.strftime("%Y-%m-%d", time.gmtime(report.created)) if report.created else ""
 
 
 def drawn_by(report: StudyReport) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from bias_core.errors import InvalidInput
 from bias_core.models.hosted import hosted_name, request_words
 from bias_core.studies.kit.program import StudyData, StudyPlan
-from bias_core.studies.kit.protocol import NOT_PRINTED, ProtocolItem, protocol_of
+from bias_core.studies.kit.protocol import CHECKLIST, NOT_PRINTED, ProtocolItem, protocol_of
 from bias_core.studies.kit.readers import READER_SETTINGS
 from bias_core.studies.kit.rows import RowMaker, treatment
 from bias_core.studies.kit.services import StudyServices
@@ -18,7 +18,6 @@ from bias_core.studies.kit.types import StudySettings, StudyTable, table
 from bias_core.studies.running.size import check_size, n_asked, study_cost
 from bias_core.types import ImageRow
 
-KEY = "protocol"
 MET, DIFFERS, OUR_READING = "met", "differs", "our reading"
 NOTE = (
     "Every item of the paper's protocol beside this run; what the paper leaves open is read here as the last lines say."
@@ -56,7 +55,7 @@ def protocol_tables(plan: StudyPlan, data: Sequence[StudyData]) -> Iterator[Stud
         empty | _row("Where the paper leaves it open", NOT_PRINTED, text, OUR_READING)
         for text in plan.design.our_reading
     ]
-    yield table(KEY, "The paper's protocol: met, or how this run differs", rows, NOTE)
+    yield table(CHECKLIST, "The paper's protocol: met, or how this run differs", rows, NOTE)
 
 
 def _row(item: str, paper: str, here: str, status: str) -> dict[str, str]:

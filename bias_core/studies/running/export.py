@@ -1,8 +1,10 @@
 """A study's report as files with a dataset card, and as the command that gives the same numbers."""
 
 import shlex
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -16,28 +18,33 @@ from bias_core.settings import ASSETS
 from bias_core.studies.kit.designs import design_files, find_design, programs_by_kind, typed_options
 from bias_core.studies.kit.readers import READER_SETTINGS
 from bias_core.studies.kit.setting_fields import changed_settings, option_values, settings_of
-from bias_core.studies.kit.types import AUTO, Design, Measured, StudyReport, StudySettings
+from bias_core.studies.kit.types import AUTO, Design, Measured, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.reports import text
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.headline import headline
+from bias_core.studies.reports.model_card import to_model_card
+from bias_core.studies.reports.report_page import to_html
 from bias_core.studies.running.arms import arm_text
 from bias_core.studies.running.drawn import drawn_with
 from bias_core.types import ModelInfo
 
 _IN_ROW = ["image_id", "prompt", "seed"]  # an ImageRow says these itself
 _SPDX = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
+FIGURE_FORMS = ("svg", "png")
 _DRAWN = {"model", "condition"}  # of imported pictures they say nothing
 
 
 def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     """What ``write_zip`` and ``write_folder`` need; with the original pictures where they are asked for."""
     parts: dict[str, Measured] = {"": report} | {f"{text.arm_folder(report, arm)}/": arm for arm in report.arms}
-    figures = {
-        f"{folder}figures/{figure.key}.svg": to_bytes(figure)
-        for folder, part in parts.items()
-        for figure in part.results.figures
-    }
+    files: dict[str, bytes | Callable[[], bytes]] = dict(_own_design(report.design))
+    for folder, part in parts.items():
+        for figure in part.results.figures:
+            files |= _figure_files(f"{folder}figures/{figure.key}", figure)
+    facts = facts_of(report, pictures=pictures)
+    files["report.html"] = lambda: to_html(report, facts).encode()
+    files["model-card.md"] = lambda: to_model_card(report, facts).encode()
     tables = {f"{folder}findings": pd.DataFrame(text.finding_rows(part)) for folder, part in parts.items()}
     tables |= {
         f"{folder}tables/{table.key}": table.frame for folder, part in parts.items() for table in part.results.tables
@@ -47,13 +54,19 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
         tables=tables,
         report=to_dict(report),
         markdown=to_markdown(report),
-        files=figures | _own_design(report.design),
-        facts=_facts(report, to_command(report.design, report.settings), pictures=pictures),
+        files=files,
+        facts=facts,
     )
 
 
-def _facts(report: StudyReport, command: str, *, pictures: bool) -> DatasetFacts:
-    """Of a study's export; ``pictures`` says whether they are in it."""
+def _figure_files(name: str, figure: StudyFigure) -> dict[str, bytes | Callable[[], bytes]]:
+    """A figure for the page and for print, with its caption beside it."""
+    drawn = {f"{name}.{form}": partial(to_bytes, figure, form) for form in FIGURE_FORMS}
+    return {**drawn, f"{name}.txt": f"{figure.title}. {figure.caption}\n".encode()}
+
+
+def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
+    """What an export says of itself; ``pictures`` says whether they are in it."""
     design, settings, frame = report.design, report.settings, report.pictures
     held = frame.drop_duplicates("image_id") if pictures and frame is not None else None
     return DatasetFacts(
@@ -71,7 +84,7 @@ def _facts(report: StudyReport, command: str, *, pictures: bool) -> DatasetFacts
         n_pictures=0 if held is None else len(held),
         n_prompts=0 if held is None else held["prompt"].nunique(),
         limits=text.LIMITS,
-        command=command,
+        command=to_command(design, settings),
         versions=report.versions,
         **_origin(settings.model, settings.condition, report.versions.get("model_revision", "")),
     )
@@ -125,7 +138,12 @@ def is_shipped(design: Design) -> bool:
 
 
 def to_command(design: Design, settings: StudySettings) -> str:
-    """The command line that gives the same numbers; what is at its default is left out."""
+    """The command line that gives the same numbers; what is at its default is left out.
+
+    "" for a kind of study that this version no longer runs.
+    """
+    if design.kind not in programs_by_kind():
+        return ""
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
     given, parts = changed_from_usual(design, settings), ["python", "-m", "bias_core", "study", "run", name]
     program = programs_by_kind().get(design.kind)
@@ -177,7 +195,9 @@ def as_asked(design: Design, settings: StudySettings) -> StudySettings:
 
 
 def to_python(design: Design, settings: StudySettings) -> str:
-    """The Python lines that give the same numbers."""
+    """The Python lines that give the same numbers; "" for a kind of study that this version no longer runs."""
+    if design.kind not in programs_by_kind():
+        return ""
     arguments = ", ".join(f"{name}={value!r}" for name, value in changed_from_usual(design, settings).items())
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
     names = [*["Arm"] * bool(settings.arms), "Services", "StudySettings", "complete", "find_design", "run_study"]

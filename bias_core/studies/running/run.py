@@ -406,6 +406,7 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         stopped=any(data.stopped for data in drawn),
         stop_rule=rule.words if rule and any(data.n_enough is not None for data in drawn) else "",
         read_by=read_by,
+        created=time.time(),
     )
 
 

@@ -1,6 +1,5 @@
 """What a visitor takes along from a study: a figure, a table, the report, or everything as one zip."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +8,10 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes, write_zip
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import finding_frame, finding_rows, markdown_table, readable
 from bias_core.studies.running.export import to_export
+from bias_core.studies.running.hand_on import FORMS, to_form
 
 FIGURE_FORMS = ("png", "svg", "pdf", "csv")
 TABLE_FORMS = ("csv", "md", "tex")
@@ -22,9 +21,9 @@ FINDINGS = "findings"
 def take(report: StudyReport, what: str, folder: Path) -> Path:
     """Write what was asked for into ``folder`` and say where.
 
-    ``what`` is ``figure:<key>:<form>``, ``table:<key>:<form>``, ``report::json``, ``report::md`` or
-    ``zip::zip``; what belongs to an arm alone has the key ``<number of the arm>/<key>``. It comes from the
-    page, so anything else is an InvalidInput.
+    ``what`` is ``figure:<key>:<form>``, ``table:<key>:<form>``, ``report::<form>`` with a form of
+    :data:`FORMS`, or ``zip::zip``; what belongs to an arm alone has the key ``<number of the arm>/<key>``. It comes
+    from the page, so anything else is an InvalidInput.
     """
     kind, _, rest = what.partition(":")
     key, _, form = rest.rpartition(":")
@@ -40,10 +39,8 @@ def take(report: StudyReport, what: str, folder: Path) -> Path:
     tables = [FINDINGS, *(one.key for one in report.results.tables)]
     if (kind == "figure" and key not in figures) or (kind == "table" and key not in tables):
         raise InvalidInput(f"this report has no {kind} {key!r}")
-    if kind == "report" and form == "json":
-        content = json.dumps(to_dict(report), indent=2, ensure_ascii=False).encode()
-    elif kind == "report" and form == "md":
-        content = to_markdown(report, beside=False).encode()
+    if kind == "report" and form in FORMS:
+        content, name = to_form(report, form), f"{report.design.name}-{report.run_id}{FORMS[form].ending}"
     elif kind == "figure" and form in FIGURE_FORMS:
         content = csv_bytes(figures[key].data) if form == "csv" else to_bytes(figures[key], form)
     elif kind == "table" and form in TABLE_FORMS:

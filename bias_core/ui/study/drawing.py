@@ -12,8 +12,8 @@ from urllib.parse import quote
 import gradio as gr
 
 from bias_core.studies.kit.types import Progress
+from bias_core.studies.reports.embedded import small_uri
 from bias_core.types import ImageRow, StoredImage
-from bias_core.ui.embedded import small_uri
 from bias_core.ui.templates import render
 
 MOST_SHOWN = 48  # pictures at a time: of a larger run those around what is being drawn

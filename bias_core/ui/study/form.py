@@ -13,6 +13,7 @@ from bias_core.studies.kit.designs import find_design, option_settings, program_
 from bias_core.studies.kit.setting_fields import Setting, is_nothing, option_values, settings_of
 from bias_core.studies.kit.types import Design, StudySettings
 from bias_core.studies.running.arms import MOST_ARMS, each_arm
+from bias_core.studies.running.hand_on import how_to_print, offered_forms
 from bias_core.studies.running.run import with_options
 from bias_core.studies.running.size import check_number
 from bias_core.ui import messages
@@ -90,8 +91,10 @@ def build_take(key: str) -> dict[str, Any]:
     """What is taken along as a whole, and the same numbers elsewhere."""
     parts: dict[str, Any] = {}
     with gr.Accordion("Take it with you", open=False, elem_classes="more fold", elem_id=f"{key}-command"):
-        parts["takes"] = gr.HTML(render("take_all"), js_on_load=script("choose"), elem_id=f"{key}-takes")
+        take_all = render("take_all", forms=offered_forms(), print=how_to_print())
+        parts["takes"] = gr.HTML(take_all, js_on_load=script("choose"), elem_id=f"{key}-takes")
         copyable: dict[str, Any] = {"interactive": False, "buttons": ["copy"], "elem_classes": "code"}
+        parts["claim"] = gr.Textbox(label="A sentence to quote", lines=2, max_lines=8, **copyable)
         parts["shell"] = gr.Textbox(label="Command line", lines=2, max_lines=8, **copyable)
         parts["python"] = gr.Textbox(label="Python", lines=6, max_lines=20, **copyable)
         parts["link"] = gr.Textbox(label="Link to these settings", lines=1, max_lines=3, **copyable)

@@ -11,6 +11,7 @@ import gradio as gr
 from bias_core.services import Services
 from bias_core.studies.kit.designs import page_of
 from bias_core.studies.kit.types import StudyFigure, StudyReport
+from bias_core.studies.reports.claims import claim
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import arms_overview, further_tables
 from bias_core.studies.running.export import to_command, to_python
@@ -32,7 +33,8 @@ Updates = dict[Any, Any]
 EQUAL = "no difference reads"
 SHOWN = (
     "report", "status", "run", "stop", "shown", "gallery", "results", "header", "beside", "plot", "findings",
-    "by_attribute", "extra", "attributes", "details", "figures", "tables", "notes", "filled", "shell", "python", "link",
+    "by_attribute", "extra", "attributes", "details", "figures", "tables", "notes", "filled", "claim", "shell",
+    "python", "link",
 )  # fmt: skip
 FOLDS = {"numbers": "The numbers", "by_attribute": "By attribute", "details": "Details"}
 """What is folded below the plot of every result page, in this order; *Take it with you* comes last."""
@@ -186,6 +188,7 @@ class ResultPage(StudyForm):
             parts["plot"]: "" if plot is None else study_html.figures_html([plot]),
             parts["findings"]: render("by_arm", tables=arms_overview(report))
             + study_html.findings_html(report, EQUAL if report.arms else self.null_words),
+            parts["claim"]: claim(report),
             parts["shell"]: to_command(*run),
             parts["python"]: to_python(*run),
             parts["link"]: self.link(report),

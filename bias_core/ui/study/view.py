@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from bias_core.metrics.cards import METRICS, load_references
+from bias_core.metrics.cards import METRICS
 from bias_core.studies.kit.types import StudyFigure, StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports import text
 from bias_core.studies.reports.saved import Example, SavedReport
@@ -22,25 +22,7 @@ TAKE_JS = script("choose")
 
 def header_html(report: StudyReport, headline: str) -> str:
     """What was found, in a sentence; what it was found on, in a line; what must be known, in notes."""
-    settings, design = report.settings, report.design
-    scored = " scored" if report.results.findings or report.results.figures else ""
-    lines = [
-        text.title_of(report),
-        f"{report.n_images:,} of {report.n_planned:,} pictures{scored}",
-        *([f"{report.n_blocked:,} refused or blanked"] if report.n_blocked else []),
-        text.drawn_by(report),
-        f"read by {text.read_by(settings)}",
-        *([text.size_in_words(design, settings)] if report.design.reference else []),
-        f"{settings.confidence:.0%} intervals{text.at_any_time(report)}",
-        *(["ended by its stop rule"] if report.stop_rule else []),
-        *([f"after {_work(design.reference)}, {design.where}"] if design.reference else []),
-    ]
-    return render("report_header", warning=report.warning, headline=headline, lines=lines)
-
-
-def _work(key: str) -> str:
-    works = load_references()
-    return works[key].short if key in works else key
+    return render("report_header", warning=report.warning, headline=headline, lines=text.report_facts(report))
 
 
 def findings_html(report: StudyReport, null: str = NULL) -> str:
@@ -98,10 +80,7 @@ def frame_html(frame: pd.DataFrame, name: str) -> str:
 
 def notes_html(report: StudyReport) -> str:
     """What was noticed on the way, and what none of it says."""
-    notes = list(report.results.notes)
-    if report.unknown_words:
-        notes.append(f"This world does not know: {', '.join(report.unknown_words)}. It was drawn without it.")
-    return render("notes", notes=notes, limits=text.LIMITS)
+    return render("notes", notes=text.notes_of(report), limits=text.LIMITS)
 
 
 def by_name(report: StudyReport) -> StudyReport:

@@ -11,22 +11,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 from markupsafe import Markup
 
+from bias_core.studies.reports.embedded import data_uri, figure_svg
 from bias_core.studies.reports.text import (
-    NO_NULL,
-    NOT_KNOWN,
     excerpt,
     format_estimate,
     format_interval,
     format_number,
     format_p,
     is_known,
+    number_columns,
 )
-from bias_core.ui.embedded import data_uri, figure_svg
 from bias_core.ui.study.downloads import FIGURE_FORMS, TABLE_FORMS
 
 MOST_WATCHED = 8  # shares that are shown while pictures come
@@ -34,7 +32,6 @@ TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"
 
 _BREAK = re.compile(r"[ \t]*\n\s*")
-_NUMBER = re.compile(r"[-+−<>≥≤]?[\d.\[]")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
 
 
@@ -81,18 +78,6 @@ def environment() -> Environment:
     made.globals |= {"axis": axis, "FIGURE_FORMS": FIGURE_FORMS, "TABLE_FORMS": TABLE_FORMS}
     made.globals["MOST_WATCHED"] = MOST_WATCHED
     return made
-
-
-def number_columns(text: pd.DataFrame) -> list[str]:
-    """The columns that hold nothing but numbers, intervals, and words for what is missing.
-
-    >>> number_columns(pd.DataFrame({"n": ["7", "not known"], "at": ["[0.1, 0.2]", "…"], "step": ["none", "5"]}))
-    ['n', 'at']
-    """
-    missing = {"", "…", NOT_KNOWN, NO_NULL}
-    return [
-        str(name) for name in text if all(cell in missing or _NUMBER.match(cell) for cell in text[name].astype(str))
-    ]
 
 
 def axis(scale: Sequence[float], width: float, edge: float) -> Callable[[float], float]:

@@ -1,4 +1,4 @@
-"""What stands inside of the page: a figure as SVG with real text and the page's colours, pictures as small copies.
+"""What stands inside of a page: a figure as SVG with real text and the page's colours, pictures as small copies.
 
 Scores never see these copies and averages.
 """
@@ -19,6 +19,7 @@ from bias_core.studies.reports.figures import COLOURS, MUTED, draw
 
 MOST_AVERAGED = 200
 _QUALITY = 70  # of a hundred
+_SMALL, _JPEG_QUALITY = 128, 85  # pixels, of a hundred
 _MISSING = Image.new("RGB", (8, 8), "#808080")
 DRAWING = threading.Lock()  # rc_context is global to the process
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -35,8 +36,8 @@ _INKS = {
 }
 
 
-def figure_svg(figure: StudyFigure) -> str:
-    """The drawing; its label for screen readers says that a table holds the same numbers."""
+def figure_svg(figure: StudyFigure, numbers: str = "the data can be taken as CSV below") -> str:
+    """The drawing; its label for screen readers says where the same ``numbers`` stand."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
@@ -48,8 +49,7 @@ def figure_svg(figure: StudyFigure) -> str:
     root = ET.fromstring(buffer.getvalue())
     for metadata in root.findall(f"{{{_SVG}}}metadata"):
         root.remove(metadata)
-    label = f"{figure.title}; the data can be taken as CSV below"
-    root.attrib |= {"role": "img", "class": "plot", "aria-label": label}
+    root.attrib |= {"role": "img", "class": "plot", "aria-label": f"{figure.title}; {numbers}"}
     svg = ET.tostring(root, encoding="unicode")
     for colour, ink in _INKS.items():
         svg = svg.replace(colour, ink)
@@ -70,6 +70,16 @@ def small_uri(image: Image.Image) -> str:
     buffer = io.BytesIO()
     image.save(buffer, "WEBP", quality=_QUALITY, method=0)
     return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def light_uri(path: Path, size: int) -> str:
+    """A copy of at most ``size`` pixels for a file that is sent around: as PNG where that is small, else as JPEG."""
+    image = _open(path, size)
+    if max(image.size) <= _SMALL:
+        return _uri(image)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=_JPEG_QUALITY)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def average_uri(paths: Sequence[Path], size: int = 96) -> str:

@@ -1,0 +1,90 @@
+"""A report in every form in which it is handed on: to people who read it, to programs, and to a model's own card."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.exchange.export import write_folder, write_zip
+from bias_core.exchange.pdf import BY_HAND, find_chromium, html_to_pdf
+from bias_core.store.files import write_atomically
+from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.reports.documents import to_dict, to_markdown
+from bias_core.studies.reports.model_card import to_model_card
+from bias_core.studies.reports.report_page import to_html
+from bias_core.studies.running.export import facts_of, to_export
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """One form of a report."""
+
+    title: str  # on its button
+    purpose: str  # what it is good for, in a sentence
+    ending: str  # of the file's name
+    write: Callable[[StudyReport], bytes]
+
+
+FORMS: Mapping[str, Form] = {
+    "html": Form(
+        title="Report to read",
+        purpose="One page with pictures, figures, numbers, limits and sources; opens anywhere without a network.",
+        ending=".html",
+        write=lambda report: to_html(report, facts_of(report)).encode(),
+    ),
+    "pdf": Form(
+        title="Report to print (PDF)",
+        purpose="The same page on paper.",
+        ending=".pdf",
+        write=lambda report: html_to_pdf(to_html(report, facts_of(report))),
+    ),
+    "md": Form(
+        title="Report as text (Markdown)",
+        purpose="For a wiki, a notebook or an issue.",
+        ending=".md",
+        write=lambda report: to_markdown(report, beside=False).encode(),
+    ),
+    "card": Form(
+        title="Section for a model card",
+        purpose="Markdown for the card of the model on a hub, with its results for the card’s head.",
+        ending="-model-card.md",
+        write=lambda report: to_model_card(report, facts_of(report)).encode(),
+    ),
+    "json": Form(
+        title="All numbers (JSON)",
+        purpose="For programs.",
+        ending=".json",
+        write=lambda report: json.dumps(to_dict(report), indent=2, ensure_ascii=False).encode(),
+    ),
+}
+"""The forms of a report that are one file, by the names that the command line and the page call them."""
+
+
+def offered_forms() -> dict[str, Form]:
+    """Those that this machine can make."""
+    return {name: form for name, form in FORMS.items() if name != "pdf" or find_chromium()}
+
+
+def how_to_print() -> str:
+    """What to do for a PDF where this machine cannot make one; "" where it can."""
+    return "" if find_chromium() else f"For a PDF, {BY_HAND}."
+
+
+def to_form(report: StudyReport, name: str) -> bytes:
+    """The report in one of the forms; InvalidInput lists them where there is no such."""
+    if name not in FORMS:
+        raise InvalidInput(f"a report is no {quoted(name)}; it can be {', '.join(FORMS)} or zip")
+    return FORMS[name].write(report)
+
+
+def write_report(report: StudyReport, place: Path, *, pictures: bool = False) -> Path:
+    """As the ending of ``place`` says: one file (.html, .pdf, .md, .json), a .zip, or else a folder of all files."""
+    ending = place.suffix.lower()
+    if ending == ".zip":
+        return write_zip(to_export(report, pictures=pictures), place)
+    name = next((name for name, form in FORMS.items() if form.ending == ending), "")
+    if not name:
+        return write_folder(to_export(report, pictures=pictures), place)
+    write_atomically(place, to_form(report, name))
+    return place
