@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,9 @@ import numpy as np
 from PIL import Image
 
 from bias_core.app.build import TABS
+from bias_core.labels.demonstration import FILE as DEMONSTRATION
 from bias_core.services import Services
-from bias_core.settings import Settings
+from bias_core.settings import ASSETS, Settings
 from bias_core.store.files import write_atomically
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
@@ -31,6 +33,8 @@ from bias_core.studies.kit.program import png_bytes
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.saved import FOLDER, INDEX, Example, list_examples, to_text
 from bias_core.studies.running.run import complete, run_study
+from bias_core.world.balanced import balanced_scene
+from bias_core.world.render import render
 
 if TYPE_CHECKING:
     from bias_core.studies.kit.types import StudyFigure, StudyReport
@@ -228,9 +232,36 @@ def _copy(path: Path, folder: Path, *, n_colours: int = 0) -> Path:
     return target
 
 
+_PORTRAITS = (  # of the demonstration: seed of the scene, and what two made-up raters say of it
+    (11, "feminine", "feminine"),
+    (35, "masculine", "masculine"),
+    (28, "masculine", "feminine"),
+    (18, "feminine", "feminine"),
+    (1, "masculine", "masculine"),
+    (29, "masculine", "cannot_identify"),
+    (7, "feminine", "feminine"),
+    (59, "feminine", "masculine"),
+)
+
+
+def write_demonstration(assets: Path = ASSETS) -> None:
+    """Pictures and earlier answers of what the Label tab opens with."""
+    file = assets / DEMONSTRATION
+    pictures = []
+    for place, (seed, first, second) in enumerate(_PORTRAITS, start=1):
+        content = png_bytes(render(balanced_scene(Random(seed)), _SIDE).quantize(_COLOURS))
+        write_atomically(file.with_suffix("") / f"{place}.png", content)
+        earlier = {"rater A": first, "rater B": second}
+        pictures.append({"file": f"{file.stem}/{place}.png", "earlier": earlier})
+    answers = {"feminine": "looks feminine", "masculine": "looks masculine", "cannot_identify": "cannot tell"}
+    values = {"question": "How does this person look?", "answers": answers, "pictures": pictures}
+    write_atomically(file, json.dumps(values, ensure_ascii=False, indent=1).encode())
+
+
 def main() -> None:
     """Make all, or those that are named."""
     wanted = set(sys.argv[1:]) or {made.example.name for made in EXAMPLES}
+    write_demonstration()
     with TemporaryDirectory() as folder:
         services = Services(Settings(data_dir=Path(folder), offline=True, device="cpu"))
         for made in EXAMPLES:

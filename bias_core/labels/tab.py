@@ -1,6 +1,6 @@
 """The Label tab: a task for people is made from a run, opened to raters, watched, put to use, and deleted."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,39 +11,28 @@ from markupsafe import Markup
 
 from bias_core.annotation import task_owner
 from bias_core.annotation.collected import TaskProgress, export_labels, labelled_items, task_progress
-from bias_core.annotation.judgements import MACHINE
-from bias_core.errors import Cancelled, InvalidInput, NotAllowed, StorageError
+from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.exchange.export import csv_bytes
 from bias_core.given_values import as_text, as_whole
 from bias_core.labels import tab_parts
-from bias_core.labels.judge import judge_labels, judge_task
-from bias_core.labels.report import (
-    COVERAGE,
-    KIND,
-    MACHINES_NOTE,
-    RATERS,
-    automatic_answers,
-    label_report,
-    people_labels,
-    psi_with_labels,
-    score_with_labels,
-)
+from bias_core.labels.judge import judge_labels
+from bias_core.labels.report import COVERAGE, RATERS, automatic_answers, label_report, people_labels
 from bias_core.labels.run_task import label_run
 from bias_core.labels.sources import runs_with
+from bias_core.labels.tab_demonstration import DemonstrationPart
 from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, changes_of, read_changes
 from bias_core.labels.tab_parts import PARTS, STATUSES, Memory, Profile, corrected_for, note, owner_of, task_choices
+from bias_core.labels.tab_scores import LabelScores
 from bias_core.services import Services
-from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.study import UNMEASURED
-from bias_core.studies.kit.types import Progress, StudyReport
+from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
-from bias_core.ui.model_menu import judge_choices
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
-from bias_core.ui.study.view import figures_html, findings_html, notes_html, tables_html
+from bias_core.ui.study.view import figures_html, findings_html, tables_html
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import RUN, Visitor, in_line
+from bias_core.ui.visitor import Visitor
 
 _SECRET = "t2i-bias-explorer-label-1"  # hides the keys from a passing look; it is no password
 _MOST_COMPARED = 5  # runs whose automatic labels are compared
@@ -51,8 +40,20 @@ _HASH_JS = "() => new URLSearchParams(location.hash.slice(1)).get('owner') || ''
 _LINKED_JS = "() => {{ if (location.hash.includes('owner=')) ({})(); }}"
 _SAVE_JS = "() => setTimeout(() => document.querySelector('#label-file')?.click(), 300)"
 _PARTS_TO_TAKE = ("takes", "findings", "tables", "figures")
-_SHOWN = ("report", "status", "owned", "header", "progress", "notes", "memory", "key", "mine", "rater", "title")
-_CHOICES = ("source", "attribute", "present")
+_SHOWN = (
+    "report",
+    "status",
+    "demonstration",
+    "owned",
+    "header",
+    "progress",
+    "notes",
+    "memory",
+    "key",
+    "mine",
+    "rater",
+    "title",
+)
 
 
 class LabelTab:
@@ -71,6 +72,7 @@ class LabelTab:
         self.services = services
         self.parts: dict[str, Any] = {}
         self.making = LabelMaking(services)
+        self.demonstration = DemonstrationPart(services)
         self.scores = LabelScores(services)
         self.on_open = self._owner_handler(lambda _owner: "")
         self.on_status = {status: self._owner_handler(partial(self._set_status, status=status)) for status in STATUSES}
@@ -89,7 +91,9 @@ class LabelTab:
         parts, put = self.parts, partial(tab_parts.add, self.parts, PARTS)
         parts["visitor"], parts["report"] = visitor, gr.State(None)
         gr.HTML(render("question", question=self.question, caution=self.caution))
-        with gr.Column(elem_classes="card ask"):
+        self.demonstration.build()
+        parts["demonstration"] = self.demonstration.box
+        with gr.Column(elem_classes="card ask", elem_id="label-ask"):
             gr.HTML(note("heading", "Make a task"))
             self.making.build()
             put("make")
@@ -146,6 +150,7 @@ class LabelTab:
         parts, visitor = self.parts, self.parts["visitor"]
         owned, key, into_view = self.owned_outputs(), parts["key"], script("label_into_view")
         self.making.wire(visitor, parts["status"])
+        self.demonstration.wire()
         mine = [visitor, parts["memory"]]
         opening = [*mine, parts["typed"]]
         for event in (
@@ -305,7 +310,7 @@ class LabelTab:
         return {
             parts["key"]: owner.text, parts["report"]: report, parts["memory"]: tasks,
             parts["status"]: messages.done_html(text) if text else "",
-            parts["owned"]: gr.update(visible=True),
+            parts["owned"]: gr.update(visible=True), parts["demonstration"]: gr.update(open=False),
             parts["mine"]: gr.update(choices=task_choices(self.services, tasks, profile), value=owner.text),
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),
@@ -356,138 +361,3 @@ class LabelTab:
         path = visitor.folder / "labels.csv"
         path.write_bytes(csv_bytes(people_labels(self.services.labels, owner)))
         return path
-
-
-class LabelScores(StudyTab):
-    """What people's labels are used for: a run is chosen, and scored with them as a study's tab runs a study."""
-
-    key = "label"
-
-    def build_scores(self) -> None:
-        """The components."""
-        put = partial(tab_parts.add, self.parts, PARTS)
-        gr.HTML(note("use"))
-        with gr.Row():
-            put(*_CHOICES)
-        with gr.Row(elem_classes="tools"):
-            put("run", "stop")
-        gr.HTML(note("judge"))
-        put("judge")
-        with gr.Row(elem_classes="tools"):
-            put("judge_run")
-        self.parts["judge"].choices = judge_choices(self.services)[1:]
-        self.parts |= {"status": gr.HTML(elem_id="label-use-status"), "report": gr.State(None)}
-        put("used")
-
-    def offered(self) -> list[Any]:
-        """What :meth:`offer` changes."""
-        return [self.parts[name] for name in (*_CHOICES, "used", "status")]
-
-    def offer(self, runs: list[RunLine]) -> Updates:
-        """Runs that hold the pictures of the task that is shown now."""
-        source, attribute, present, used, status = self.offered()
-        choices = [(f"{run.title} · {run.choices}", run.run_id) for run in runs]
-        hidden = dict.fromkeys((attribute, present), gr.update(visible=False))
-        return {source: gr.update(choices=choices, value=None), **hidden, used: "", status: ""}
-
-    def wire_scores(self, key: Any) -> None:
-        """The events; ``key`` is a state of the tab."""
-        parts, visitor = self.parts, self.parts["visitor"]
-        source, attribute, present, used, status = self.offered()
-        source.input(self.on_run_chosen, [visitor, key, source], [attribute, present], **QUIET)
-        buttons, inputs = [status, parts["run"], parts["stop"]], [visitor, key, source, attribute, present]
-        click = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
-        how = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
-        scored = click.then(self.on_use, inputs, [*buttons, used, parts["report"]], **how)
-        scored.failure(self.on_crash, None, buttons, **QUIET)
-        click = parts["judge_run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
-        judged = click.then(self.on_judge, [visitor, key, parts["judge"]], [*buttons, used, parts["report"]], **how)
-        judged.failure(self.on_crash, None, buttons, **QUIET)
-        self.wire_stop(parts["stop"], status)
-        self.wire_take(used)
-
-    def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:
-        """Ask for the attribute where the run is an exploration."""
-        attribute, present = self.parts["attribute"], self.parts["present"]
-        with messages.user_errors():
-            if is_exploration(report := self._report(visitor, run_id)):
-                names = [score.attribute.name for score in Exploration(report).attributes]
-                task, _ = task_owner.owned_task(self.services.labels, owner_of(key, profile))
-                answers = [(answer.label, answer.key) for answer in task.answers]
-                return {
-                    attribute: gr.update(choices=names, value=names[0] if names else None, visible=True),
-                    present: gr.update(choices=answers, value=answers[0][1], visible=True),
-                }
-        return dict.fromkeys((attribute, present), gr.update(visible=False))
-
-    def on_use(
-        self, visitor: Visitor, key: str, run_id: str, attribute: str, present: str, profile: Profile = None
-    ) -> Iterator[Updates]:
-        """Score a run with people's labels."""
-        with messages.user_errors() as problem:
-            words = {"attribute": as_text(attribute), "present": as_text(present)}
-            start = partial(self._scored, visitor, owner_of(key, profile), run_id, words)
-            yield from self.following(visitor, in_line(self.services, visitor, start))
-        if problem:
-            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
-
-    def on_judge(self, visitor: Visitor, key: str, judge: str | None, profile: Profile = None) -> Iterator[Updates]:
-        """Let a judge answer the task, and show how far people agree with it."""
-        with messages.user_errors() as problem:
-            start = partial(self._judged, visitor, owner_of(key, profile), as_text(judge))
-            yield from self.following(visitor, in_line(self.services, visitor, start), show=self._judge_shown)
-        if problem:
-            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
-
-    def _judge_shown(self, report: StudyReport) -> Updates:
-        html = {"findings": Markup(findings_html(report, "chance reads")), "notes": Markup(notes_html(report))}
-        shown = {self.parts["used"]: render("label_findings", headline="People and the judge", **html)}
-        return {**shown, self.parts["report"]: report, self.parts["status"]: ""}
-
-    def done(self, report: StudyReport) -> Updates:
-        """The numbers with people's labels, without pictures; a study's whole report is in the tab Runs."""
-        title, is_run = report.design.title, report.design.kind != KIND
-        html = {"findings": Markup(findings_html(report)), "notes": Markup(notes_html(report))}
-        shown = {self.parts["used"]: render("label_findings", title=title, is_run=is_run, **html)}
-        return {**shown, self.parts["report"]: report, self.parts["status"]: ""}
-
-    def _report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
-        if not run_id:
-            raise InvalidInput("choose a run that holds these pictures")
-        return open_run(self.services, visitor.key, run_id).report
-
-    def _judged(
-        self, visitor: Visitor, owner: task_owner.OwnerKey, judge: str
-    ) -> Generator[Progress, None, StudyReport]:
-        store = self.services.labels
-        yield from judge_task(self.services, store, owner, judge, check=partial(_check, visitor))
-        progress, labelled = task_progress(store, owner), labelled_items(store, owner)
-        report = label_report(progress, labelled, judge_labels(store, owner))
-        machines = report.results.frame("machines")
-        says = [
-            f"{row.rater} gave {row.answered:,} answers; people have a majority for {row.compared:,} of the questions."
-            for row in machines.itertuples()
-        ]
-        findings = tuple(one for one in report.results.findings if MACHINE in one.key)
-        notes = (*says, MACHINES_NOTE, "“Refresh” above shows all of it beside the people.")
-        return replace(report, results=replace(report.results, findings=findings, notes=notes))
-
-    def _scored(
-        self, visitor: Visitor, owner: task_owner.OwnerKey, run_id: str | None, words: dict[str, str]
-    ) -> Generator[Progress, None, StudyReport]:
-        store, report = self.services.labels, self._report(visitor, run_id)
-        if is_exploration(report):
-            task, _ = task_owner.owned_task(store, owner)
-            return psi_with_labels(report, task, labelled_items(store, owner), **words)
-        path = visitor.folder / f"labels-{owner.task_id}.csv"
-        who: dict[str, Any] = {"cancelled": visitor.stop.is_set, "session": visitor.key}
-        return (
-            yield from score_with_labels(
-                report, people_labels(store, owner), visitor.services(self.services), path=path, **who
-            )
-        )
-
-
-def _check(visitor: Visitor) -> None:
-    if visitor.stop.is_set():
-        raise Cancelled("stopped; what the judge said so far is kept, and is not asked again")

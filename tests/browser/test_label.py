@@ -26,7 +26,7 @@ from bias_core.annotation.task_owner import CreatedTask, set_status
 from bias_core.world.render import render
 from tests.annotation.raters import open_task
 from tests.browser.conftest import PATIENCE_MS
-from tests.browser.doing import empty_upload, open_accordion, serious, violations
+from tests.browser.doing import empty_upload, open_accordion, serious, switch, violations
 from tests.browser.timing import slowdown
 from tests.ui.fakes import _pair
 from tests.ui.served import Served  # noqa: TC001
@@ -294,3 +294,24 @@ def test_an_owner_brings_pictures_makes_a_task_of_them_and_sees_what_raters_say(
     owner = page.evaluate("document.querySelector('#label-link-owner').href")
     elsewhere = visit(query=owner.removeprefix(served.url))  # the link alone opens the task
     elsewhere.wait_for_selector("#label-progress:has-text('4 of 6 answers')")
+
+
+def test_a_visitor_answers_the_demonstration_by_keyboard_and_sees_agreement_change(
+    visit: Callable[..., Any], served: Served, axe: Path
+) -> None:
+    page = visit()
+    switch(page, "label")
+    page.wait_for_selector("#label-demo [data-answer]")
+    before = sorted(served.data_dir.glob("labels*"))
+    page.locator("#label-demo [data-answer]").first.click()
+    page.keyboard.press("Backspace")
+    assert page.inner_text("#label-demo [role=status]") == "picture 1 of 8"
+    page.keyboard.type("12121212")
+    page.wait_for_selector("#label-demo-result h3:has-text('With your answers all 3 raters say the same of')")
+    assert page.locator("#label-demo-result svg").count() == 1
+    assert page.locator("#label-demo-result tbody tr").count() == 8
+    assert serious(page, axe, "#label-demo") == {}
+    page.keyboard.press("Enter")  # "Answer again" has the focus
+    assert page.inner_text("#label-demo [role=status]") == "picture 1 of 8"
+    assert sorted(served.data_dir.glob("labels*")) == before
+    assert page.is_visible("#label-make")
