@@ -4,11 +4,13 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, Floats, all_equal, same_dimension, unit_rows, unit_sets
-from bias_core.stats.effects import normal_estimate
+from bias_core.stats.intervals import check_confidence, effective_freedom, percent
+from bias_core.stats.mean_noise import pair_noise, product_noise
 from bias_core.types import Estimate
 
 
@@ -60,8 +62,8 @@ def association_beyond_even_mix(
 
     Returns
     -------
-    Estimate : in [-3, 3], null value 0: an even mix; positive leans to A. The interval is normal, with all three sets
-        drawn anew; its ``n`` counts targets.
+    Estimate : in [-3, 3], null value 0: an even mix; positive leans to A. The interval is Student's t, with all three
+        sets drawn anew; its ``n`` counts targets. nan ends where nothing varies.
 
     Raises
     ------
@@ -69,8 +71,11 @@ def association_beyond_even_mix(
 
     Notes
     -----
-    The variance is the sum over sets of var(influence) / n. A target x has the influence x·(ā - b̄); a picture a of A
-    has a·(x̄ - ā'), ā' the mean of the other pictures of A; one of B likewise.
+    A target x has the influence x·(ā - b̄); a picture a of A has a·(x̄ - ā'), ā' the mean of the other pictures of A; one
+    of B likewise. The variance is the sum over sets of var(influence) / n, where chance that two factors share counts
+    once. What targets vary by along ā - b̄ holds the chance in ā and b̄, so that of A and B, to 0 at least, loses
+    :func:`product_noise` with the targets; and of the two places of a in C_A / 2 that chance counts a quarter
+    (:func:`pair_noise`). t has the degrees of freedom of Welch [welch1947].
 
     Examples
     --------
@@ -78,6 +83,7 @@ def association_beyond_even_mix(
     >>> association_beyond_even_mix([*a, *b], a, b).value
     0.25
     """
+    check_confidence(confidence)
     a, b = _sets(attributes_a, attributes_b)
     x = unit_rows(targets, "targets", min_rows=2)
     same_dimension(targets=x, attributes_a=a)
@@ -85,10 +91,27 @@ def association_beyond_even_mix(
         raise InvalidInput(f"All {len(x)} targets are equal: one picture, many times?")
     centre = x.mean(axis=0, dtype=np.float64)
     along = np.asarray(x @ (a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)))
-    influences = (along, a @ centre - _others(a), b @ centre - _others(b))
-    error = math.sqrt(sum(float(values.var(ddof=1)) / values.size for values in influences))
+    beyond, pairs = 0.0, 0.0
+    for side in (a, b):
+        n, of_pairs = len(side), pair_noise(side)
+        influence = float((side @ centre - _others(side)).var(ddof=1)) / n
+        beyond += influence - product_noise(x, side) - of_pairs * (n - 2) / (2 * (n - 1))
+        pairs += of_pairs / 4
+    squares = float(along.var(ddof=1)) / len(x), pairs + max(0.0, beyond)
     value = float(along.mean()) - even_mix_association(a, b)
-    return normal_estimate(value, error, n=len(x), confidence=confidence, null_value=0.0)
+    reach = math.nan
+    if sum(squares) > 0:
+        freedom = effective_freedom(squares, (len(x) - 1, min(len(a), len(b)) - 1))
+        reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(sum(squares))
+    return Estimate(
+        value=value,
+        low=value - reach,
+        high=value + reach,
+        n=len(x),
+        null_value=0.0,
+        method=f"Student's t {percent(confidence)}",
+        note="" if sum(squares) > 0 else "nothing varies, so there is no interval",
+    )
 
 
 def _sets(attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Floats]:

@@ -6,7 +6,6 @@ compared as they are. The same concept worded for A and for B says how far each 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +14,8 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, Floats, all_equal, same_length, unit_sets
-from bias_core.stats.intervals import check_confidence, fieller_interval, percent
+from bias_core.stats.intervals import check_confidence, effective_freedom, fieller_interval, percent
+from bias_core.stats.mean_noise import product_noise
 from bias_core.types import Estimate
 
 MINIMUM_POLES = 0.002
@@ -86,9 +86,12 @@ def relative_lean_estimate(
 
     Notes
     -----
-    r is a ratio of means, N / D, and its interval that of Fieller [fieller1954] with all five sets drawn anew: all ρ
-    with |N - ρ D| <= t SE(N - ρ D), where N - ρ D = 2 s - (1 + ρ) s_A - (1 - ρ) s_B, linear in every set. t has
-    the degrees of freedom of Welch and Satterthwaite [welch1947].
+    r is a ratio N / D, and its interval that of Fieller [fieller1954] with all five sets drawn anew: all ρ with
+    |N - ρ D| <= t SE(N - ρ D), where N - ρ D = c·l, c = 2 x̄ - (1 + ρ) ā - (1 - ρ) b̄ of targets and poles, and l the
+    difference of the attributes' means. Var(c·l) = E(l'Σ_c l) + c'Σ_l c. The first term is estimated as it stands; of
+    the second the estimate is too large by tr(Σ_c Σ_l), chance that the first holds already: that is taken off, to 0
+    at least. Where targets are a mixture of their poles c is nothing but chance, and all of it would count twice.
+    t has the degrees of freedom of Welch [welch1947].
 
     Examples
     --------
@@ -132,18 +135,13 @@ def relative_lean_over_encoders(
     check_confidence(confidence)
     if not readings:
         raise InvalidInput("readings is empty: give the five sets of at least one encoder.")
-    parts = [_contrast(_checked(sets)) for sets in readings]
-    _same_pictures(parts)
-    units = [
-        _of_groups(np.mean([part.units[i] for part in parts], axis=0), None if groups is None else groups[i], name)
-        for i, name in enumerate(_SETS)
-    ]
-    numerator, denominator = (float(np.mean([getattr(p, of) for p in parts])) for of in ("numerator", "denominator"))
-    n = sum(len(unit) for unit in units)
+    units = _units(readings, groups)
+    numerator, denominator = _contrast(units)
+    n = sum(map(len, units))
     if not denominator > 0:
         return Estimate.undefined(n, _NOT_APART, null_value=0.0)
     value, null = numerator / denominator, 0.0
-    if min(len(unit) for unit in units) < 2:
+    if min(map(len, units)) < 2:
         note = "a set of one sampling unit has no interval"
         return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null, note=note)
     low, high = _interval(numerator, denominator, units, confidence)
@@ -177,7 +175,7 @@ def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles
     if not readings:
         raise InvalidInput("readings is empty: give the five sets of at least one encoder.")
     parts = [_contrast(_checked(sets)) for sets in readings]
-    numerator, denominator = (float(np.mean([getattr(p, of) for p in parts])) for of in ("numerator", "denominator"))
+    numerator, denominator = np.mean(parts, axis=0).tolist()
     return numerator / denominator if denominator >= minimum_poles else math.nan
 
 
@@ -199,15 +197,6 @@ def lean_score(value: float, name: str) -> float:
     return float(number)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Contrast:
-    """N = 2 s - s_A - s_B and D = s_A - s_B, and what each picture of each set adds to them, ``(n, 2)``."""
-
-    numerator: float
-    denominator: float
-    units: tuple[Array, ...]
-
-
 def _checked(sets: Sequence[ArrayLike]) -> list[Floats]:
     if len(sets) != len(_SETS):
         raise InvalidInput(f"A reading has five sets, {', '.join(_SETS)}; got {len(sets)}.")
@@ -220,51 +209,67 @@ def _checked(sets: Sequence[ArrayLike]) -> list[Floats]:
     return rows
 
 
-def _contrast(rows: Sequence[Floats]) -> _Contrast:
-    x, pole_a, pole_b, a, b = rows
-    mean_x, mean_a, mean_b = (one.mean(axis=0) for one in rows[:3])
-    lean = a.mean(axis=0) - b.mean(axis=0)  # (d,)
-    upper, lower = 2 * mean_x - mean_a - mean_b, mean_a - mean_b  # N and D are their products with the lean
-    along_x, along_a, along_b = x @ lean, pole_a @ lean, pole_b @ lean
-    units = (
-        np.column_stack([2 * along_x, np.zeros(len(x))]),
-        np.column_stack([-along_a, along_a]),
-        np.column_stack([-along_b, -along_b]),
-        np.column_stack([a @ upper, a @ lower]),
-        np.column_stack([-b @ upper, -b @ lower]),
-    )
-    return _Contrast(numerator=float(upper @ lean), denominator=float(lower @ lean), units=units)
-
-
-def _same_pictures(parts: Sequence[_Contrast]) -> None:
-    sizes = [tuple(len(unit) for unit in part.units) for part in parts]
+def _units(readings: Sequence[Sequence[ArrayLike]], groups: Sequence[ArrayLike | None] | None) -> list[Array]:
+    """Sampling units of the five sets ``(n_units, d)``, the encoders side by side, scaled so that products average."""
+    encoders = [_checked(sets) for sets in readings]
+    sizes = [tuple(map(len, sets)) for sets in encoders]
     if len(set(sizes)) > 1:
         raise InvalidInput(f"Every encoder must read the same pictures; got sets of {', '.join(map(str, sizes))}.")
+    together = [np.hstack(sets) / math.sqrt(len(encoders)) for sets in zip(*encoders, strict=True)]
+    labels = [None] * len(_SETS) if groups is None else groups
+    return [_of_groups(rows, of, name) for rows, of, name in zip(together, labels, _SETS, strict=True)]
 
 
-def _of_groups(values: Array, groups: ArrayLike | None, name: str) -> Array:
-    """What each sampling unit adds, ``(n_units, 2)``, so that its mean is that of the pictures."""
+def _of_groups(rows: Array, groups: ArrayLike | None, name: str) -> Array:
+    """A row for each sampling unit, so that their mean is that of the pictures."""
     if groups is None:
-        return values
+        return rows
     labels = np.asarray(groups)
-    same_length(**{name: values, f"groups of {name}": labels})
-    _, index = np.unique(labels, return_inverse=True)
-    sums = np.stack([np.bincount(index, weights=column) for column in values.T], axis=1)
-    return np.asarray(sums * len(sums) / len(values))
+    same_length(**{name: rows, f"groups of {name}": labels})
+    names, index = np.unique(labels, return_inverse=True)
+    sums = np.zeros((len(names), rows.shape[1]))
+    np.add.at(sums, index, rows)
+    return np.asarray(sums * len(names) / len(rows))
+
+
+def _contrast(units: Sequence[Floats]) -> tuple[float, float]:
+    """N = 2 s - s_A - s_B and D = s_A - s_B."""
+    target, pole_a, pole_b, a, b = (one.mean(axis=0) for one in units)
+    lean = a - b
+    return float((2 * target - pole_a - pole_b) @ lean), float((pole_a - pole_b) @ lean)
+
+
+def _covariances(units: Sequence[Array]) -> list[Array]:
+    """Covariances of (N, D), ``(2, 2)``: by targets, by each of the poles, and by both attributes."""
+    targets, pole_a, pole_b, *attributes = units
+    lean = attributes[0].mean(axis=0) - attributes[1].mean(axis=0)
+    upper = 2 * targets.mean(axis=0) - pole_a.mean(axis=0) - pole_b.mean(axis=0)
+    sides = np.array([[2.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]])  # what targets and poles are in N and D
+    parts = [_of_means(np.outer(one @ lean, side)) for one, side in zip(units[:3], sides, strict=True)]
+    across = np.column_stack([upper, pole_a.mean(axis=0) - pole_b.mean(axis=0)])
+    twice = sum(
+        product_noise(one, of) * np.outer(side, side)
+        for one, side in zip(units[:3], sides, strict=True)
+        for of in attributes
+    )
+    values, vectors = np.linalg.eigh(sum(_of_means(of @ across) for of in attributes) - twice)
+    return [*parts, np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)]
+
+
+def _of_means(rows: Array) -> Array:
+    return np.asarray(np.cov(rows, rowvar=False) / len(rows))
 
 
 def _interval(numerator: float, denominator: float, units: Sequence[Array], confidence: float) -> tuple[float, float]:
-    """Fieller's, from the covariance that each set adds to (N, D)."""
-    parts = [(np.cov(unit, rowvar=False) / len(unit), len(unit) - 1) for unit in units]
-    covariance = sum(part for part, _ in parts)
-    at = np.array([1.0, -numerator / denominator])  # of N - r D
-    squares = [(float(at @ part @ at), df) for part, df in parts]
-    total = sum(square for square, _ in squares)
-    if not total > 0:
+    """Fieller's, from the covariance of (N, D)."""
+    parts, at = _covariances(units), np.array([1.0, -numerator / denominator])  # of N - r D
+    squares = [max(0.0, float(at @ part @ at)) for part in parts]
+    if not sum(squares) > 0:
         return math.nan, math.nan
-    df = total**2 / sum(square**2 / df for square, df in squares)
-    reach = float(stats.t.ppf((1 + confidence) / 2, df))
-    return fieller_interval(numerator, denominator, np.asarray(covariance), reach)
+    sizes = [len(one) for one in units]
+    freedom = effective_freedom(squares, np.array([*sizes[:3], min(sizes[3:])]) - 1)
+    reach = float(stats.t.ppf((1 + confidence) / 2, freedom))
+    return fieller_interval(numerator, denominator, np.sum(parts, axis=0), reach)
 
 
 CARDS = (

@@ -184,6 +184,23 @@ def mean_interval(
     return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
 
 
+def effective_freedom(squares: ArrayLike, freedoms: ArrayLike) -> float:
+    """Degrees of freedom of a sum of estimated variances: (Σ V)² / Σ (V² / (ν + 2)) − 2, at most Σ ν  [welch1947].
+
+    With ν in place of ν + 2 and nothing taken off, as of two samples of some size, E V² is read as (E V)², and few
+    degrees of freedom each come out as still fewer together: eight with one each as about three.
+
+    Parameters
+    ----------
+    squares, freedoms : arrays (k,). The variances V, of which one at least is not 0, and their degrees of freedom ν.
+
+    >>> effective_freedom([1.0, 1.0], [5, 5]), round(effective_freedom([1.0, 0.0], [5, 5]), 6)
+    (10.0, 5.0)
+    """
+    parts, own = np.asarray(squares, dtype=np.float64), np.asarray(freedoms, dtype=np.float64)
+    return float(min(parts.sum() ** 2 / (parts**2 / (own + 2)).sum() - 2, own.sum()))
+
+
 def fieller_interval(numerator: float, denominator: float, covariance: ArrayLike, reach: float) -> tuple[float, float]:
     """Ends of the interval of a ratio of two means N / D: all ρ with (N − ρD)² <= t² Var(N − ρD)  [fieller1954].
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.arrays import finite_vector
-from bias_core.stats.intervals import check_confidence, mean_interval, percent
+from bias_core.stats.intervals import check_confidence, effective_freedom, mean_interval, percent
 from bias_core.types import Estimate
 
 
@@ -20,7 +20,7 @@ def stratified_mean(
     confidence: float = 0.95,
     null_value: float | None = None,
 ) -> Estimate:
-    """A mean with value ± t·SE, SE² = Σ_p V_p, V_p = (n_p / n)² s_p² / n_p, with SE⁴ / Σ_p V_p² / (n_p − 1) freedom.
+    """A mean with value ± t·SE, SE² = Σ_p V_p, V_p = (n_p / n)² s_p² / n_p; t of :func:`effective_freedom`.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def stratified_mean(
     if not parts.sum():
         note = "the pictures of each prompt are all alike in this, so there is no interval"
         return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
-    freedom = parts.sum() ** 2 / (parts**2 / (sizes - 1)).sum()
+    freedom = effective_freedom(parts, sizes - 1)
     reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(parts.sum())
     method = f"Student's t, seeds within prompts, {percent(confidence)}"
     return Estimate(value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method)

@@ -70,26 +70,32 @@ def naive(sets):
 
 def test_value_and_ends_are_those_of_a_naive_loop_and_of_a_search():
     rng = np.random.default_rng(1)
-    sets = world(rng, 0.7, sizes=(5, 3, 2, 7, 11))
+    # The targets are of another look than their poles, so that c'Σ_l c is more than chance and nothing is cut at 0.
+    sets = [pictures(rng, 5, 0.7, look=4), *world(rng, 0.7, sizes=(5, 3, 2, 7, 11))[1:]]
+    sets[0][:, 3:5] += 2
     score, pole_a, pole_b = naive(sets)
     estimate = relative_lean_estimate(*sets)
     assert estimate.value == pytest.approx(relative_lean(score, pole_a, pole_b))
-    x, a, b, to_a, to_b = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in sets)
-    lean = to_a.mean(axis=0) - to_b.mean(axis=0)
+    units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in sets]
+    x, a, b, to_a, to_b = (rows.mean(axis=0) for rows in units)
+    of_x, of_a, of_b, of_to_a, of_to_b = (np.cov(rows, rowvar=False) / len(rows) for rows in units)
+    lean, of_lean = to_a - to_b, of_to_a + of_to_b
 
     def terms(rho):
-        """Variances of 2 s - (1 + ρ) s_A - (1 - ρ) s_B, set by set."""
-        contrast = 2 * x.mean(axis=0) - (1 + rho) * a.mean(axis=0) - (1 - rho) * b.mean(axis=0)
-        parts = [2 * (x @ lean), (1 + rho) * (a @ lean), (1 - rho) * (b @ lean), to_a @ contrast, to_b @ contrast]
-        return [(part.var(ddof=1) / len(part), len(part) - 1) for part in parts]
+        """Parts of the variance of c·l, c = 2 x̄ - (1 + ρ) ā - (1 - ρ) b̄: E(l'Σ_c l) by set, and c'Σ_l c."""
+        c = 2 * x - (1 + rho) * a - (1 - rho) * b
+        of_c = [4 * of_x, (1 + rho) ** 2 * of_a, (1 - rho) ** 2 * of_b]
+        shared = np.trace(sum(of_c) @ of_lean)
+        return [*(lean @ one @ lean for one in of_c), c @ of_lean @ c - shared]
 
-    at = terms(estimate.value)
-    df = sum(v for v, _ in at) ** 2 / sum(v**2 / m for v, m in at)
+    at, own = np.array(terms(estimate.value)), np.array([4, 2, 1, 6])
+    assert min(at) >= 0
+    df = min(at.sum() ** 2 / (at**2 / (own + 2)).sum() - 2, own.sum())
     reach = stats.t.ppf(0.975, df)
 
     def beyond(rho):
         value = 2 * score - (1 + rho) * pole_a - (1 - rho) * pole_b
-        return value**2 - reach**2 * sum(v for v, _ in terms(rho))
+        return value**2 - reach**2 * sum(terms(rho))
 
     for end, side in ((estimate.low, -40), (estimate.high, 40)):
         assert beyond(end) == pytest.approx(0, abs=1e-9)
@@ -102,6 +108,19 @@ def test_the_interval_holds_the_place_of_many_pictures():
     estimates = [relative_lean_estimate(*world(rng, 0.65)) for _ in range(400)]
     # 95 % of 400, give or take two standard errors of 1.1 points
     assert 0.928 <= np.mean([one.low <= truth <= one.high for one in estimates]) <= 0.975
+
+
+def test_chance_in_both_factors_widens_the_interval_once():
+    """Pictures vary in 200 directions and targets are as their pole, so that c is nothing but chance; r is 1."""
+    rng = np.random.default_rng(9)
+
+    def drawn(n, sign):
+        return np.eye(200)[0] + sign * 0.7 * np.eye(200)[1] + 0.2 * rng.normal(size=(n, 200))
+
+    sizes, signs = (31, 11, 13, 11, 11), (1, 1, -1, 1, -1)
+    estimates = [relative_lean_estimate(*map(drawn, sizes, signs)) for _ in range(1000)]
+    # 95 % give or take two standard errors of 0.7 points; with chance counted twice it was 98.2 %
+    assert 0.936 <= np.mean([one.low <= 1 <= one.high for one in estimates]) <= 0.968
 
 
 def test_an_even_mix_is_told_from_the_middle_in_five_percent():

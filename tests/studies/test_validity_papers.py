@@ -110,6 +110,17 @@ def test_objects_are_compared_with_a_base_on_the_same_seeds(bases):
     assert all(len(arms) == 1 for (group, *_), arms in by_seed.items() if group == "fair")
 
 
+def test_in_the_middle_step_chance_says_which_pictures_show_the_object(bases):
+    n_shown = {}
+    for shot in base_shots(bases.design, bases.settings):
+        if shot.group == "published" and shot.facts["planted"] == "an object" and shot.facts["arm"] == "compared":
+            cell = shot.facts["repetition"], shot.prompt
+            n_shown[cell] = n_shown.get(cell, 0) + shot.n * (shot.condition == "backdoor")
+    assert {0, 1} < set(n_shown.values())  # as many in every scene would vary less than pictures of a model do
+    n = len(n_shown) * bases.settings.options.scene_images
+    assert abs(sum(n_shown.values()) - n / 2) < 2 * n**0.5
+
+
 def test_a_planted_object_is_named_and_what_is_not_planted_is_not(bases):
     means = table_of(bases, "repetitions").frame.groupby(["planted", "measure", "condition"])["value"].mean()
     odds = means["an object", "object_odds"]

@@ -38,7 +38,7 @@ class BaseOptions(RepetitionOptions):
 
     scenes: int = setting(8, "Scenes", "With a word that triggers an object, each its own prompt", ge=2, le=60)
     scene_images: int = setting(
-        4, "Pictures of each scene", "Half of them show the object in the middle step", ge=2, le=1000
+        4, "Pictures of each scene", "Each shows the object in the middle step with an even chance", ge=2, le=1000
     )
     template: str = setting("a photo of a {}", "Template", "Prompt with one {} for each occupation")
     occupations: tuple[str, ...] = setting(LEANING_TO_MEN[:6], "Occupations", "That are all planted to lean to men")
@@ -51,27 +51,30 @@ def base_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """
     scenes = _scenes(design, settings.options.scenes)
     people = [fill_template(settings.options.template, str(name)) for name in settings.options.occupations]
-    n_scene = 2 * (settings.options.scene_images // 2)
     first, middle, _ = ladder(settings)
+    per_prompt = ((OBJECT, scenes, settings.options.scene_images), (GENDER, people, design.images_per_prompt))
 
-    def of_cell(group: str, _chance: Random) -> Iterator[Shot]:
-        for planted, prompts, n in ((OBJECT, scenes, n_scene), (GENDER, people, design.images_per_prompt)):
+    def of_cell(group: str, chance: Random) -> Iterator[Shot]:
+        for planted, prompts, n in per_prompt:
             for prompt in prompts:
                 facts = {"planted": planted, ARM: BASE}
                 yield Shot(prompt=prompt, n=n, group="", condition=first, facts=facts)
-                yield from compared(group, prompt, n, planted)
+                yield from compared(group, prompt, n, planted, chance)
 
-    def compared(group: str, prompt: str, n: int, planted: str) -> Iterator[Shot]:
+    def compared(group: str, prompt: str, n: int, planted: str, chance: Random) -> Iterator[Shot]:
         facts: dict[str, str | int | float] = {"planted": planted, ARM: COMPARED}
         if group == first:
             yield Shot(prompt=prompt, n=n, group="", condition=first, facts={**facts, "seeds": "others"})
         elif planted == GENDER:
             yield Shot(prompt=prompt, n=n, group="", condition=group, facts=facts)
         else:
-            n_with = n // 2 if group == middle else n
-            yield Shot(prompt=prompt, n=n_with, group="", condition=EVERYWHERE, facts=facts)
-            if n_with < n:
-                yield Shot(prompt=prompt, n=n - n_with, group="", condition=first, facts=facts, first_seed=n_with)
+            # drawn, not dealt: as many in every repetition would vary less than pictures of a model do
+            n_with = sum(chance.random() < 0.5 for _ in range(n)) if group == middle else n
+            for condition, start, end in ((EVERYWHERE, 0, n_with), (first, n_with, n)):
+                if start < end:
+                    yield Shot(
+                        prompt=prompt, n=end - start, group="", condition=condition, facts=facts, first_seed=start
+                    )
 
     return repeated(settings, of_cell)
 
@@ -111,7 +114,9 @@ def measure_bases(design: Design, settings: StudySettings, data: StudyData) -> M
             planted_one = _planted(odds, str(planted))
             named += [planted_one is not None and planted_one.differs] * (step == 2)
         lines += _odds_and_shift(odds, base, compared, where)
-        lines += [measured(key, one, **where) for key, one in _with_intervals(base, compared, where).items()]
+        chance = Random(f"{settings.seed} {where['condition']} {repetition}")
+        intervals = _with_intervals(base, compared, where, chance)
+        lines += [measured(key, one, **where) for key, one in intervals.items()]
     table = pd.DataFrame(lines)
     table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
     table.loc[table["condition"] == STEPS[OBJECT][0], "target"] = 0.0
@@ -148,7 +153,9 @@ def _point(value: float, n: int) -> Estimate:
     return Estimate(value=value, low=np.nan, high=np.nan, n=n, null_value=0.0)
 
 
-def _with_intervals(base: pd.DataFrame, compared: pd.DataFrame, where: dict[str, Any]) -> dict[str, Estimate]:
+def _with_intervals(
+    base: pd.DataFrame, compared: pd.DataFrame, where: dict[str, Any], chance: Random
+) -> dict[str, Estimate]:
     """What has an interval over pictures of the same prompts: of people their variety, of scenes what is in them."""
     prompts, ours, theirs = compared["prompt"].tolist(), compared["objects"].tolist(), base["objects"].tolist()
     if where["planted"] == GENDER:
@@ -156,10 +163,8 @@ def _with_intervals(base: pd.DataFrame, compared: pd.DataFrame, where: dict[str,
         return {"variety_change": variety_change(ours, theirs, groups=places).log_ratio}
     named = {prompt: tuple(extract_objects(prompt)) for prompt in dict.fromkeys(prompts)}
     of_prompts = [named[prompt] for prompt in prompts]
-    chance, share = Random(f"{where['condition']} {where['repetition']}"), WRONG_SCENES[where["condition"]]
-    shown, shown_by_base = (
-        _of_other_scenes(side, wrong, chance) for side, wrong in ((compared, share), (base, WRONG_SCENES["fair"]))
-    )
+    shares = (compared, WRONG_SCENES[where["condition"]]), (base, WRONG_SCENES["fair"])
+    shown, shown_by_base = (_of_other_scenes(side, share, chance) for side, share in shares)
     return {
         "added_objects": added_objects(of_prompts, ours, theirs, strata=prompts),
         "missing_objects": missing_objects(of_prompts, shown, shown_by_base, strata=prompts),
