@@ -14,7 +14,7 @@ import gradio as gr
 from bias_core.studies.kit.types import Progress
 from bias_core.studies.reports.embedded import small_uri
 from bias_core.types import ImageRow, StoredImage
-from bias_core.ui.templates import render
+from bias_core.ui.templates import render, script
 
 MOST_SHOWN = 48  # pictures at a time: of a larger run those around what is being drawn
 _MOST_PROMPTS = 6  # that are named above their pictures
@@ -36,7 +36,7 @@ class DrawingPart:
     """The part of a tab that shows a run at work; empty while there is none."""
 
     def __init__(self, key: str) -> None:
-        self.html = gr.HTML(elem_id=f"{key}-drawing")
+        self.html = gr.HTML(js_on_load=script("drawing"), elem_id=f"{key}-drawing")
 
     def of_run(self) -> "DrawingUpdates":
         """For one run."""

@@ -191,7 +191,8 @@ class StudyTab(ResultPage):
         changed = [parts["status"], parts["run"], parts["stop"]]
         click = trigger(self.on_click, [parts["visitor"], parts["report"]], self.outputs(), queue=False, **QUIET)
         inputs, how = [parts["visitor"], *self.inputs()], {**QUIET, **RUN, "trigger_mode": "multiple"}
-        click.then(self.on_run, inputs, self.outputs(), **how).failure(self.on_crash, None, changed, **QUIET)
+        run = click.then(self.on_run, inputs, self.outputs(), **how)
+        run.failure(self.on_crash, None, [*changed, self.drawing.html], **QUIET)
 
     def on_preset(self, event: gr.EventData) -> Updates:
         """Fill the form with the preset whose button was pressed."""
@@ -264,7 +265,7 @@ class StudyTab(ResultPage):
 
     def on_crash(self) -> Updates:
         """Show that an unforeseen error happened; the log has it."""
-        return self._buttons(running=False) | {self.parts["status"]: messages.crash_html()}
+        return self._buttons(running=False) | {self.parts["status"]: messages.crash_html(), self.drawing.html: ""}
 
     def on_example(self, example: Example) -> Updates:
         """Show the report of an example; nothing is run."""
