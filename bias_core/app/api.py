@@ -31,11 +31,10 @@ from bias_core.studies.explore.options import (
 )
 from bias_core.studies.explore.suggest import (
     DESIGN as SUGGEST,
-    SUGGEST_SETTINGS,
     suggest_attributes as run_suggestions,
     suggested_by_words,
-    usual_suggest_settings,
 )
+from bias_core.studies.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
 from bias_core.studies.kit.protocol import with_protocol

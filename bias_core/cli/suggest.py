@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -24,15 +24,11 @@ from bias_core.cli.common import (
 )
 from bias_core.cli.reports import save_study_report
 from bias_core.studies.explore.options import attribute_text, offered_settings
-from bias_core.studies.explore.suggest import (
-    DESIGN,
-    SUGGEST_SETTINGS,
-    Suggested,
-    suggested_by_words,
-    suggested_in,
-    usual_suggest_settings,
-)
+from bias_core.studies.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
 from bias_core.studies.kit.types import Progress, StudyReport
+
+if TYPE_CHECKING:
+    from bias_core.studies.explore.suggest import Suggested
 
 
 @with_options(offered_settings(SUGGEST_SETTINGS, usual_suggest_settings()), flags={"n_images": ("-n",)})
@@ -50,13 +46,14 @@ def suggest(
 
     A language model is asked about the words; captions of the pictures are held against a plain base of the same seeds.
     """
+    from bias_core.studies.explore.suggest import DESIGN, suggested_by_words, suggested_in
+    from bias_core.studies.running.run import run_study
+
     with user_errors(), open_services(token_env) as services:
         settings = usual_suggest_settings(concept=concept, **given)
         if words_only:
             _show(concept, suggested_by_words(settings, services))
             return
-        from bias_core.studies.running.run import run_study
-
         choose_engine(services, engine, workers)
 
         def steps(cancelled: Stop) -> Generator[Progress, None, StudyReport]:
@@ -69,7 +66,7 @@ def suggest(
         save_study_report(report, out, pictures=True)
 
 
-def _show(concept: str, suggested: list[Suggested]) -> None:
+def _show(concept: str, suggested: "list[Suggested]") -> None:
     table = Table("attribute", "where it comes from", "P*", title=f"Suggested for {concept}")
     for one in suggested:
         rate = one.attribute.reference

@@ -16,8 +16,8 @@ from bias_core.studies.explore.suggest import (
     suggest_settings,
     suggested_by_words,
     suggested_in,
-    usual_suggest_settings,
 )
+from bias_core.studies.explore.suggest_options import usual_suggest_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.running.run import complete, run_study
 from tests.studies.planted_concepts import WORDS_OF, ten_concepts

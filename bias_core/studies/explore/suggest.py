@@ -18,12 +18,13 @@ from bias_core.search.suggestions import (
     suggest_from_captions,
     suggest_from_words,
 )
-from bias_core.studies.explore.options import MODEL, MOST, ExploreOptions
+from bias_core.studies.explore.options import ExploreOptions
 from bias_core.studies.explore.results import CONCEPT
+from bias_core.studies.explore.suggest_options import FEWEST, SuggestOptions
 from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import Options, setting, settings_class, settings_of
+from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import (
     AUTO,
     Design,
@@ -41,27 +42,12 @@ from bias_core.types import Attribute
 KIND = "suggest_attributes"
 BASE, SUGGESTIONS = "base", "suggestions"
 OBJECT = "object"
-_FEWEST = 4  # pictures
 _TELLS = 0.5  # share of captions agreed with, beyond chance, from which on a reader is taken to tell an attribute
 _OF_BASE = "share in {n} pictures of “{prompt}”, the same model and seeds, by this reader"
 _CAUTION = (
     "These are suggestions to be checked, not findings: p counts all phrases that were looked at, and pictures of the "
     "same seeds are held against each other. Measure an attribute on other seeds before you quote it."
 )
-
-
-@settings_class(frozen=True, kw_only=True)
-class SuggestOptions(Options):
-    """Of which concept, held against what, and who is asked."""
-
-    concept: str = setting("doctor", "Concept", "Who or what is drawn")
-    template: str = setting("a photo of a {}", "Prompt template", "{} is the concept; a or an follows by itself")
-    base: str = setting("", "Base", "What the pictures are held against; empty: person, or object where none is shown")
-    n_images: int = setting(16, "Pictures", "Of the concept, and as many of the base", ge=_FEWEST, le=MOST)
-    captioner: str = setting(AUTO, "Captioner", "Who describes each picture; auto: what suits them and this machine")
-    language_model: str = setting(
-        AUTO, "Language model", "Who is asked about the words; auto: what suits; none: nobody"
-    )
 
 
 DESIGN = Design(
@@ -102,7 +88,7 @@ def suggest_settings(base: StudySettings, **options: Any) -> StudySettings:
     given: dict[str, Any] = {}
     if isinstance(base.options, ExploreOptions):
         given = {name: getattr(base.options, name) for name in ("concept", "template", "n_images")}
-        given["n_images"] = max(_FEWEST, given["n_images"])
+        given["n_images"] = max(FEWEST, given["n_images"])
     if base.images:
         raise InvalidInput(
             "pictures of your own have no base of the same seeds: take suggestions from words, or let a model draw"
@@ -116,20 +102,6 @@ def suggest_settings(base: StudySettings, **options: Any) -> StudySettings:
     }
     own_options = {name: value for name, value in {**given, **options}.items() if name in settings_of(SuggestOptions)}
     return replace(base, **plain, options=SuggestOptions(**own_options))
-
-
-SUGGEST_SETTINGS = (
-    "model", "condition", "n_images", "seed", "template", "base", "language_model", "captioner", "encoder",
-    "num_inference_steps", "guidance_scale", "negative_prompt", "size", "sampler", "confidence", "force",
-)  # fmt: skip
-"""What the command and the tool take, in this order."""
-
-
-def usual_suggest_settings(**given: Any) -> StudySettings:
-    """Settings of suggestions from values by name; the diffusion model draws where nothing is said."""
-    own = settings_of(SuggestOptions)
-    options = SuggestOptions(**{name: given.pop(name) for name in list(given) if name in own})
-    return StudySettings(**{"model": MODEL, **given}, options=options)
 
 
 def suggested_in(report: StudyReport) -> list[Suggested]:
@@ -181,8 +153,8 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
     rows = yield from data.embed(data.frame)
     data.keep(data.frame, caption=texts)
     ours, base = _pairs(data.frame)
-    if len(ours) < _FEWEST:
-        raise InvalidInput(f"suggestions need {_FEWEST} pictures of the concept with their base; there are {len(ours)}")
+    if len(ours) < FEWEST:
+        raise InvalidInput(f"suggestions need {FEWEST} pictures of the concept with their base; there are {len(ours)}")
     of_both = [texts[k] for k in (*ours, *base)]
     groups = spectral_clusters(rows[ours], seed=settings.seed).labels
     suggestions = suggest_from_captions(
