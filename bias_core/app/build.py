@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,7 @@ from bias_core.labels.api import label_routes
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_parts import offers_login
 from bias_core.library.tab import RunsTab
+from bias_core.metrics.cards import glossary
 from bias_core.models.machine import share_freed_memory
 from bias_core.services import Services
 from bias_core.studies.kit.designs import design_files
@@ -176,7 +178,7 @@ def build_app(services: Services) -> AnsweringBlocks:
         services, title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
         page_facts = {"titles": titles, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
-        gr.HTML(render("header"), js_on_load=script("page", **page_facts))
+        gr.HTML(render("header"), js_on_load=script("page", **page_facts) + _glossary_script())
         notice = gr.HTML(visible=False, elem_id="link-notice")
         visitor, arrived = build_visitor(demo)
         built = {tab.key: tab(services) for tab in TABS}
@@ -209,6 +211,11 @@ def build_app(services: Services) -> AnsweringBlocks:
     demo._queue.sleep_when_free = _LOOK_SECONDS  # noqa: SLF001
     demo._queue.progress_update_sleep_when_free = 5 * _LOOK_SECONDS  # noqa: SLF001
     return demo
+
+
+def _glossary_script() -> str:
+    """What explains the symbols of the page, as the cards of the measures have them."""
+    return script("glossary", terms=list(map(asdict, glossary())))
 
 
 def _build_token(visitor: Any) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import Card, takes
+from bias_core.metrics.cards import Card, Term, takes
 from bias_core.stats.arrays import Array
 from bias_core.stats.effects import Seed, percentile_estimate
 from bias_core.stats.intervals import percent
@@ -400,6 +400,7 @@ CARDS = (
     Card(
         function=cohen_kappa,
         name="Cohen's κ",
+        terms=(Term(symbol="κ", words="agreement beyond chance"),),
         summary="How far two raters, or people and an automatic reader, agree beyond chance.",
         source="cohen1960, Eq. 1",
         bounds=(-1.0, 1.0),
@@ -411,6 +412,10 @@ CARDS = (
     Card(
         function=krippendorff_alpha,
         name="Krippendorff's α",
+        terms=(
+            Term(symbol="Krippendorff's α", words="agreement of many raters"),
+            Term(symbol="Krippendorff’s α", words="agreement of many raters"),
+        ),
         summary="How far raters agree beyond chance, where not all have rated everything.",
         source="krippendorff2011, definition of α",
         bounds=(-1.0, 1.0),

@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.special import expit, logit
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import Card, takes
+from bias_core.metrics.cards import Card, Term, takes
 from bias_core.metrics.direction import (
     image_direction as image_direction,
     kernel_direction as kernel_direction,
@@ -404,6 +404,7 @@ CARDS = (
     Card(
         function=weighted_alignment_score,
         name="Weighted alignment score WALS",
+        terms=(Term(symbol="WALS", words="weighted alignment score"),),
         summary="How well the main directions of variety of the images align with the attribute.",
         source="dehdashtian2025oasis, Eq. 7",
         bounds=(0.0, 1.0),

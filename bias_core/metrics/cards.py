@@ -78,6 +78,15 @@ def takes(**inputs: str) -> tuple[Input, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Term:
+    """A symbol that pages and reports use, in words."""
+
+    symbol: str
+    words: str  # that can stand in its place within a sentence
+    says: str = ""  # what it is, in a sentence; "": as the summary of its card
+
+
+@dataclass(frozen=True, kw_only=True)
 class Card:
     """One measure, as a person reads about it and as a test drives it."""
 
@@ -94,6 +103,7 @@ class Card:
     # the value (or values)
     field: str = ""
     key: str = ""  # identifier; that of the function where nothing else is given
+    terms: tuple[Term, ...] = ()  # its symbols, and those of what it is made of
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.function.__name__)
@@ -112,6 +122,45 @@ class Card:
         """The measure itself, without what the function reports beside it."""
         result = self.function(*inputs, **options)
         return attrgetter(self.field)(result) if self.field else result
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlossaryEntry:
+    """A symbol with the measure whose card explains it."""
+
+    symbol: str
+    words: str
+    says: str  # a sentence on what it is
+    reads: str  # what "no bias" reads, and what higher means; "" for what is no measure of its own
+    measure: str  # key of the card
+    names: tuple[str, ...]  # after which the words would say the same again
+
+
+def glossary() -> tuple[GlossaryEntry, ...]:
+    """Every symbol once, as the cards have it.
+
+    Examples
+    --------
+    >>> {entry.symbol: entry.words for entry in glossary()}["STS"]
+    'stereotype test score'
+    """
+    entries = []
+    for card in _all_cards().values():
+        for term in card.terms:
+            null = "No value means “no bias”" if card.null_value is None else f"“No bias” reads {card.null_value:g}"
+            reads = "" if term.says else f"{null}; higher: {card.higher_means[:1].lower()}{card.higher_means[1:]}"
+            name = card.name.removesuffix(term.symbol).strip().lower()
+            entries.append(
+                GlossaryEntry(
+                    symbol=term.symbol,
+                    words=term.words,
+                    says=term.says or card.summary,
+                    reads=reads,
+                    measure=card.key,
+                    names=tuple(dict.fromkeys((term.words.lower(), *([name] if name else [])))),
+                )
+            )
+    return tuple(entries)
 
 
 def __getattr__(name: str) -> Mapping[str, Card]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import Card, takes
+from bias_core.metrics.cards import Card, Term, takes
 from bias_core.metrics.composite_scores import (
     CompositeAssociation as CompositeAssociation,
     composite_association as composite_association,
@@ -246,6 +246,7 @@ CARDS = (
     Card(
         function=diffusion_bias,
         name="Diffusion bias δ",
+        terms=(Term(symbol="δ", words="diffusion bias"),),
         summary="How much more, or less, strongly the pictures of a concept lean than its texts do.",
         source="mandal2024internal, Eq. 4",
         bounds=(0.0, 2.0),
@@ -269,6 +270,7 @@ CARDS = (
     Card(
         function=bias_amplification,
         name="Bias amplification α",
+        terms=(Term(symbol="α", words="bias amplification"),),
         summary="How many times as strongly the pictures of a concept lean as its texts do.",
         source="mandal2024internal, Eq. 5",
         bounds=(0.0, math.inf),

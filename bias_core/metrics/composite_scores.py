@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import Card, takes
+from bias_core.metrics.cards import Card, Term, takes
 from bias_core.stats.arrays import Array, Floats, all_equal, same_length, unit_sets
 from bias_core.stats.effects import percentile_estimate
 from bias_core.types import Estimate
@@ -292,6 +292,7 @@ CARDS = (
         function=composite_association,
         field="mcas",
         name="Composite association MCAS",
+        terms=(Term(symbol="MCAS", words="composite association"),),
         summary="How much a concept leans to A rather than B, as pictures and as text, all in one sum.",
         source="mandal2024internal, Eq. 3",
         bounds=(-8.0, 8.0),

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import entr
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import Card, takes
+from bias_core.metrics.cards import Card, Term, takes
 from bias_core.stats.arrays import Array, finite_vector
 
 
@@ -190,6 +190,7 @@ CARDS = (
     Card(
         function=distribution_bias,
         name="Distribution bias B_D",
+        terms=(Term(symbol="B_D", words="distribution bias"),),
         summary="How evenly objects appear in the images: the area under their sorted, normalised counts.",
         source="vice2023tbyb, Eq. 3",
         bounds=(0.5, math.inf),

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import Card, takes
+from bias_core.metrics.cards import Card, Term, takes
 from bias_core.stats.arrays import Array, finite_vector, paired_vectors
 from bias_core.stats.intervals import mean_interval
 from bias_core.types import Estimate
@@ -106,6 +106,7 @@ CARDS = (
     Card(
         function=relative_lean_difference,
         name="Difference of leans δ′",
+        terms=(Term(symbol="δ′", words="difference of leans"),),
         summary="How much more the pictures of a concept lean to A than its words, both between their own poles.",
         source="mandal2024internal, after Eq. 4",
         bounds=(-math.inf, math.inf),

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import Card, takes
+from bias_core.metrics.cards import Card, Term, takes
 from bias_core.stats.arrays import finite_vector, paired_vectors
 from bias_core.stats.intervals import check_confidence, fieller_interval, percent
 from bias_core.types import Estimate
@@ -154,6 +154,7 @@ CARDS = (
     Card(
         function=log_amplification,
         name="Log amplification α′",
+        terms=(Term(symbol="α′", words="log amplification"),),
         summary="How many times as strongly pictures lean as words, both between their own poles, as a logarithm.",
         source="mandal2024internal, after Eq. 5",
         bounds=(-math.inf, math.inf),

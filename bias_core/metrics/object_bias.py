@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import Card, takes
+from bias_core.metrics.cards import Card, Term, takes
 from bias_core.metrics.evenness import distribution_bias, effective_number, gini, normalised_entropy
 from bias_core.metrics.object_distribution import (
     ObjectDistribution,
@@ -377,6 +377,7 @@ CARDS = (
     Card(
         function=jaccard_hallucination,
         name="Jaccard hallucination H_J",
+        terms=(Term(symbol="H_J", words="hallucination"),),
         summary="How much the objects of a picture differ from those that its prompt names.",
         source="vice2023tbyb, Eq. 4",
         bounds=(0.0, 1.0),
@@ -392,6 +393,7 @@ CARDS = (
     Card(
         function=generative_miss_rate,
         name="Generative miss rate M_G",
+        terms=(Term(symbol="M_G", words="miss rate"),),
         summary="The share of the pictures that fit another sentence better than their prompt.",
         source="vice2023tbyb, Eq. 5",
         bounds=(0.0, 1.0),

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import Card, takes
+from bias_core.metrics.cards import Card, Term, takes
 from bias_core.metrics.paired_labels import checked_labels
 from bias_core.stats.effects import Seed, percentile_estimate, wilson_interval
 from bias_core.stats.sequential import confidence_sequence
@@ -322,6 +322,7 @@ CARDS = (
         function=stereotype_test_score,
         field="score",
         name="Stereotype test score STS",
+        terms=(Term(symbol="STS", words="stereotype test score"),),
         summary="How far the perceived genders of people conform to the stereotype of who they are.",
         source="wan2024pst, Eq. 1",
         bounds=(-100.0, 100.0),

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import Card, takes
+from bias_core.metrics.cards import Card, Term, takes
 from bias_core.stats.arrays import Array, Floats, finite_vector, probability, unit_rows
 from bias_core.stats.intervals import check_confidence, percent
 from bias_core.types import Estimate, VelocitySpace
@@ -213,6 +213,7 @@ CARDS = (
     Card(
         function=stereotype_propagation_index,
         name="Stereotype propagation index SPI",
+        terms=(Term(symbol="SPI", words="stereotype propagation index"),),
         summary="How much a denoising step moves the picture towards an attribute.",
         source="dehdashtian2025oasis, Eq. 11",
         bounds=(-1.0, 1.0),

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import Card, takes
+from bias_core.metrics.cards import Card, Term, takes
 from bias_core.stats.arrays import Array, paired_vectors, probability
 from bias_core.stats.effects import Seed, bootstrap_interval
 from bias_core.stats.sequential import share_interval
@@ -238,6 +238,15 @@ CARDS = (
     Card(
         function=attribute_prevalence,
         name="Attribute prevalence P",
+        terms=(
+            Term(symbol="P", words="share of the pictures"),
+            Term(
+                symbol="P*",
+                words="the rate in the world",
+                says="How often it is so in the world, by a source that is named; or a rate that was chosen, with "
+                "which no headline compares.",
+            ),
+        ),
         summary="The share of the images in which the attribute is seen.",
         source="dehdashtian2025oasis, Eq. 5",
         bounds=(0.0, 1.0),
@@ -252,6 +261,7 @@ CARDS = (
     Card(
         function=stereotype_score,
         name="Stereotype score Ψ",
+        terms=(Term(symbol="Ψ", words="stereotype score"),),
         summary="How far the attribute is over-represented against its real-world rate.",
         source="dehdashtian2025oasis, Eq. 3",
         bounds=(0.0, 1.0),

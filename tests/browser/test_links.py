@@ -90,3 +90,27 @@ def test_calibration_opens_with_the_shipped_report_measures_anew_and_gives_a_who
         "[...document.querySelectorAll('#calibration-command textarea')].at(-1)?.value.startsWith('http')"
     )
     assert "/?tab=calibration&study=validity-pairs" in link.input_value()
+
+
+def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_words(visit: Visit) -> None:
+    page = visit(query="?tab=calibration")
+    page.wait_for_selector("#calibration-verdicts .term[tabindex]", state="attached")
+    term = page.locator("#calibration-verdicts .term[tabindex][data-symbol='P*']").first
+    note = page.locator("#term-note")
+    assert not note.is_visible()
+    for ask in (term.hover, term.focus, term.click):
+        ask()
+        assert note.inner_text().startswith("P*: the rate in the world")
+        page.keyboard.press("Escape")
+        assert not note.is_visible()
+    assert term.get_attribute("aria-describedby") == "term-note"
+    assert term.inner_text() == "P*"
+    page.click("#words-switch")
+    assert "the rate in the world" in term.inner_text().lower()
+    page.reload()
+    page.wait_for_selector("#calibration-verdicts .term[tabindex]", state="attached")
+    assert page.get_attribute("#words-switch", "aria-checked") == "true"
+    assert "P*" not in page.inner_text("#calibration-verdicts")
+    assert not page.locator(
+        "#calibration-verdicts button .term[tabindex], #calibration-verdicts a .term[tabindex]"
+    ).count()

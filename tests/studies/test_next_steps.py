@@ -59,7 +59,7 @@ def test_more_pictures_halve_the_widest_interval_and_go_on_from_those_that_are_t
     before, after = map(int, re.findall(r"±(\d+)", step.title))
     assert before == round(100 * max(half_widths(report)))
     assert after in (before // 2, before // 2 + 1)
-    assert f"{n - N} more, {n} in all" in step.says
+    assert f"{n - N} more pictures, {n} in all" in step.says
     larger = complete(run_study(step.design, step.settings, services))
     assert set(report.stored) < set(larger.stored)
     assert larger.n_images == n
@@ -116,7 +116,7 @@ def test_a_stopped_run_goes_on_to_what_was_asked_for(report, services):
     stopped = replace(report, stopped=True, n_planned=40, settings=asked(n_images=40))
     step = steps_of(stopped, services)["pictures"]
     assert step.settings.options.n_images == 40
-    assert "29 more, 40 in all" in step.says
+    assert "29 more pictures, 40 in all" in step.says
 
 
 def test_no_step_draws_more_than_one_run_may(report, services):

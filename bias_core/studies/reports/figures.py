@@ -207,7 +207,7 @@ def _keep_points_apart(axes: Axes, data: pd.DataFrame) -> None:
         for end, limit, is_cut in ((ends[0], low, data[ends[0]] < low), (ends[1], high, data[ends[1]] > high)):
             if is_cut.any():
                 across = data.loc[is_cut, other]
-                places = {axis: [limit] * len(across), other: across}
+                places: dict[str, Any] = {axis: [limit] * len(across), other: across}
                 axes.plot(places["x"], places["y"], _ARROWS[end], ms=5, color=MUTED, clip_on=False, zorder=3)
 
 

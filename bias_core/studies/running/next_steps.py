@@ -81,8 +81,8 @@ def _more_pictures(
         report,
         "pictures",
         f"More pictures: {before} → about {after}",
-        f"{n - report.n_images:,} more, {n:,} in all; those that are there stay. {widest.title} is the number that is "
-        "known least closely.",
+        f"{n - report.n_images:,} more pictures, {n:,} in all; the others are kept. The least certain number is "
+        f"“{widest.title}”.",
         design,
         larger,
     )
@@ -98,8 +98,8 @@ def _base(report: StudyReport, settings: StudySettings, program: Program, limits
             report,
             "base",
             "Compare with a plain prompt",
-            f"The same seeds are drawn for {prompt}: what is in these pictures too is not due to the words of this "
-            "one. The pictures that are there stay.",
+            f"The same seeds are drawn for {prompt}: what both show alike is not due to what was asked for. The "
+            "pictures of this report are kept.",
             report.design,
             other,
         )

@@ -1,0 +1,106 @@
+// A note on each symbol, for pointer, keyboard and finger; and its words in its place, where a visitor prefers these.
+// Only what gr.HTML shows is touched: other text belongs to components, which may write it anew.
+{
+  const KEPT = 't2i-bias-words';
+  const ROOTS = '.html-container';
+  const LEFT_OUT = 'svg, math, .math, code, pre, script, style, textarea, input, select, .term';
+  const PART_OF = 'button, a, summary, label, [role=button]';  // what has a focus of its own
+  const NEAR = '.card, table, details, .html-container';  // within it a symbol takes the keyboard's focus once
+  const entries = new Map(terms.map((term) => [term.symbol, term]));
+  const quoted = [...entries.keys()].sort((a, b) => b.length - a.length)
+    .map((symbol) => symbol.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|');
+  const pattern = new RegExp(`(?<![\\p{L}\\p{N}_*])(${quoted})(?![\\p{L}\\p{N}_′*(])`, 'gu');
+
+  const note = document.createElement('div');
+  note.id = 'term-note';
+  note.setAttribute('role', 'tooltip');
+  note.hidden = true;
+  document.body.append(note);
+  const hide = () => { note.hidden = true; };
+  const show = (abbr) => {
+    const term = entries.get(abbr.dataset.symbol);
+    note.replaceChildren();
+    const title = document.createElement('b');
+    title.textContent = `${term.symbol}: ${term.words}`;
+    note.append(title, ` ${term.says} ${term.reads}`);
+    note.hidden = false;
+    const place = abbr.getBoundingClientRect();
+    const left = Math.min(Math.max(8, place.left), innerWidth - note.offsetWidth - 8);
+    const below = place.bottom + 6 + note.offsetHeight < innerHeight;
+    note.style.left = `${left}px`;
+    note.style.top = `${below ? place.bottom + 6 : place.top - note.offsetHeight - 6}px`;
+  };
+  for (const [kind, act] of [['pointerover', show], ['focusin', show], ['click', show], ['pointerout', hide],
+    ['focusout', hide]]) {
+    document.addEventListener(kind, ({target}) => {
+      const abbr = target.closest?.('.term');
+      if (abbr) act(abbr); else if (kind === 'click') hide();
+    });
+  }
+  document.addEventListener('keydown', ({key}) => { if (key === 'Escape') hide(); });
+  document.addEventListener('scroll', hide, {passive: true, capture: true});
+
+  const piece = (name, text) => {
+    const span = document.createElement('span');
+    span.className = name;
+    span.textContent = text;
+    return span;
+  };
+  const wrap = (node) => {
+    const found = [...node.data.matchAll(pattern)];
+    if (!found.length) return;
+    const parent = node.parentElement, parts = [];
+    let end = 0;
+    for (const match of found) {
+      const term = entries.get(match[1]), before = node.data.slice(0, match.index).replace(/[\s,(]+$/, '').toLowerCase();
+      const abbr = document.createElement('abbr');
+      abbr.className = 'term';
+      abbr.dataset.symbol = term.symbol;
+      const again = term.names.some((name) => before.endsWith(name));
+      const begins = /(^|[.!?]\s+)$/.test(node.data.slice(0, match.index)) && !node.previousSibling;
+      const words = begins ? term.words[0].toUpperCase() + term.words.slice(1) : term.words;
+      abbr.append(piece('in-symbols', term.symbol), piece('in-words', again ? '' : words));
+      const near = parent.closest(NEAR);
+      if (!parent.closest(PART_OF) && !near?.querySelector(`.term[tabindex][data-symbol="${CSS.escape(term.symbol)}"]`)) {
+        abbr.tabIndex = 0;
+        abbr.setAttribute('aria-describedby', note.id);
+      }
+      parts.push(node.data.slice(end, match.index), abbr);
+      end = match.index + match[1].length;
+    }
+    node.replaceWith(...parts, node.data.slice(end));
+  };
+  const look = () => {
+    for (const root of document.querySelectorAll(ROOTS)) {
+      const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT), nodes = [];
+      while (texts.nextNode())
+        if (!texts.currentNode.parentElement.closest(LEFT_OUT)) nodes.push(texts.currentNode);
+      nodes.forEach(wrap);
+    }
+  };
+  let due = 0;
+  const later = () => { due ||= setTimeout(() => { due = 0; look(); }, 120); };
+  new MutationObserver(later).observe(document.body, {childList: true, subtree: true});
+  later();
+
+  const keep = (value) => {
+    try {
+      if (value) localStorage.setItem(KEPT, value);
+      return localStorage.getItem(KEPT);
+    } catch { return value; }
+  };
+  const button = element.querySelector('#words-switch');
+  const choose = (plain) => {
+    const page = document.documentElement;
+    page.dataset.words = plain ? 'plain' : 'symbols';
+    page.style.setProperty('--symbols', plain ? 'none' : 'inline');
+    page.style.setProperty('--words', plain ? 'inline' : 'none');
+    button.setAttribute('aria-checked', plain);
+  };
+  choose(keep() === 'plain');
+  button.addEventListener('click', () => {
+    const plain = document.documentElement.dataset.words !== 'plain';
+    keep(plain ? 'plain' : 'symbols');
+    choose(plain);
+  });
+}
