@@ -57,7 +57,7 @@ class ExploreTab(ExploreForm):
 
     def element(self, name: str) -> str:
         """The id of a part of the page."""
-        return name if name in ("header", "results") else super().element(name)
+        return name if name in ("header", "results", "status") else super().element(name)
 
     def build_pictures(self) -> Pictures:
         """Between the groups of look-alikes and their map."""
@@ -115,15 +115,12 @@ class ExploreTab(ExploreForm):
 
     def finished(self, report: StudyReport) -> Updates:
         """All of a report."""
-        parts, updates = self.parts, super().finished(report)
-        report = updates[parts["report"]]
-        if is_exploration(report) and not report.arms and updates[self.pictures.look] is not None:
-            # Those that are scored: the concept's, where others were drawn beside them.
-            several = report.pictures is not None and report.pictures["group"].nunique() > 1
-            look = Look(report=report, which=f"group={CONCEPT}" if several else "")
-            menu = updates[self.pictures.which] | {"value": look.which}
-            updates |= self.pictures.show_only(look) | {self.pictures.which: menu}
-        return updates | {parts["welcome"]: gr.update(visible=False)}
+        return super().finished(report) | {self.parts["welcome"]: gr.update(visible=False)}
+
+    def first_shown(self, report: StudyReport) -> str:
+        """Those that are scored: the concept's, where others were drawn beside them."""
+        frame, alone = report.pictures, is_exploration(report) and not report.arms
+        return f"group={CONCEPT}" if alone and frame is not None and frame["group"].nunique() > 1 else ""
 
     def first_example(self) -> Updates:
         """The example, below what this page is."""

@@ -22,6 +22,15 @@ window.openTab = (key) => {
   (document.querySelector(`#tabs [data-tab-id="${CSS.escape(key)}"]`) || inMenu)?.click();
 };
 
+// After a press the run is brought into view, and its result when it is there, unless that can be seen already.
+window.showRun = (id) => {
+  const node = document.getElementById(id);
+  if (!node?.offsetParent) return;
+  const top = node.getBoundingClientRect().top;
+  const behavior = matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth';
+  if (top < 0 || top > 0.12 * innerHeight) node.scrollIntoView({behavior, block: 'start'});
+};
+
 const tell = ({target}) => {
   const button = target.closest?.('button[id]');
   if (button && tips[button.id]) button.title = tips[button.id];

@@ -38,10 +38,10 @@ class ExamplesPart:
                 min_width=0, scale=0, elem_id=f"{self.key}-example-{i}",
             )  # fmt: skip
 
-    def wire(self, show: Callable[[Example], Updates], outputs: list[Any]) -> None:
-        """Let each button show its example."""
+    def wire(self, show: Callable[[Example], Updates], outputs: list[Any], then: Callable[[Any], None]) -> None:
+        """Let each button show its example; ``then`` wires what follows that."""
         for example, button in self.buttons.items():
-            button.click(partial(show, example), None, outputs, **QUIET)
+            then(button.click(partial(show, example), None, outputs, **QUIET))
 
     def first(self, show: Callable[[StudyReport], Updates], header: Any, status: Any) -> Updates:
         """What ``show`` shows of the first one, made once for all visitors."""

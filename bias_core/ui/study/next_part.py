@@ -54,6 +54,8 @@ class NextPart:
         click = parts["header"].select(on_step, inputs, [*tab.outputs(), self.chosen], queue=False, **messages.QUIET)
         run = click.then(on_run, [parts["visitor"], self.chosen], tab.opened_outputs(), **how)
         run.failure(tab.on_crash, None, changed, **messages.QUIET)
+        tab.bring_into_view(click, "status")
+        tab.bring_into_view(run, "header")
 
     def wire_people(self, header: Any, label: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:
         """Let the button that asks people make their task by ``label``; inputs are visitor, memory and report."""

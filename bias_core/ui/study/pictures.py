@@ -159,7 +159,7 @@ class Pictures:
         with gr.Column(visible=False, elem_classes="card pictures", elem_id=f"{key}-pictures") as self.box:
             self.grid = gr.HTML(js_on_load=script("grid"), elem_id=f"{key}-grid", elem_classes="grid")
             self.picture = gr.HTML(elem_id=f"{key}-picture")
-            with gr.Row(elem_classes="choose"):
+            with gr.Accordion("Choose and order", open=False, elem_classes="choose", elem_id=f"{key}-choose"), gr.Row():
                 self.which = gr.Dropdown(label="Show", filterable=True, elem_id=f"{key}-which", min_width=180)
                 self.order = gr.Dropdown(label="Order by", elem_id=f"{key}-order", min_width=150)
 
@@ -197,15 +197,15 @@ class Pictures:
             return {self.picture: ""}
         return self.show_only(replace(look, which=str(event.which), whole=True))
 
-    def show(self, report: StudyReport | None) -> dict[Any, Any]:
-        """The pictures of a new report; none hides the part."""
+    def show(self, report: StudyReport | None, which: str = ALL) -> dict[Any, Any]:
+        """The pictures of a new report, at first those that ``which`` says; none hides the part."""
         if report is None or _frame(report).empty:
             return {self.box: gr.update(visible=False), self.look: None}
         return {
             self.box: gr.update(visible=True),
-            self.which: gr.update(choices=which_choices(report), value=ALL),
+            self.which: gr.update(choices=which_choices(report), value=which),
             self.order: gr.update(choices=order_choices(report), value=""),
-            **self._shown(Look(report=report)),
+            **self._shown(Look(report=report, which=which)),
         }
 
     def show_only(self, look: Look) -> dict[Any, Any]:

@@ -58,6 +58,10 @@ class ResultPage(StudyForm):
         """What was found; ``lead`` is what people's labels say, "" where there are none."""
         return study_html.header_html(report, lead or headline(report)) + self.next.html(report)
 
+    def first_shown(self, report: StudyReport) -> str:  # noqa: ARG002
+        """Which pictures of a new report are shown, as ``column=value``; "" for all."""
+        return ""
+
     def build_lead(self) -> dict[str, Any]:
         """Components between the headline and the pictures, by name."""
         return {}
@@ -121,6 +125,10 @@ class ResultPage(StudyForm):
         """The id of a part of the page."""
         return f"{self.key}-{name}"
 
+    def bring_into_view(self, event: Any, name: str) -> None:
+        """After an event, scroll to a part of the page."""
+        event.success(None, js=f"() => setTimeout(() => window.showRun({self.element(name)!r}), 80)", **QUIET)
+
     def build_pictures(self) -> Pictures:
         """The pictures, and what stands around them."""
         return Pictures(self.key)
@@ -163,7 +171,7 @@ class ResultPage(StudyForm):
             parts["status"]: messages.done_html(text),
             **dict.fromkeys((parts["shown"], parts["results"]), gr.update(visible=True)),
             **self.show_numbers(report),
-            **self.pictures.show(report),
+            **self.pictures.show(report, self.first_shown(report)),
             parts["gallery"]: gr.update(visible=report.pictures is not None and len(report.pictures) > 0),
             **self.show_at_once(report),
             **self._closed(report),

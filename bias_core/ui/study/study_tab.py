@@ -178,7 +178,7 @@ class StudyTab(ResultPage):
         self.people.wire(parts["report"], parts["header"], self.header_html)
         self.arms.wire(self.form["model"])
         self.next.wire(self)
-        self.examples.wire(self.on_example, self.opened_outputs())
+        self.examples.wire(self.on_example, self.opened_outputs(), partial(self.bring_into_view, name="header"))
         self.wire_extra()
 
     def wire_stop(self, button: Any, status: Any) -> None:
@@ -193,6 +193,8 @@ class StudyTab(ResultPage):
         inputs, how = [parts["visitor"], *self.inputs()], {**QUIET, **RUN, "trigger_mode": "multiple"}
         run = click.then(self.on_run, inputs, self.outputs(), **how)
         run.failure(self.on_crash, None, [*changed, self.drawing.html], **QUIET)
+        self.bring_into_view(click, "status")
+        self.bring_into_view(run, "header")
 
     def on_preset(self, event: gr.EventData) -> Updates:
         """Fill the form with the preset whose button was pressed."""

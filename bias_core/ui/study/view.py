@@ -38,7 +38,7 @@ def findings_html(report: StudyReport, null: str = NULL) -> str:
         scales=_scales(rows),
         null=null,
         few=FEW_DIFFERENCES if report.arms else FEW,
-        title="Differences between the arms" if report.arms else "The numbers",
+        title="Differences between the arms" if report.arms else "",
         measures=[METRICS[key] for key in dict.fromkeys(f.metric for f in report.results.findings)],
         **{name: any(text.is_known(row[key]) for row in rows) for name, key in optional.items()},
     )
