@@ -80,6 +80,14 @@ def test_shares_so_far_stand_beside_the_pictures_with_what_they_are_compared_wit
     assert "what it is compared with" in html
 
 
+def test_the_place_of_shares_is_kept_free_until_the_first_pictures_are_read() -> None:
+    before = drawing_html(at(rows_of(9), 0, 8, watches_shares=True))
+    assert 'class="drawing watched"' in before
+    assert "Shares follow with the first finished pictures." in before
+    assert "<table" not in before
+    assert 'class="drawing"' in drawing_html(at(rows_of(9), 0, 8))  # of a study without shares
+
+
 def test_only_what_changed_is_sent_and_nothing_of_pictures_that_were_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "_PAUSE", 0.0)
     monkeypatch.setattr(drawing, "_PAUSE_PER_PICTURE", 0.0)

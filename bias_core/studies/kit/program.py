@@ -125,7 +125,7 @@ class StudyData:
         rule = stop_rule(self.settings) if self._read_shares and n_first is None else None
         in_order = self._in_order(shots)[:n_first]
         watch, unread = Watch((row.id for row in in_order), self.settings.confidence, rule), list[StoredImage]()
-        view, shares_due = DrawingView(rows), 0.0
+        view, shares_due = DrawingView(rows, watches_shares=self._read_shares is not None), 0.0
         entries = dict[str, list[dict[str, Any]]]()
         with closing(self.rows.draw(in_order, self.services, cancelled=self.cancelled)) as events:  # type: ignore[type-var]
             for event in events:

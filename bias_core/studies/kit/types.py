@@ -374,6 +374,7 @@ class Progress:
     drawing: tuple[ImageRow, ...] = ()  # of all pictures in their order, while some of them are being drawn
     forming: Mapping[str, Image.Image] = field(default_factory=dict)  # small, of those that are at work, by id
     shares: tuple[WatchedShare, ...] = ()  # in the pictures so far
+    watches_shares: bool = False  # whether there will be some
 
 
 def mapped(steps: Generator[S, None, R], change: Callable[[S], T]) -> Generator[T, None, R]:

@@ -111,12 +111,12 @@ def once(rows: Iterable[ImageRow]) -> list[ImageRow]:
 class DrawingView:
     """What can be seen of pictures while they are drawn: the finished ones, and those that form."""
 
-    def __init__(self, rows: Iterable[ImageRow]) -> None:
+    def __init__(self, rows: Iterable[ImageRow], *, watches_shares: bool = False) -> None:
         self._rows = tuple(once(rows))
         self._images: tuple[StoredImage, ...] = ()
         self._forming: dict[str, Image.Image] = {}
         self._due = 0.0
-        self._is_drawing = False
+        self._is_drawing, self._watches_shares = False, watches_shares
         self.shares: tuple[WatchedShare, ...] = ()  # the newest
 
     def at(self, event: EngineProgress, finished: Mapping[str, StoredImage]) -> Progress:
@@ -137,6 +137,7 @@ class DrawingView:
             drawing=self._rows if self._is_drawing else (),
             forming=dict(self._forming),
             shares=self.shares,
+            watches_shares=self._watches_shares,
         )
 
 

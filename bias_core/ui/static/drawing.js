@@ -1,10 +1,11 @@
-// A run that begins is brought into view, once: on a phone its pictures would form below the form.
+// The first pictures of a run that begins are brought into view, once: on a phone they would form below the form.
+// No farther than that, so that Stop stays in view where there is room for both.
 let isShown = false;
 new MutationObserver(() => {
-  const shows = Boolean(element.querySelector('.drawing'));
-  if (shows && !isShown) {
+  const pictures = element.querySelector('.drawing ol');
+  if (pictures && !isShown) {
     const calm = matchMedia('(prefers-reduced-motion: reduce)').matches;
-    element.scrollIntoView({behavior: calm ? 'auto' : 'smooth', block: 'nearest'});
+    pictures.scrollIntoView({behavior: calm ? 'auto' : 'smooth', block: 'nearest'});
   }
-  isShown = shows;
+  isShown = Boolean(pictures);
 }).observe(element, {childList: true, subtree: true});
