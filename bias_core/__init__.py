@@ -19,6 +19,7 @@ _DOOR = {
     "explore": "studies.explore.study",
     "find_design": "studies.kit.designs",
     "run_study": "studies.running.run",
+    "write_report": "studies.running.hand_on",
 }
 __all__ = sorted(_DOOR)
 

@@ -28,6 +28,7 @@ InputKind = Literal[
 BIBLIOGRAPHY = ASSETS.parent / "refs.bib"
 _PAIRED: tuple[InputKind, ...] = ("similarities", "words", "answers")
 _ENTRY = re.compile(r"^@\w+\{(?P<key>[^,\s]+),\n(?P<body>.*?)^\}", re.S | re.M)
+_FOLD = re.compile(r"\n\s*(?!\s*(?:\w+\s*=|$))")  # where a field goes on in the next line
 _FIELD = re.compile(r"^\s*(\w+)\s*=\s*\{(.*)\},?\s*$", re.M)
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _LETTERS = {r"{\`a}": "à", r"{\H o}": "ő", "{": "", "}": "", "--": "–"}
@@ -285,7 +286,7 @@ def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
 
 
 def _reference(entry: re.Match[str]) -> Reference:
-    written = _FIELD.findall(entry["body"])
+    written = _FIELD.findall(_FOLD.sub(" ", entry["body"]))
     fields = {name: _LETTER.sub(lambda match: _LETTERS[match[0]], value) for name, value in written}
     people = [person.partition(", ") for person in fields["author"].split(" and ")]
     names, year = [last for last, _, _ in people], fields["year"]

@@ -187,6 +187,14 @@ def test_references_read_as_in_a_list():
     assert not any(sign in f"{w.title}{w.authors}{w.venue}" for w in works.values() for sign in "{}\\")
 
 
+def test_a_title_may_go_on_in_the_next_line_and_the_entry_is_kept_as_it_stands(tmp_path):
+    entry = "@article{long2020,\n  title = {One line\n    and another},\n  author = {Long, Ann},\n  year = {2020},\n}"
+    path = tmp_path / "refs.bib"
+    path.write_text(f"% some\n\n{entry}\n")
+    (reference,) = load_references(path).values()
+    assert (reference.title, reference.authors, reference.bibtex) == ("One line and another", "A. Long", entry)
+
+
 def test_a_missing_bibliography_is_said(tmp_path):
     with pytest.raises(StorageError, match="bibliography"):
         load_references(tmp_path / "none.bib")

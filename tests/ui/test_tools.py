@@ -1,4 +1,4 @@
-"""The eleven tools that programs see: typed, limited, and with the numbers of the command line."""
+"""The tools that programs see: typed, limited, and with the numbers of the command line."""
 
 from __future__ import annotations
 

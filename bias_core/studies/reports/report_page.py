@@ -100,13 +100,14 @@ def to_html(report: StudyReport, export: DatasetFacts) -> str:
 
 
 def _numbers(report: StudyReport) -> pd.DataFrame:
-    """The findings, each value with its interval in one cell."""
+    """The findings, each value with its interval in one cell beside its name, the words at the end."""
     frame = finding_frame(report)
     if not len(frame):
         return frame
     none = frame["interval"] == NO_INTERVAL
     values = (frame["value"] + " " + frame["interval"]).where(~none, frame["value"] + ", " + NO_INTERVAL)
-    return frame.assign(value=values).drop(columns="interval")
+    words = frame[["measure", "reads"]]
+    return frame.assign(value=values).drop(columns=["interval", *words]).join(words)
 
 
 @cache

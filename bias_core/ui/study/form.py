@@ -94,7 +94,9 @@ def build_take(key: str) -> dict[str, Any]:
         take_all = render("take_all", forms=offered_forms(), print=how_to_print())
         parts["takes"] = gr.HTML(take_all, js_on_load=script("choose"), elem_id=f"{key}-takes")
         copyable: dict[str, Any] = {"interactive": False, "buttons": ["copy"], "elem_classes": "code"}
-        parts["claim"] = gr.Textbox(label="A sentence to quote", lines=2, max_lines=8, **copyable)
+        parts["claim"] = gr.Textbox(
+            label="A sentence to quote", lines=2, max_lines=8, **copyable | {"elem_classes": "quote"}
+        )
         parts["shell"] = gr.Textbox(label="Command line", lines=2, max_lines=8, **copyable)
         parts["python"] = gr.Textbox(label="Python", lines=6, max_lines=20, **copyable)
         parts["link"] = gr.Textbox(label="Link to these settings", lines=1, max_lines=3, **copyable)
