@@ -102,6 +102,19 @@ def test_only_what_changed_is_sent_and_nothing_of_pictures_that_were_all_there(m
     assert not DrawingUpdates("part").at(replace(at(rows, 5, 0), drawing=()))
 
 
+def test_a_run_that_ends_without_a_result_leaves_what_was_finished() -> None:
+    rows, shares = rows_of(6), (WatchedShare(name="man", estimate=SHARE),)
+    stopped, at_once = DrawingUpdates("part"), DrawingUpdates("part")
+    at_once.note(at(rows, 0, 3))
+    assert at_once.left() == {"part": ""}
+    for progress in (at(rows, 0, 3), at(rows, 3, 2, shares=shares), Progress(message="reading the pictures")):
+        stopped.note(progress)
+    left = stopped.left()["part"]
+    assert "3 of 6 pictures finished" in left
+    assert "75 %" in left
+    assert "forming" not in left
+
+
 def test_pictures_are_not_sent_more_often_than_the_page_can_bear() -> None:
     seen, rows = DrawingUpdates("part"), rows_of(6)
     sent = [bool(seen.at(at(rows, n, 0))) for n in range(7)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,10 @@ import pytest
 from bias_core.app.api import Tools
 from bias_core.app.build import build_app
 from bias_core.engine.run_line import Asker, RunLine
+from bias_core.errors import Cancelled
 from bias_core.studies.association.tab import AssociationTab
+from bias_core.studies.kit.types import Progress
+from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.visitor import Visitor, address_of
 from tests.ui.fakes import FakeServices  # noqa: TC001
 from tests.ui.tabs import built, form_values
@@ -104,3 +108,22 @@ def test_an_address_is_what_the_last_public_proxy_saw(
     request: Any = SimpleNamespace(client=SimpleNamespace(host=client), headers=headers)
     assert address_of(request) == address
     assert address_of(None) == ""
+
+
+def test_a_run_that_is_stopped_leaves_its_finished_pictures_and_shares_and_the_next_report_takes_their_place(
+    fakes: FakeServices, tmp_path: Path
+) -> None:
+    rows = tuple(ImageRow(prompt="p", seed=seed, model="m") for seed in range(5))
+    images = tuple(StoredImage(row=row, truth=None, path=tmp_path / f"{row.id}.png") for row in rows[:2])
+    tab = built(AssociationTab, fakes)
+
+    def stopped() -> Any:
+        yield Progress(message="", drawing=rows, total=5)
+        yield Progress(message="", drawing=rows, total=5, done=2, images=images)
+        raise Cancelled("stopped; what was finished is kept")
+
+    last = list(tab.following(Visitor(), stopped()))[-1]
+    assert "2 of 5 pictures finished" in last[tab.drawing.html]
+    assert "what was finished is kept" in last[tab.parts["status"]]
+    assert last[tab.parts["run"]]["visible"]
+    assert tab.on_example(tab.examples.listed[0])[tab.drawing.html] == ""

@@ -5,7 +5,7 @@ While it is there it stands in place of the result that was shown before.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -48,7 +48,12 @@ class DrawingUpdates:
 
     def __init__(self, html: Any) -> None:
         self._html, self._due = html, 0.0
+        self._last: Progress | None = None
         self._shown: tuple[Any, ...] = ()
+
+    def note(self, progress: Progress) -> None:
+        """Take note of every step, also of one that is not shown."""
+        self._last = progress if progress.drawing else self._last
 
     def at(self, progress: Progress) -> Mapping[Any, str]:
         """What changes; nothing where the run draws nothing, or nothing changed."""
@@ -60,6 +65,11 @@ class DrawingUpdates:
         self._shown = state
         self._due = now + max(_PAUSE, _PAUSE_PER_PICTURE * min(MOST_SHOWN, len(progress.drawing)))
         return {self._html: drawing_html(progress)}
+
+    def left(self) -> Mapping[Any, str]:
+        """What stays of a run that ended without a result: what was finished, where something was."""
+        is_some = self._last is not None and self._last.images
+        return {self._html: drawing_html(replace(self._last, forming={})) if self._last and is_some else ""}
 
     def _is_shown(self, state: tuple[Any, ...]) -> bool:
         """By identity: two pictures that form can look alike."""

@@ -168,6 +168,7 @@ class ResultPage(StudyForm):
         text += f" The stop rule ended it: {report.stop_rule}." if report.stop_rule else ""
         return {
             **self._buttons(running=False),
+            self.drawing.html: "",
             parts["status"]: messages.done_html(text),
             **dict.fromkeys((parts["shown"], parts["results"]), gr.update(visible=True)),
             **self.show_numbers(report),

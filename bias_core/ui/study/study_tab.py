@@ -256,6 +256,7 @@ class StudyTab(ResultPage):
         yield self._buttons(running=True) | {status: note or messages.LOADING}
         with messages.user_errors() as problem:
             for step in followed(steps, reports):
+                drawing.note(step)
                 if pace.is_due():
                     yield {status: messages.progress_html(step) + note, **drawing.at(step)}
         ended = self._buttons(running=False) | {self.drawing.html: ""} | self.ended(visitor)
@@ -263,7 +264,8 @@ class StudyTab(ResultPage):
             yield ended | (show or self.done)(reports[0])
         else:
             before = {} if last is None else self.finished(last)
-            yield before | ended | {status: messages.error_html(problem.message)}
+            left = drawing.left() if last is None else {}
+            yield {**before, **ended, **left, status: messages.error_html(problem.message)}
 
     def on_crash(self) -> Updates:
         """Show that an unforeseen error happened; the log has it."""
