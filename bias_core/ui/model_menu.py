@@ -108,7 +108,7 @@ def force_box(key: str) -> gr.Checkbox:
     return gr.Checkbox(
         False,
         label=FORCE_LABEL,
-        info="Of pictures beyond its world what it says is no measurement",
+        info="What it says of pictures beyond its world is no measurement",
         elem_id=f"{key}-force",
         min_width=240,
     )

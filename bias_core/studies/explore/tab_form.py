@@ -136,7 +136,7 @@ class ExploreForm(StudyTab):
             )  # fmt: skip
             add(
                 "guidance_scale", gr.Number, model.default_guidance, label="Guidance", min_width=200,
-                elem_id="guidance", info="Above 1 sharpens the majority; rates hold at 1",
+                elem_id="guidance", info="Above 1 sharpens the majority; planted rates hold at 1",
             )  # fmt: skip
             add("size", gr.Textbox, info="Such as 512x512; empty: the model's own", max_lines=1, min_width=130)
             samplers = [(name or "default", name) for name in _DECLARED["sampler"].choices]
@@ -155,7 +155,7 @@ class ExploreForm(StudyTab):
         one = _DECLARED["stop_within"]
         self._add(
             "stop_within", gr.Textbox, value=one.shown(one.default), label=f"{one.label}, points", max_lines=1,
-            info="Ends the run early, such as 10; empty: all are drawn",
+            info="Such as 10: ends the run early; empty: all are drawn",
         )  # fmt: skip
         info = "Ends the run early, once every share is that close or clear"
         self._add("stop_when_clear", gr.Checkbox, info=info)

@@ -106,7 +106,7 @@ class StudySettings(RemembersNames):
     condition: str = setting("published", **_CONDITION)
     encoder: str = setting(AUTO, "Reader (encoder)", "Who reads the pictures; auto: what suits them and this machine")
     further_encoders: tuple[str, ...] = setting(
-        (), "Further readers (encoders)", "Read the same pictures, to show how far the numbers hang on the reader"
+        (), "Further readers (encoders)", "Read the same pictures, to show how far the numbers depend on the reader"
     )
     judge: str = setting(
         "",

@@ -23,7 +23,7 @@ def beside(first: str, results: Results, others: Mapping[str, Results]) -> Resul
         return replace(finding, by_reader={first: finding.estimate.value, **others_say})
 
     findings = tuple(map(read_by_all, results.findings))
-    readers = table("readers", "How far the numbers hang on the reader", map(_row, findings), NOTE)
+    readers = table("readers", "How far the numbers depend on the reader", map(_row, findings), NOTE)
     return replace(results, findings=findings, tables=(readers, *results.tables) if findings else results.tables)
 
 
