@@ -150,7 +150,7 @@ def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen
     assert "Nothing yet" in page.inner_text("#runs-list")
     switch(page, "association")
     page.wait_for_selector("#association-run")
-    assert not page.is_visible("#association-results")
+    page.wait_for_selector("#association-header .example-note")  # of whoever has no run there
     page.locator("#association-condition input").click()
     page.get_by_role("option", name="extreme").click()
     page.wait_for_timeout(1000)
@@ -171,3 +171,19 @@ def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen
     switch(desk, "association")
     assert desk.input_value("#association-condition input") == "published"
     assert desk.is_visible("#association-results table")
+
+
+def test_every_tab_of_a_study_shows_an_example_soon_after_it_is_opened(visit: Callable[..., Any]) -> None:
+    page = visit()
+    page.wait_for_selector("#header .example-note")
+    for key in ("association", "paired", "objects", "internal", "origins", "calibration"):
+        opened = time.monotonic()
+        switch(page, key)
+        page.wait_for_selector(f"#{key}-header .example-note:visible")
+        took = time.monotonic() - opened
+        print(f"{key}: {took:.2f} s until its example is there")
+        assert took < 3 * slowdown()
+        assert page.is_visible(f"#{key}-results")
+    page.wait_for_timeout(1700)  # it is not asked for again
+    switch(page, "association")
+    assert page.locator("#association-header .example-note").count() == 1

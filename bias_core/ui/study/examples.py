@@ -11,9 +11,9 @@ from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import Example, SavedReport, list_examples, open_example
 from bias_core.ui.messages import QUIET, READY, user_errors
 from bias_core.ui.study.view import example_html
+from bias_core.ui.templates import script
 
 Updates = dict[Any, Any]
-_LOOKED_AT_JS = "setTimeout(() => trigger('select', {}), 50);"
 
 
 class ExamplesPart:
@@ -28,7 +28,7 @@ class ExamplesPart:
 
     def build_looked_at(self) -> None:
         """What says once that somebody looks at the tab: the parts of a tab are made when it is first shown."""
-        self.looked_at = gr.HTML("", js_on_load=_LOOKED_AT_JS, elem_id=f"{self.key}-looked-at")
+        self.looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
 
     def build(self) -> None:
         """The buttons, unless they stand elsewhere already."""
