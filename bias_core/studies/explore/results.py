@@ -56,7 +56,7 @@ KINDS: Mapping[str, Kind] = {
     "difference": Kind("signed_difference", "signed_difference", "P − P*",
                        "Share minus P*: above 0 over-represented, below 0 under-represented."),
     "psi": Kind("stereotype", "stereotype_score", "Ψ",
-                "As the paper has it: P − P* where that is above 0, else 0; so above 0 on average where there is no bias."),
+                "As the paper has it: P − P* where that is above 0, else 0; so above 0 on average where none is."),
     "variance": Kind("variance_share", "variance_share", "share of variance",
                      "How much of all that differs between the pictures differs along the attribute (0 none, 1 all)."),
     "wals": Kind("wals", "weighted_alignment_score", "WALS",
