@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from functools import cache, partial, wraps
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import gradio as gr
 from gradio.context import LocalContext, get_blocks_context
@@ -58,6 +58,7 @@ T = TypeVar("T")
 
 _API = "api-"  # sessions of programs begin with this; only their reports can be asked for by their id
 _LISTS = {"options": list[str] | None, "arms": list[str] | None}  # as name=value, and key=value|key=value
+_DOCUMENTS = ("md", "card", "html")  # forms of a report that are text
 _OF_A_MODEL = ("id", "name", "conditions", "default_steps", "default_guidance", "licence", "note")
 _OF_A_MEASURE = (
     "key", "name", "summary", "reference", "equation", "bounds", "null_value", "higher_means", "limits",
@@ -262,7 +263,7 @@ class Tools:
         return self._answer(self._saved(run_id))
 
     @tool
-    def report_document(self, run_id: str, form: Literal["html", "md", "card"] = "md") -> str:
+    def report_document(self, run_id: str, form: str = "md") -> str:
         """Get the report of an earlier explore, run_study or compare call as a document for people.
 
         Args:
@@ -270,6 +271,8 @@ class Tools:
             form: "md": Markdown; "card": a section for the card of the model on a hub; "html": one page with
                 pictures and figures, up to a few megabytes.
         """
+        if form not in _DOCUMENTS:
+            raise InvalidInput(f"form is one of {', '.join(_DOCUMENTS)}; got {quoted(form)}")
         return to_form(by_name(self._saved(run_id)), form).decode()
 
     @tool

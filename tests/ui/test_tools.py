@@ -100,6 +100,21 @@ def test_a_report_comes_again_by_its_id_and_nothing_else_does(client: Any, study
             client.predict(run_id=other, api_name="/get_report")
 
 
+def test_a_report_comes_as_a_document_for_people(client: Any, study: dict[str, Any]) -> None:
+    from gradio_client.exceptions import AppError
+
+    run = study["run_id"]
+    text = client.predict(run_id=run, api_name="/report_document")
+    assert text.startswith(f"# {study['title']}\n")
+    assert " ".join(study["claims"][0].split()) in text
+    assert client.predict(run_id=run, form="html", api_name="/report_document").startswith("<!DOCTYPE html>")
+    assert "model-index:" in client.predict(run_id=run, form="card", api_name="/report_document")
+    with pytest.raises(AppError, match="form is one of md, card, html; got 'pdf'"):
+        client.predict(run_id=run, form="pdf", api_name="/report_document")
+    with pytest.raises(AppError, match="no report of a run"):
+        client.predict(run_id="0" * 16, api_name="/report_document")
+
+
 def test_people_label_a_run_and_its_numbers_come_back_corrected(client: Any) -> None:
     from gradio_client.exceptions import AppError
 
