@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -19,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import numpy as np
 from PIL import Image
 
 from bias_core.app.build import TABS
 from bias_core.labels.demonstration import FILE as DEMONSTRATION
+from bias_core.library.gallery import pictures_of, with_small_pictures
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.store.files import write_atomically
@@ -37,8 +38,7 @@ from bias_core.world.balanced import balanced_scene
 from bias_core.world.render import render
 
 if TYPE_CHECKING:
-    from bias_core.studies.kit.types import StudyFigure, StudyReport
-    from bias_core.types import StoredImage
+    from bias_core.studies.kit.types import StudyReport
 
 LIMIT_BYTES = 3_000_000
 _SIDE = 64  # pixels of a small copy
@@ -174,25 +174,18 @@ def write_example(example: Example, report: StudyReport, folder: Path = FOLDER, 
     ----------
     note : what a reader must know besides, such as how the pictures were chosen.
     """
-    kept, copies = _chosen(report), folder / example.name
-    stored = {
-        key: replace(image, path=_copy(image.path, copies, n_colours=_COLOURS), truth=None)
-        for key, image in kept.items()
-    }
-    frame = report.pictures
-    if frame is not None:
-        frame = frame[frame["image_id"].isin(list(stored))].reset_index(drop=True)
-    figures = tuple(_copied(figure, copies) for figure in report.results.figures)
+    copies = folder / example.name
+    # Figures show pictures side by side, which may differ little: these keep all their colours.
+    copy = partial(_copy, copies)
+    small = with_small_pictures(report, partial(copy, n_colours=_COLOURS), copy, _MOST_PICTURES)
     about = (
-        f"This is an example that comes with the program: small copies of {len(stored):,} of its "
+        f"This is an example that comes with the program: small copies of {len(small.stored):,} of its "
         f"{report.n_images:,} pictures are shown; the numbers are of all."
     )
     notes = tuple(filter(None, (about, note))) + report.results.notes
-    results = replace(report.results, figures=figures, notes=notes)
-    small = replace(report, results=results, pictures=frame, stored=stored)
+    small = replace(small, results=replace(small.results, notes=notes))
     write_atomically(folder / f"{example.name}.json", to_text(small, folder).encode())
-    used = {image.path for image in stored.values()} | {Path(p) for f in figures for p in _paths(f)}
-    for old in set(copies.glob("*.png")) - used:  # of an earlier version
+    for old in set(copies.glob("*.png")) - set(pictures_of(small)):  # of an earlier version
         old.unlink()
     others = [other for other in list_examples(folder=folder) if other.name != example.name]
     names = [made.example.name for made in EXAMPLES]
@@ -202,26 +195,7 @@ def write_example(example: Example, report: StudyReport, folder: Path = FOLDER, 
     write_atomically(folder / INDEX, text.encode())
 
 
-def _chosen(report: StudyReport) -> Mapping[str, StoredImage]:
-    """Pictures evenly out of all, so that every part of the study is seen."""
-    if report.pictures is None or report.pictures.empty:
-        return {}
-    ids = list(dict.fromkeys(report.pictures["image_id"]))
-    places = np.linspace(0, len(ids) - 1, min(len(ids), _MOST_PICTURES)).round().astype(int)
-    return {ids[i]: report.stored[ids[i]] for i in dict.fromkeys(places)}
-
-
-def _copied(figure: StudyFigure, folder: Path) -> StudyFigure:
-    """A figure shows pictures side by side, which may differ little: they keep all their colours."""
-    copies = [str(_copy(Path(path), folder)) for path in _paths(figure)]
-    return replace(figure, data=figure.data.assign(path=copies)) if copies else figure
-
-
-def _paths(figure: StudyFigure) -> list[str]:
-    return list(figure.data["path"]) if "path" in figure.data else []
-
-
-def _copy(path: Path, folder: Path, *, n_colours: int = 0) -> Path:
+def _copy(folder: Path, path: Path, *, n_colours: int = 0) -> Path:
     """A small copy, named by what it shows; its record and, with ``n_colours``, most colours stay behind."""
     with Image.open(path) as image:
         small = image.convert("RGB")

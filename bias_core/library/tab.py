@@ -10,6 +10,7 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange.imports import ImportedImages
+from bias_core.library.tab_gallery import GalleryPart
 from bias_core.studies.explore.options import KIND, NO_WORDS, attribute_text, read_attributes
 from bias_core.studies.explore.study import NOBODY, UNMEASURED
 from bias_core.studies.kit.attributes import load_attribute_sets
@@ -114,6 +115,7 @@ class RunsTab(StudyTab):
         self.everywhere = everywhere = list(dict.fromkeys(everywhere))
         shown.select(self.on_list, visitor, parts["list"], **QUIET)
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
+        self.gallery.wire(visitor, shown, self._show_audit, everywhere)
         buttons = [parts["status"], parts["run"], parts["stop"]]
         measuring = [parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
         there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
@@ -136,6 +138,8 @@ class RunsTab(StudyTab):
         parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
         gr.HTML(messages.heading_html("Your runs"))
         parts["list"] = gr.HTML(js_on_load=script("runs"), elem_id="runs-list")
+        self.gallery = GalleryPart(self.services)
+        self.gallery.build()
         with gr.Accordion("Bring pictures of your own", open=True, elem_classes="more", elem_id="runs-import"):
             self._build_import()
 
@@ -300,6 +304,12 @@ class RunsTab(StudyTab):
         tab = next((tab for tab in self.others if tab.claims(report.design)), self)
         there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
         return there | tab.opened(saved) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
+
+    def _show_audit(self, saved: SavedReport, banner: str) -> Updates:
+        """A report of the gallery where such reports are shown."""
+        tab = next((tab for tab in self.others if tab.claims(saved.report.design)), self)
+        there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
+        return there | tab.opened(saved, banner)
 
     def _run_of(
         self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False

@@ -16,6 +16,7 @@ import pytest
 
 from bias_core.app import build
 from bias_core.errors import InvalidInput
+from bias_core.library.gallery import list_audits
 from bias_core.library.tab import RunsTab, imported_html, look_through, runs_html
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
@@ -226,3 +227,22 @@ def test_every_report_of_a_shipped_study_has_a_tab(tab: RunsTab) -> None:
     homes = {kind: next(t.key for t in tab.others if kind in t.also) for kind in own.values()}
     assert homes == {kind: key for key, kind in own.items()}
     assert isinstance(tab.tabs, gr.Tabs)
+
+
+def test_an_audit_of_the_gallery_opens_in_the_tab_of_its_study_and_says_whose_it_is(tab: RunsTab) -> None:
+    audit = next(one for one in list_audits(tab.services)[0] if one.study == "t2iat-tests")
+    saved, banner = tab.gallery.opened(audit.name)
+    shown = tab._show_audit(saved, banner)
+    association = next(other for other in tab.others if other.key == "association")
+    assert shown[tab.tabs]["selected"] == "association"
+    assert "published by comes with the program" not in shown[association.parts["header"]]
+    assert "comes with the program" in shown[association.parts["header"]]
+    assert shown[association.parts["report"]].n_images == audit.n_images
+
+
+def test_two_finished_runs_are_compared_and_a_hole_in_the_choice_is_said(tab: RunsTab, visitor: Visitor) -> None:
+    names = [one.name for one in list_audits(tab.services)[0] if one.study == "t2iat-tests"]
+    html = tab.gallery.on_compare(visitor, f"audit:{names[0]}", f"audit:{names[0]}")
+    assert "Second less first" in html
+    assert "choose two to compare" in tab.gallery.on_compare(visitor, f"audit:{names[0]}", None)
+    assert "There is no gallery here" in tab.gallery.on_publish(visitor, "run:1", "Ada")[tab.gallery.status]
