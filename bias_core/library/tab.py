@@ -116,7 +116,7 @@ class RunsTab(StudyTab):
         shown.select(self.on_list, visitor, parts["list"], **QUIET)
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
         self.gallery.wire(visitor, shown, self._show_audit, everywhere)
-        buttons = [parts["status"], parts["run"], parts["stop"]]
+        buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html]
         measuring = [parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
         there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
         choice, quiet = [parts["wanted"], *buttons], {"queue": False, **QUIET}

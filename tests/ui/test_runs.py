@@ -180,7 +180,7 @@ def test_an_import_is_labelled_without_being_measured(
     (line,) = list_runs(services, visitor.key)
     assert last[form["source"]]["value"] == line.run_id
     assert last[form["source"]]["choices"][0][1] == line.run_id
-    there = [tab.tabs, tab.parts["list"], *(tab.parts[n] for n in ("status", "run", "stop"))]
+    there = [tab.tabs, tab.parts["list"], tab.drawing.html, *(tab.parts[n] for n in ("status", "run", "stop"))]
     assert set(last) <= {*there, *tab.label.making.source_outputs()}
     shown = tab.on_open(visitor, event(run=line.run_id))
     assert "nothing was measured" in shown[tab.parts["header"]]
