@@ -58,8 +58,8 @@ def test_planted_rates_are_measured(services):
     table = table_of(report, "rates").frame
     assert set(table["concept"]) == set(SEEN)
     gender = table[(table["concept"] == "doctor") & (table["condition"] == "published")].iloc[0]
-    assert gender["planted"] == pytest.approx(0.93)  # OASIS Table 2
-    assert gender["low"] <= 0.93 <= gender["high"]
+    assert gender["planted rate"] == pytest.approx(0.93)  # OASIS Table 2
+    assert gender["corrected low"] <= 0.93 <= gender["corrected high"]
     extreme = table[table["condition"] == "extreme"]
     assert (extreme["drawn"].round().isin([0.0, 1.0])).all()
     coverage = report.results.findings[0].estimate
@@ -86,10 +86,10 @@ def test_the_diffusion_model_is_held_against_what_it_draws_itself(services, monk
     report, _ = finish(run_study(small, settings, services))
     table = table_of(report, "rates").frame.set_index("condition")
     assert table["true P"].to_dict() == own
-    assert table["planted"].to_dict() == {"fair": 0.5, "published": pytest.approx(0.93)}
+    assert table["planted rate"].to_dict() == {"fair": 0.5, "published": pytest.approx(0.93)}
     assert table["drawn"].isna().all()  # no record says what is in these pictures
-    inside = (table["low"] <= table["true P"]) & (table["true P"] <= table["high"])
-    assert table["covered uncorrected"].tolist() == inside.tolist()
+    inside = (table["corrected low"] <= table["true P"]) & (table["true P"] <= table["corrected high"])
+    assert table["measured holds true P"].tolist() == inside.tolist()
 
 
 def test_a_reader_that_guesses_is_found_out():

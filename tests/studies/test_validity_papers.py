@@ -85,7 +85,7 @@ def test_planted_shares_are_of_men_whatever_the_line_names():
 
 def test_a_planted_object_comes_into_the_captions_by_halves(objects):
     table = table_of(objects, "repetitions").frame
-    hallucination = table[(table["measure"] == "jaccard_hallucination") & (table["planted"] == "an object")]
+    hallucination = table[(table["measure"] == "jaccard_hallucination") & (table["what is planted"] == "an object")]
     means = hallucination.groupby("condition")["value"].mean()
     assert means["fair"] < means["half"] < means["extreme"]
     known = {"distribution_bias", "jaccard_hallucination", "generative_miss_rate"}
@@ -122,7 +122,7 @@ def test_in_the_middle_step_chance_says_which_pictures_show_the_object(bases):
 
 
 def test_a_planted_object_is_named_and_what_is_not_planted_is_not(bases):
-    means = table_of(bases, "repetitions").frame.groupby(["planted", "measure", "condition"])["value"].mean()
+    means = table_of(bases, "repetitions").frame.groupby(["what is planted", "measure", "condition"])["value"].mean()
     odds = means["an object", "object_odds"]
     assert "fair" not in odds.dropna()  # where nobody plants a sign nothing changes, which is not "no bias"
     assert 1 < odds["half"] < odds["all"]
@@ -137,7 +137,7 @@ def test_a_planted_object_is_named_and_what_is_not_planted_is_not(bases):
 
 def test_genders_that_become_one_make_people_less_varied(objects):
     table = table_of(objects, "repetitions").frame
-    varied = table[(table["measure"] == "effective_number") & (table["planted"] == "gender")]
+    varied = table[(table["measure"] == "effective_number") & (table["what is planted"] == "gender")]
     means = varied.groupby("condition")["value"].mean()
     assert means["extreme"] < means["fair"]
 

@@ -88,8 +88,8 @@ def test_intervals_of_what_is_not_planted_hold_nothing_and_so_few_are_inconclusi
     (line,) = verdicts.to_dict("records")
     assert line["intervals hold"] == "100.0 % of 3"  # both attributes under fair, the other one under published
     assert line["false alarms"] == "0.0 % of 3"
-    assert float(line["nothing planted"]) == 0
-    assert float(line["all"]) == pytest.approx(0.44, abs=0.1)
+    assert float(line["mean, nothing planted"]) == 0
+    assert float(line["mean, all planted"]) == pytest.approx(0.44, abs=0.1)
     assert line["verdict"].startswith("inconclusive")
     assert "intervals that a verdict needs" in line["verdict"]
 

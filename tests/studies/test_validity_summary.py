@@ -11,11 +11,13 @@ import pytest
 from bias_core.stats.effects import normal_estimate, wilson_interval
 from bias_core.studies.kit.types import Shot, StudySettings
 from bias_core.studies.validity.repetitions import OWN_NULL, RepetitionOptions, repeated
+from bias_core.studies.validity.summary import load_shipped
 from bias_core.studies.validity.verdicts import (
     FEWEST,
     NULL_OF_ITS_OWN,
     kind_of,
     measured,
+    named,
     power_of,
     results_of,
     verdicts_of,
@@ -168,9 +170,9 @@ def test_the_summary_gives_means_and_bias_by_condition():
     results = results_of(measurements(bias=0.2), StudySettings())
     (summary,) = (table.frame for table in results.tables if table.key == "summary")
     by = summary.set_index("condition")
-    assert by["bias"].to_numpy() == pytest.approx([0.2] * 3, abs=0.03)
+    assert by["mean error"].to_numpy() == pytest.approx([0.2] * 3, abs=0.03)
     assert by["mean"].to_numpy() == pytest.approx([0.2, 0.5, 0.8], abs=0.03)
-    assert by["n"].tolist() == [200] * 3
+    assert by["repetitions"].tolist() == [200] * 3
     coverage, alarms, rise = results.figures
     assert (rise.data["value"] > 0).all()
     assert coverage.data["value"].item() == results.findings[0].estimate.value
@@ -204,3 +206,12 @@ def test_more_repetitions_go_on_from_fewer_and_another_seed_draws_others():
     few, many, other = shots_of(3), shots_of(7), shots_of(3, seed=1)
     assert few == many[: len(few)]
     assert not {shot.first_seed for shot in few} & {shot.first_seed for shot in other}
+
+
+def test_columns_are_called_by_what_they_hold_in_reports_of_earlier_versions_too():
+    old = pd.DataFrame({"measure": ["P"], "planted": ["gender"], "some": ["0.5"], "kind": ["headline"]})
+    assert list(named("verdicts", old)) == ["measure", "what is planted", "mean, some planted", "kind"]
+    assert named("verdicts", named("verdicts", old)).equals(named("verdicts", old))
+    for saved in load_shipped():
+        for table in saved.report.results.tables:
+            assert not {"planted", "n", "held", "covered", "some", "all"} & set(table.frame), table.key

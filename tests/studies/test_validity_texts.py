@@ -35,7 +35,7 @@ def test_the_planted_attribute_is_named_where_it_is_shared_and_told_apart_from_c
     report = run(world, nurse)
     texts = table(report, "texts")
     assert len(texts) == 2 * 2 * 2  # clusters, with and without what is planted, two searches
-    planted = texts[texts["planted"] & (texts["search"] == "against the others")]
+    planted = texts[texts["is planted"] & (texts["search"] == "against the others")]
     assert planted["named"].all(), planted["texts"].tolist()
     shares = {one.title: one.estimate for one in report.results.findings}
     assert shares["Clusters whose attribute a text names, against the others, an attribute is planted"].n == 2
@@ -45,7 +45,7 @@ def test_the_planted_attribute_is_named_where_it_is_shared_and_told_apart_from_c
 def test_an_attribute_that_is_in_too_few_pictures_is_said(world):
     nurse = {"concept": "nurse", "prompt": "a photo of a nurse", "attributes": ["sombrero"]}
     report = run(world, nurse, clusters=1)
-    assert not table(report, "texts")["planted"].any()
+    assert not table(report, "texts")["is planted"].any()
     assert "1 planted attributes are in too few pictures" in " ".join(report.results.notes)
 
 

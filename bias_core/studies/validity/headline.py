@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.text import table_of
-from bias_core.studies.validity.verdicts import HEADLINE
+from bias_core.studies.validity.verdicts import HEADLINE, named
 
 ADVICE: Mapping[str, str] = {
     "intervals too narrow": "Trust its value and its order; its interval is surer than it should be.",
@@ -53,10 +53,10 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
         if {"name", "value", "low", "high", "n"} <= set(figure.data)
     }
     lines = []
-    for row in table_of(report, "verdicts").frame.to_dict("records"):
-        measure, planted, verdict = (str(row[column]) for column in ("measure", "planted", "verdict"))
+    for row in named("verdicts", table_of(report, "verdicts").frame).to_dict("records"):
+        measure, planted, verdict = (str(row[column]) for column in ("measure", "what is planted", "verdict"))
         name = f"{measure}, {planted}" if planted else measure
-        middle = [] if row["some"] == "–" else str(row["some"]).split(", ")
+        middle = [] if row["mean, some planted"] == "–" else str(row["mean, some planted"]).split(", ")
         trust = " ".join(says for words, says in ADVICE.items() if words in verdict) or _SOUND
         lines.append(
             VerdictLine(
@@ -68,7 +68,7 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
                 advice=_NOTHING if all(words in verdict for words in _UNRELATED) else trust,
                 coverage=shares.get("coverage", {}).get(name),
                 alarms=shares.get("alarms", {}).get(name),
-                means=" → ".join((str(row["nothing planted"]), *middle, str(row["all"]))),
+                means=" → ".join((str(row["mean, nothing planted"]), *middle, str(row["mean, all planted"]))),
             )
         )
     return lines

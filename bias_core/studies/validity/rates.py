@@ -19,7 +19,7 @@ from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
 from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, repeated
-from bias_core.studies.validity.verdicts import TEXTS, measured, verdict_figures, verdict_table, verdicts_of
+from bias_core.studies.validity.verdicts import TEXTS, measured, named, verdict_figures, verdict_table, verdicts_of
 from bias_core.types import Estimate, PlantedLine
 
 Shares = tuple[Estimate, Estimate | None]
@@ -100,7 +100,7 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     verdicts = list(verdicts_of(pd.DataFrame(measurements), settings.confidence))
     return Results(
         findings=_findings(rates, order, settings.confidence),
-        tables=(verdict_table(verdicts), TEXTS.table("rates", rates), TEXTS.table("order", order)),
+        tables=(verdict_table(verdicts), TEXTS.table("rates", named("rates", rates)), TEXTS.table("order", order)),
         figures=(_planted_figure(rates), *verdict_figures(verdicts, settings.confidence)),
         notes=(TEXTS.note("uncorrected", n_uncorrected=int(rates["corrected"].isna().sum()), n=len(rates)),),
     )

@@ -17,7 +17,7 @@ from bias_core.studies.kit.types import Design, Finding, Progress, Shot, StudySe
 from bias_core.studies.origins.spi import model_suits, trace_row
 from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import LADDER, ladder
-from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
+from bias_core.studies.validity.verdicts import TEXTS, measured, named, results_of
 from bias_core.types import Attribute, Estimate
 
 LEAST_CORRELATION = 0.6  # with what the finished pictures gain
@@ -80,7 +80,7 @@ def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> M
     tables = (
         TEXTS.table("correlations", finding_rows(findings, "seeds")),
         *results.tables,
-        TEXTS.table("seeds", table),
+        TEXTS.table("seeds", named("seeds", table)),
     )
     return replace(results, findings=(*findings, *results.findings), tables=tables)
 

@@ -15,7 +15,7 @@ from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.saved import SavedReport, from_text, to_text
 from bias_core.studies.reports.text import MOST_ROWS, markdown_table, table_of
-from bias_core.studies.validity.verdicts import AS_PUBLISHED, HEADLINE, STANDS_FOR, TEXTS, rule
+from bias_core.studies.validity.verdicts import AS_PUBLISHED, HEADLINE, STANDS_FOR, TEXTS, named, rule
 
 STUDIES = (
     "validity-rates",
@@ -85,13 +85,20 @@ def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
         texts = [path.read_text(encoding="utf-8") for path in paths]
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"cannot read the shipped reports: {error}") from error
-    return tuple(from_text(text, folder) for text in texts)
+    saved = (from_text(text, folder) for text in texts)
+    return tuple(replace(one, report=_named(one.report)) for one in saved)
 
 
 def load_others(folder: Path = SHIPPED) -> dict[str, tuple[SavedReport, ...]]:
     """The shipped reports of other generators than the renderer, by their names."""
     places = sorted(path for path in folder.glob("*") if path.is_dir())
     return {path.name: reports for path in places if (reports := load_shipped(path))}
+
+
+def _named(report: StudyReport) -> StudyReport:
+    """The report with the columns of its tables called by what they hold; earlier versions called some otherwise."""
+    tables = tuple(replace(one, frame=named(one.key, one.frame)) for one in report.results.tables)
+    return replace(report, results=replace(report.results, tables=tables))
 
 
 def _without_repetitions(report: StudyReport) -> StudyReport:
@@ -101,7 +108,7 @@ def _without_repetitions(report: StudyReport) -> StudyReport:
 
 def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
     """The verdicts of all studies, the rule that they follow, and where the details are."""
-    verdicts = pd.concat([table_of(report, "verdicts").frame for report in reports], ignore_index=True)
+    verdicts = pd.concat([table_of(report, "verdicts").frame for report in map(_named, reports)], ignore_index=True)
     names = {metric.name: key for key, metric in METRICS.items()}
     headlines, published = (
         verdicts[verdicts["kind"] == kind].drop(columns="kind") for kind in (HEADLINE, AS_PUBLISHED)

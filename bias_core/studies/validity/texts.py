@@ -19,7 +19,7 @@ from bias_core.studies.kit.setting_fields import Options, setting, settings_clas
 from bias_core.studies.kit.types import Design, Finding, Progress, Results, Shot, StudySettings, finding, mark
 from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import LADDER
-from bias_core.studies.validity.verdicts import TEXTS
+from bias_core.studies.validity.verdicts import TEXTS, named
 
 SEARCH = "oasis-stop"  # whose options the search has, but for what the options here say
 BARE, CONTRAST = "as the paper has it", "against the others"
@@ -144,7 +144,7 @@ def _results(table: pd.DataFrame, n_cases: int) -> Results:
     missing = n_cases - table.loc[table["planted"], ["concept", "attribute"]].drop_duplicates().shape[0]
     return Results(
         findings=tuple(findings),
-        tables=(TEXTS.table("texts", table),),
+        tables=(TEXTS.table("texts", named("texts", table)),),
         figures=(TEXTS.figure("named", shares),),
         notes=(TEXTS.note("clusters"), *([TEXTS.note("too few", n=missing)] if missing else [])),
     )

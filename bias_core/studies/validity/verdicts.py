@@ -53,8 +53,32 @@ STANDS_FOR: Mapping[str, str] = {
     "log_amplification": "relative_lean_difference",  # ours, but words of this world hardly lean, so it is not shown
 }
 """What headlines show in place of a measure, mostly of a paper, by their keys."""
+_WHAT = "what is planted"
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "verdicts": {
+        "planted": _WHAT, "nothing planted": "mean, nothing planted", "some": "mean, some planted",
+        "all": "mean, all planted", "follows": "mean follows",
+    },
+    "summary": {
+        "planted": _WHAT, "bias": "mean error", "held": "intervals hold", "null excluded": "no bias excluded",
+        "n": "repetitions",
+    },
+    "repetitions": {"planted": _WHAT, "excluded": "no bias excluded"},
+    "rates": {
+        "planted": "planted rate", "low": "corrected low", "high": "corrected high",
+        "covered": "corrected holds true P", "covered uncorrected": "measured holds true P", "n": "pictures",
+    },
+    "texts": {"planted": "is planted"},
+    "seeds": {"planted": "is planted"},
+}  # fmt: skip
+"""What columns of the tables of a validity report hold, by the table and by what is computed with."""
 _KEYS = ["measure", "variant", "planted"]
 _ROUNDING = 1e-9
+
+
+def named(key: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """A table of a validity report with its columns called by what they hold; also one of an earlier version."""
+    return frame.rename(columns=dict(COLUMNS.get(key, {})))
 
 
 def kind_of(measure: str) -> str:
@@ -144,8 +168,8 @@ def results_of(measurements: pd.DataFrame, settings: StudySettings, *, notes: Se
         ),
         tables=(
             verdict_table(verdicts),
-            TEXTS.table("summary", _summary(_scored(measurements))),
-            TEXTS.table("repetitions", measurements),
+            TEXTS.table("summary", named("summary", _summary(_scored(measurements)))),
+            TEXTS.table("repetitions", named("repetitions", measurements)),
         ),
         figures=(*verdict_figures(verdicts, settings.confidence), _rise_figure(measurements)),
         notes=tuple(notes),
@@ -227,7 +251,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
                 "kind": kind_of(verdict.measure),
             }
         )
-    return TEXTS.table("verdicts", lines, rule=rule())
+    return TEXTS.table("verdicts", named("verdicts", pd.DataFrame(lines)), rule=rule())
 
 
 def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyFigure, StudyFigure]:
