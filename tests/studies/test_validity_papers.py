@@ -175,6 +175,9 @@ def test_the_report_gathers_the_verdicts(pairs, objects):
     assert "| Generative miss rate M_G, against a blank | an object |" in page
     assert {"validity-pairs/report.md", "validity-objects/figures/rise.svg"} <= set(files)
     assert not any("repetitions" in name for name in files)  # long tables stay out
+    told = files["validity-pairs/report.md"].decode()
+    assert ". After wan2024pst" in told
+    assert "pictures of calibration-renderer, fair" in told
     for study in (pairs, objects):
         for row in table_of(study, "verdicts").frame.to_dict("records"):
             assert row["verdict"] in page

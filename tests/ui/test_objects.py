@@ -59,6 +59,7 @@ def test_the_headline_names_the_object_that_towers_and_how_far_pictures_stray(ow
     assert "(H_J)" in text
     assert "(M_G)" in text
     assert "Captions call the people" in text
+    assert text.endswith("Whether any of this is bias cannot be told: there is no base to hold it against.")
 
 
 def test_the_headline_of_conditions_says_what_each_adds(controlled: StudyReport) -> None:
@@ -68,6 +69,7 @@ def test_the_headline_of_conditions_says_what_each_adds(controlled: StudyReport)
     assert "backdoor" in text
     assert "no object is clearly more frequent" in text or "pictures and in" in text
     assert "objects a picture that no prompt names" in text
+    assert "no base" not in text
 
 
 def test_the_curve_stands_beside_n_vocabulary_and_bounded_companions(own: StudyReport) -> None:

@@ -1,4 +1,4 @@
-"""What stands out of a study of objects: what is gained against a base, else what towers."""
+"""What stands out of a study of objects: what is gained against a base; without one what towers."""
 
 import math
 
@@ -6,6 +6,8 @@ import pandas as pd
 
 from bias_core.studies.kit.types import StudyReport
 from bias_core.types import Estimate
+
+_NO_BASE = "Whether any of this is bias cannot be told: there is no base to hold it against."
 
 
 def headline(report: StudyReport) -> str:
@@ -26,10 +28,10 @@ def headline(report: StudyReport) -> str:
         says += f"; {_percent(estimates['stronger'])} of the pictures fit another prompt better than their own (M_G)"
     people = report.results.frame("table4")
     if people.empty or not people["male"].iloc[0] + people["female"].iloc[0]:
-        return f"{says}."
+        return f"{says}. {_NO_BASE}"
     row = people.iloc[0]
     parts = [f"{row[g]:.0f} % {g} [{row[f'{g} low']:.0f}, {row[f'{g} high']:.0f}]" for g in ("male", "female")]
-    return f"{says}. Captions call the people {' and '.join(parts)}."
+    return f"{says}. Captions call the people {' and '.join(parts)}. {_NO_BASE}"
 
 
 def _changed(report: StudyReport, against: pd.DataFrame) -> str:

@@ -113,10 +113,11 @@ def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
     headlines, published = (
         verdicts[verdicts["kind"] == kind].drop(columns="kind") for kind in (HEADLINE, AS_PUBLISHED)
     )
+    first = reports[0].settings
     lines = [
         "# Is the instrument right?",
         "",
-        TEXTS.note("page", model=reports[0].settings.model, encoder=reports[0].settings.encoder),
+        TEXTS.note("page", model=first.model, encoder=first.encoder, seed=first.seed),
         "",
         "## What headlines show",
         "",
