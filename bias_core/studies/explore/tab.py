@@ -1,6 +1,7 @@
 """The Explore tab: a concept and attributes in, pictures and scores out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import gradio as gr
@@ -17,8 +18,10 @@ from bias_core.studies.kit.types import StudyFigure, StudyReport
 from bias_core.studies.reports.embedded import data_uri
 from bias_core.studies.reports.text import format_number
 from bias_core.ui import messages
+from bias_core.ui.study import view as study_html
 from bias_core.ui.study.drawing import DrawingPart
 from bias_core.ui.study.pictures import Look, Pictures
+from bias_core.ui.study.result_page import marks_of
 from bias_core.ui.study.study_tab import QUIET, Updates
 from bias_core.ui.templates import render, script
 
@@ -85,7 +88,7 @@ class ExploreTab(ExploreForm):
     def wire_extra(self) -> None:
         """Groups and the map choose pictures."""
         at_once, report = self.at_once, self.parts["report"]
-        chosen = [at_once["groups"], at_once["map"], *self.pictures.outputs()]
+        chosen = [at_once["groups"], at_once["map"], self.parts["plot"], *self.pictures.outputs()]
         for source in (at_once["groups"], at_once["map"]):
             source.select(self.on_choose, report, chosen, **QUIET)
         at_once["alike"].expand(self.on_map, [report, self.pictures.look], at_once["map"], **QUIET)
@@ -98,20 +101,32 @@ class ExploreTab(ExploreForm):
         return {self.at_once["map"]: view.map_html(Exploration(report), _group_of(look))}
 
     def on_choose(self, report: StudyReport | None, event: gr.EventData) -> Updates:
-        """A group button or a point of the map was chosen."""
+        """A group button, a point of the map, or the pictures in a frame on it were chosen."""
         if report is None:
             return {}
         exploration, chart = Exploration(report), self.at_once["map"]
+        images = {image.number: image.id for image in exploration.images}
         if number := int(event.number):
-            picture = view.picture_html(exploration, number)
+            picture = self.pictures.large(report, images.get(number, ""))
             return {self.pictures.picture: picture, chart: view.map_html(exploration, opened=number)}
-        group = int(event.group)
+        group, framed = int(event.group), [int(one) for one in str(event.numbers).split(",") if one.isdigit()]
         which = f"group={CONCEPT}" if group == view.ALL else f"{_ALIKE}={group_name(group)}"
+        look = Look(report=report, which=which, whole=group != view.ALL)
+        if framed:
+            look = replace(look, only=tuple(images[one] for one in framed if one in images), whole=True)
         return {
-            **self.pictures.show_only(Look(report=report, which=which)),
+            **self.pictures.show_only(look),
             self.at_once["groups"]: view.group_buttons(exploration, group),
-            chart: view.map_html(exploration, group),
+            chart: view.map_html(exploration, group, only=framed or None),
+            self.parts["plot"]: self._shares_of(report, look),
         }
+
+    def _shares_of(self, report: StudyReport, look: Look) -> str:
+        """The plot of the shares, of the chosen pictures alone where some were chosen."""
+        plot = self.plot(report)
+        if plot is not None and look.whole:
+            plot = view.shares_of(Exploration(report), set(look.all_rows()["number"].astype(int)))
+        return "" if plot is None else study_html.figures_html([plot], marks_of(report, plot))
 
     def finished(self, report: StudyReport) -> Updates:
         """All of a report."""

@@ -1,20 +1,24 @@
 """What the Explore tab shows of a report: groups of look-alikes and their map, one picture, all in plain language."""
 
 import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bias_core.metrics.stereotype import prevalence_estimate
 from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.headline import percent, span, verdict
 from bias_core.studies.explore.report import Exploration, ExploredImage
-from bias_core.studies.explore.results import AssociationScore, group_name
+from bias_core.studies.explore.results import AssociationScore, group_name, share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.types import figure, lean
+from bias_core.studies.kit.types import StudyFigure, figure, lean
 from bias_core.studies.reports.embedded import N_COLOURS, average_uri, data_uri, figure_svg
 from bias_core.studies.reports.text import LIMITS
 from bias_core.studies.running.drawn import prompt_facts, reason_of
+from bias_core.types import Estimate
 from bias_core.ui.templates import render
 
 ALL = -1
@@ -45,8 +49,11 @@ def group_buttons(exploration: Exploration, chosen: int = ALL) -> str:
     return render("explore_groups", groups=groups, chosen=chosen)
 
 
-def map_html(exploration: Exploration, chosen: int = ALL, opened: int = 0) -> str:
-    """The 2-D map: a numbered picture (or a dot, when there are many) per embedding."""
+def map_html(exploration: Exploration, chosen: int = ALL, opened: int = 0, only: Collection[int] | None = None) -> str:
+    """The 2-D map: a numbered picture (or a dot, when there are many) per embedding.
+
+    Dim are those that are not of the ``chosen`` group, or not among the numbers in ``only``.
+    """
     clusters = exploration.clusters
     if clusters is None or not len(clusters.labels):
         return ""
@@ -60,7 +67,7 @@ def map_html(exploration: Exploration, chosen: int = ALL, opened: int = 0) -> st
             "number": number,
             "group": int(label) + 1,
             "classes": f"c{label % N_COLOURS}"
-            + (" dim" if chosen not in (ALL, label) else "")
+            + (" dim" if chosen not in (ALL, label) or (only is not None and number not in only) else "")
             + (" here" if number == opened else ""),
             "x": f"{x:.1f}",
             "y": f"{y:.1f}",
@@ -69,6 +76,26 @@ def map_html(exploration: Exploration, chosen: int = ALL, opened: int = 0) -> st
         for number, label, (x, y) in zip(clusters.numbers, clusters.labels, places, strict=True)
     ]
     return render("explore_map", points=points, note=clusters.note, width=f"{_WIDTH:.0f}", height=f"{_HEIGHT:.0f}")
+
+
+def shares_of(exploration: Exploration, only: Collection[int]) -> StudyFigure:
+    """How often each attribute is seen in some of the pictures, those with these numbers."""
+    places = [i for i, number in enumerate(exploration.scored_numbers) if number in only]
+    figure = share_figure([_score_of(score, places, exploration) for score in exploration.attributes])
+    return replace(figure, title=f"How often is it seen in these {len(places)} pictures?")
+
+
+def _score_of(score: AttributeScore, places: Sequence[int], exploration: Exploration) -> AttributeScore:
+    positive, negative = score.similarity_positive[places], score.similarity_negative[places]
+    is_clear, reference = ~np.isnan(positive), score.attribute.reference
+    share = (
+        prevalence_estimate(
+            positive[is_clear], negative[is_clear], reference=reference, confidence=exploration.settings.confidence
+        )
+        if is_clear.any()
+        else Estimate.undefined(0, "none of these pictures was scored", null_value=reference)
+    )
+    return replace(score, prevalence=share, drawn=None)
 
 
 def sentences_html(exploration: Exploration) -> str:

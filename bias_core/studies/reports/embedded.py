@@ -8,7 +8,7 @@ import io
 import re
 import threading
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +36,13 @@ _INKS = {
 }
 
 
-def figure_svg(figure: StudyFigure, numbers: str = "the data can be taken as CSV below") -> str:
-    """The drawing; its label for screen readers says where the same ``numbers`` stand."""
+def figure_svg(
+    figure: StudyFigure, numbers: str = "the data can be taken as CSV below", marks: Mapping[str, str] | None = None
+) -> str:
+    """The drawing; its label for screen readers says where the same ``numbers`` stand.
+
+    A name of ``marks`` that stands beside a mark is a button there, with what it stands for as its data.
+    """
     import matplotlib as mpl
 
     buffer = io.BytesIO()
@@ -50,10 +55,22 @@ def figure_svg(figure: StudyFigure, numbers: str = "the data can be taken as CSV
     for metadata in root.findall(f"{{{_SVG}}}metadata"):
         root.remove(metadata)
     root.attrib |= {"role": "img", "class": "plot", "aria-label": f"{figure.title}; {numbers}"}
+    if marks and _name_marks(root, marks):
+        root.attrib["role"] = "group"  # what is in an image cannot be pressed
     svg = ET.tostring(root, encoding="unicode")
     for colour, ink in _INKS.items():
         svg = svg.replace(colour, ink)
     return re.sub(r"font(-family)?: ([\d.]+px )?'[^;\"]*", _font, svg)
+
+
+def _name_marks(root: ET.Element, marks: Mapping[str, str]) -> int:
+    """Make buttons of the names of marks in a drawing; how many there are."""
+    texts = [text for text in root.iter(f"{{{_SVG}}}text") if (text.text or "").strip() in marks]
+    for text in texts:
+        name = (text.text or "").strip()
+        text.attrib |= {"data-pictures": marks[name], "tabindex": "0", "role": "button", "class": "mark-name"}
+        text.attrib["aria-label"] = f"Show the pictures of {name}"
+    return len(texts)
 
 
 def _font(declaration: re.Match[str]) -> str:

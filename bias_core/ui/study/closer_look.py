@@ -11,6 +11,7 @@ from bias_core.studies.kit.types import StudyReport
 from bias_core.ui.study.pictures import picture_html
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import TAKE_JS
+from bias_core.ui.study.why import why_html
 from bias_core.ui.templates import render
 
 AT_EACH_END = 4
@@ -62,7 +63,8 @@ class CloserLook(StudyTab):
 
     def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
         """One of the pictures behind the numbers, large."""
-        return opened_html(report, str(event.image))
+        html = opened_html(report, str(event.image))
+        return html + (why_html(report, str(event.image), self.services) if html and report else "")
 
     def _shown(self, report: StudyReport, key: str) -> Updates:
         parts = {"words": self.closer_html(report, key), "behind": self.behind_html(report, key)}

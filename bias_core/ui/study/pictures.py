@@ -19,13 +19,15 @@ from bias_core.ui.messages import QUIET
 from bias_core.ui.templates import render, script
 
 Opened = Callable[[StudyReport, "pd.Series[Any]"], str]
+Why = Callable[[StudyReport, str], str]
 
 MOST_SHOWN = 60
 FEW, FEW_OF_EACH, MOST_CELLS = 24, 4, 8
 """How many pictures a new report shows: of one cell, of each of several, and how many of these."""
-ALL = ""
+ALL, AND = "", "\n"
 _MOST_VALUES = 300
 _HIDDEN = ["image_id"]
+_READINGS = (": positive", ": negative", ": nearer by", ": perceived")  # columns that stand below, in a table
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
 _LISTS = {"objects", "added", "left_out"}  # columns whose cells list words, separated by commas
 
@@ -53,12 +55,16 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """Which pictures of a report, by ``column=value`` (of a column that lists words, one of them), in which order."""
+    """Which pictures of a report, in which order.
+
+    ``which`` is ``column=value`` (of a column that lists words, one of them), or several of these with :data:`AND`.
+    """
 
     report: StudyReport
     which: str = ALL
     order: str = ""
     whole: bool = False  # as many as fit, where a new report shows a few
+    only: tuple[str, ...] = ()  # ids, of pictures that were marked by hand; () for all
 
     def rows(self) -> pd.DataFrame:
         """The chosen rows in their order, at most those that are shown."""
@@ -67,9 +73,12 @@ class Look:
     def all_rows(self) -> pd.DataFrame:
         """The chosen rows in their order."""
         frame = _frame(self.report)
-        column, _, value = self.which.partition("=")
-        if column in frame:
-            frame = frame[[value in values for values in _values(frame, column)]]
+        for condition in self.which.split(AND):
+            column, _, value = condition.partition("=")
+            if column in frame:
+                frame = frame[[value in values for values in _values(frame, column)]]
+        if self.only:
+            frame = frame[frame["image_id"].isin(self.only)]
         by, _, way = self.order.rpartition(" ")
         if by in frame:
             frame = frame.sort_values(by, ascending=way == "up", na_position="last", kind="stable")
@@ -79,13 +88,19 @@ class Look:
         """What is shown of them: a few of each cell, or those that were chosen."""
         frame, column = self.all_rows(), self._cell_column()
         if column is None or frame[column].nunique() < 2:
-            return [self._cell("", frame, MOST_SHOWN if self.whole else FEW, self.which)]
+            return [self._cell(self.words(), frame, MOST_SHOWN if self.whole else FEW, self.which)]
         groups = [(str(name), rows) for name, rows in frame.groupby(column, sort=False) if str(name)]
         most = MOST_SHOWN // len(groups) if self.whole else max(FEW_OF_EACH, FEW // len(groups))
         return [
             self._cell(name, rows, max(1, most), f"{column}={name}")
             for name, rows in groups[: None if column == "arm" else MOST_CELLS]
         ]
+
+    def words(self) -> str:
+        """What the chosen pictures have in common; "" for all."""
+        if self.only:
+            return f"{len(self.only)} chosen on the map"
+        return ", ".join(one.replace("=", ": ", 1) for one in self.which.split(AND)) if self.whole else ""
 
     def _cell(self, name: str, rows: pd.DataFrame, most: int, more: str) -> Cell:
         pictures, is_rest = self._thumbnails(rows.head(most)), len(rows) > most and not self.whole
@@ -113,6 +128,28 @@ class Look:
                 )
             )
         return shown
+
+
+def which_of(report: StudyReport, name: str) -> str:
+    """The pictures that a mark or a number of this name is about, as :class:`Look` has it; "" where none can be told.
+
+    Of an attribute those in which it is seen; else those of the arm, group, target or object of this name, or of all
+    of them that the name lists.
+    """
+    parts = [_condition(report, part) for part in (name, *name.split(", "))]
+    if parts[0]:
+        return parts[0]
+    return AND.join(parts[1:]) if len(parts) > 2 and all(parts[1:]) else ""
+
+
+def _condition(report: StudyReport, name: str) -> str:
+    frame = _frame(report)
+    if f"{name}: perceived" in frame:
+        return f"{name}: perceived=yes"
+    for column in frame.columns.difference(_HIDDEN, sort=False):
+        if not is_numeric_dtype(frame[column]) and any(name in values for values in _values(frame, column)):
+            return f"{column}={name}"
+    return ""
 
 
 def file_url(path: Path) -> str:
@@ -167,8 +204,12 @@ class Pictures:
         """Everything that an update may touch."""
         return [self.box, self.which, self.order, self.grid, self.picture, self.look]
 
-    def wire(self, opened: Opened = lambda _report, _row: "") -> None:
-        """Choosing and opening; ``opened`` shows a picture large in the tab's own way, where it returns any."""
+    def wire(self, opened: Opened = lambda _report, _row: "", why: Why = lambda _report, _id: "") -> None:
+        """Choosing and opening; ``opened`` shows a picture large in the tab's own way, where it returns any.
+
+        ``why`` says below it how it was read.
+        """
+        self._opened, self._why = opened, why
         chosen = [self.which, self.order, self.grid, self.picture, self.look]
         gr.on(
             [self.which.input, self.order.input], self.on_choose, [self.look, self.which, self.order], chosen, **QUIET
@@ -176,14 +217,18 @@ class Pictures:
 
         def on_open(look: Look | None, event: gr.EventData) -> str:
             """One picture large."""
-            frame = _frame(look.report) if look is not None else pd.DataFrame({"image_id": []})
-            rows = frame[frame["image_id"] == str(event.image)]
-            if look is None or rows.empty:
-                return ""
-            return opened(look.report, rows.iloc[0]) or picture_html(look.report, rows.iloc[0])
+            return "" if look is None else self.large(look.report, str(event.image))
 
         self.grid.select(on_open, self.look, self.picture, **QUIET).success(None, js=script("reveal"), **QUIET)
         self.grid.submit(self.on_cell, self.look, chosen, **QUIET)
+
+    def large(self, report: StudyReport, image_id: str) -> str:
+        """One picture large, and how it was read; nothing for an id that is not of this report."""
+        frame = _frame(report)
+        rows = frame[frame["image_id"] == image_id]
+        if rows.empty:
+            return ""
+        return (self._opened(report, rows.iloc[0]) or picture_html(report, rows.iloc[0])) + self._why(report, image_id)
 
     def on_choose(self, look: Look | None, which: str | None, order: str | None) -> dict[Any, Any]:
         """Other pictures, or another order."""
@@ -210,7 +255,10 @@ class Pictures:
 
     def show_only(self, look: Look) -> dict[Any, Any]:
         """A choice that was made elsewhere, such as on a figure."""
-        return {self.which: look.which, self.order: look.order, **self._shown(look)}
+        choices = which_choices(look.report)
+        if look.which not in [value for _, value in choices]:
+            choices.append((look.words(), look.which))
+        return {self.which: gr.update(choices=choices, value=look.which), self.order: look.order, **self._shown(look)}
 
     def _shown(self, look: Look) -> dict[Any, Any]:
         return {self.grid: grid_html(look.cells()), self.picture: "", self.look: look}
@@ -235,7 +283,7 @@ def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
         "Model": stored.row.model,
     }
     for name, value in row.items():
-        if name not in ("prompt", "seed") and pd.notna(value) and value != "":
+        if name not in ("prompt", "seed") and pd.notna(value) and value != "" and not str(name).endswith(_READINGS):
             facts[str(name)] = format_number(value) if isinstance(value, float) else str(value)
     return render("picture", stored=stored, facts=facts, small=_SMALL)
 

@@ -24,9 +24,9 @@ from bias_core.ui.study.drawing import DrawingPart
 from bias_core.ui.study.form import StudyForm, build_take
 from bias_core.ui.study.next_part import NextPart
 from bias_core.ui.study.people import PeoplePart
-from bias_core.ui.study.pictures import Pictures
+from bias_core.ui.study.pictures import Look, Pictures, which_of
 from bias_core.ui.study.view import by_name
-from bias_core.ui.templates import render
+from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 
 Updates = dict[Any, Any]
@@ -90,12 +90,19 @@ class ResultPage(StudyForm):
         """The figures that are shown as they are; leave out what the tab shows in its own way."""
         return report.results.figures
 
+    def on_mark(self, report: StudyReport | None, event: gr.EventData) -> Updates:
+        """The pictures that make up a mark of the plot, or a number."""
+        if report is None:
+            return {self.pictures.picture: ""}
+        return self.pictures.show_only(Look(report=report, which=str(event.pictures), whole=True))
+
     def plot(self, report: StudyReport) -> StudyFigure | None:
         """The one figure beside the pictures; None where the tab shows it in its own way."""
         return page_of(report.design).plot(report)
 
     def _build_results(self) -> None:
         key, parts, take = self.key, self.parts, {"js_on_load": study_html.TAKE_JS}
+        choose = {"js_on_load": study_html.TAKE_JS + script("marks", key=key)}
         parts["filled"] = gr.State(())  # which folds have their content
         parts["header"] = gr.HTML(elem_id=self.element("header"), elem_classes="header", **take)
         with gr.Column(visible=False) as parts["shown"]:
@@ -104,11 +111,11 @@ class ResultPage(StudyForm):
                 with gr.Column(scale=6, min_width=320) as parts["gallery"]:
                     self.pictures = self.build_pictures()
                 with gr.Column(scale=5, min_width=320, visible=False) as parts["beside"]:
-                    parts["plot"] = gr.HTML(elem_id=f"{key}-plot", elem_classes="plot-of-page", **take)
+                    parts["plot"] = gr.HTML(elem_id=f"{key}-plot", elem_classes="plot-of-page", **choose)
         with gr.Column(visible=False, elem_id=self.element("results"), elem_classes="results") as parts["results"]:
             with self.fold("numbers"):
                 self.people.build_corrected()
-                parts["findings"] = gr.HTML(elem_id=f"{key}-findings", **take)
+                parts["findings"] = gr.HTML(elem_id=f"{key}-findings", **choose)
                 self.at_once |= self.build_numbers()
                 self.people.build_task()
             with self.fold("by_attribute"):
@@ -194,9 +201,9 @@ class ResultPage(StudyForm):
             parts["report"]: report,
             parts["header"]: self.header_html(report, lead),
             parts["beside"]: gr.update(visible=plot is not None),
-            parts["plot"]: "" if plot is None else study_html.figures_html([plot]),
+            parts["plot"]: "" if plot is None else study_html.figures_html([plot], marks_of(report, plot)),
             parts["findings"]: render("by_arm", tables=arms_overview(report))
-            + study_html.findings_html(report, EQUAL if report.arms else self.null_words),
+            + study_html.findings_html(report, EQUAL if report.arms else self.null_words, numbers_of(report)),
             parts["claim"]: claim(report),
             parts["shell"]: to_command(*run),
             parts["python"]: to_python(*run),
@@ -258,3 +265,17 @@ class ResultPage(StudyForm):
     def link(self, report: StudyReport) -> str:
         """The address of this tab with these settings; one's own words do not travel in it."""
         return address_of(self.key, report)
+
+
+def marks_of(report: StudyReport, figure: StudyFigure) -> dict[str, str]:
+    """Which pictures the marks of a figure are about, by their names."""
+    columns = [column for column in ("name", "group") if column in figure.data]
+    names = dict.fromkeys(str(name) for column in columns for name in figure.data[column].unique())
+    return {name: which for name in names if (which := which_of(report, name))}
+
+
+def numbers_of(report: StudyReport) -> dict[str, str]:
+    """Which pictures the numbers of a report are about, by their titles: "man: P", "Farmer (expected male): δ"."""
+    titles = [finding.title for finding in report.results.findings]
+    names = {title: title.partition(":")[0].partition(" (")[0].strip() for title in titles}
+    return {title: which for title, name in names.items() if (which := which_of(report, name))}

@@ -30,6 +30,7 @@ from bias_core.ui.study.drawing import DrawingPart
 from bias_core.ui.study.examples import ExamplesPart
 from bias_core.ui.study.form import Preset
 from bias_core.ui.study.result_page import LATER, ResultPage
+from bias_core.ui.study.why import why_html
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import RUN, Visitor, in_line
 
@@ -167,6 +168,8 @@ class StudyTab(ResultPage):
         self.wire_form()
         taken = ("plot", "findings", "attributes", "figures", "tables", "takes")
         self.wire_take(*(parts[name] for name in taken), self.people.corrected)
+        parts["plot"].submit(self.on_mark, parts["report"], self.pictures.outputs(), **QUIET)
+        parts["findings"].submit(self.on_mark, parts["report"], self.pictures.outputs(), **QUIET)
         for name in LATER:
             opened = partial(self.on_unfold, name), [parts["report"], parts["filled"]]
             parts[name].expand(*opened, [*self.later_outputs(name), parts["filled"]], **QUIET)
@@ -174,7 +177,7 @@ class StudyTab(ResultPage):
         self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
         demo.load(self.on_load, parts["remembered"], self.linked(), **QUIET)
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
-        self.pictures.wire(self.picture_html)
+        self.pictures.wire(self.picture_html, partial(why_html, services=self.services))
         self.people.wire(parts["report"], parts["header"], self.header_html)
         self.arms.wire(self.form["model"])
         self.next.wire(self)

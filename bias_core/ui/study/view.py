@@ -1,7 +1,7 @@
 """A study's report on the page: what was found, its figures and tables as HTML, and its pictures to choose from."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def header_html(report: StudyReport, headline: str) -> str:
     return render("report_header", warning=report.warning, headline=headline, lines=text.report_facts(report))
 
 
-def findings_html(report: StudyReport, null: str = NULL) -> str:
+def findings_html(report: StudyReport, null: str = NULL, marks: Mapping[str, str] | None = None) -> str:
     """Every number of the study with its interval drawn, its n, null value (called ``null``) and sentence."""
     rows = text.finding_rows(report)
     if not rows:
@@ -35,6 +35,7 @@ def findings_html(report: StudyReport, null: str = NULL) -> str:
         "findings",
         rows=rows,
         text_of=text.finding_text,
+        marks=marks or {},
         scales=_scales(rows),
         null=null,
         few=FEW_DIFFERENCES if report.arms else FEW,
@@ -53,10 +54,10 @@ def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     return {measure: (min(some), max(some)) if some else (0.0, 1.0) for measure, some in values.items()}
 
 
-def figures_html(figures: Sequence[StudyFigure]) -> str:
-    """Each figure as a card; pictures in rows are left to the tab that shows them."""
+def figures_html(figures: Sequence[StudyFigure], marks: Mapping[str, str] | None = None) -> str:
+    """Each figure as a card; names of ``marks`` show their pictures. What has no data is left out."""
     drawn = [figure for figure in figures if not figure.data.empty]
-    return render("figures", figures=drawn) if drawn else ""
+    return render("figures", figures=drawn, marks=marks) if drawn else ""
 
 
 def tables_html(tables: Sequence[StudyTable]) -> str:

@@ -70,7 +70,7 @@ def environment() -> Environment:
         "p": format_p,
         "form": format,
         "picture": data_uri,
-        "svg": lambda figure: Markup(figure_svg(figure)),
+        "svg": lambda figure, marks=None: Markup(figure_svg(figure, marks=marks)),
         "excerpt": excerpt,
         "numbers": number_columns,
     }

@@ -1,0 +1,19 @@
+// A name of a plot, its row, or a number shows the pictures that make it up (submit).
+const show = (node) => {
+  trigger('submit', {pictures: node.dataset.pictures});
+  const behavior = matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth';
+  const grid = document.querySelector(`#${key}-pictures`), box = grid?.getBoundingClientRect();
+  if (box && (box.top < 0 || box.top > innerHeight - 160)) grid.scrollIntoView({behavior, block: 'start'});
+};
+const middle = (node) => { const box = node.getBoundingClientRect(); return (box.top + box.bottom) / 2; };
+element.addEventListener('click', (event) => {
+  const named = event.target.closest('[data-pictures]'), plot = event.target.closest('svg.plot');
+  if (named) { show(named); return; }
+  const names = plot ? [...plot.querySelectorAll('[data-pictures]')] : [];
+  const near = names.filter((one) => Math.abs(middle(one) - event.clientY) < 14);
+  if (near.length === 1) show(near[0]);
+});
+element.addEventListener('keydown', (event) => {
+  const named = event.target.closest('svg [data-pictures]');
+  if (named && (event.key === 'Enter' || event.key === ' ')) { event.preventDefault(); show(named); }
+});
