@@ -39,7 +39,7 @@ def test_no_folded_result_page_is_tall_and_its_order_is_the_same_everywhere(visi
 
     def look(key: str, header: str, results: str) -> None:
         page.wait_for_selector(f"{header} h2")
-        page.wait_for_selector(f"#{key}-plot svg, .film-plot svg")
+        page.wait_for_selector(f"#{key}-plot svg:visible, .film-plot svg:visible")
         page.wait_for_timeout(400)
         name = key if key not in heights else f"{key}, a run"
         heights[name] = page.evaluate("document.documentElement.scrollHeight")
