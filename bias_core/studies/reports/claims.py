@@ -81,7 +81,7 @@ def circumstances(report: StudyReport, part: Measured) -> Circumstances:
 def _pictures_of(report: StudyReport, part: Measured) -> tuple[pd.DataFrame, list[ImageRow]]:
     """The rows of its scored pictures, and what they were drawn from."""
     frame = report.pictures
-    if frame is None or frame.empty:
+    if frame is None or frame.empty or not {"group", "prompt"} <= set(frame):
         return pd.DataFrame({"group": [], "prompt": []}), [image.row for image in report.stored.values()]
     if isinstance(part, ArmReport) and "arm" in frame:
         frame = frame[frame["arm"] == part.name]
