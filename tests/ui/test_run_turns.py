@@ -38,7 +38,8 @@ def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back
     others = [occupied(fakes.run_line, name) for name in "ab"]
     tab = built(AssociationTab, fakes)
     values = form_values(tab)
-    run = tab.on_run(Visitor(), *values)
+    visitor = Visitor()
+    run = tab.on_run(visitor, *values)
     next(run)
     assert "2 runs are before yours" in next(run)[tab.parts["status"]]
     refused = list(tab.on_run(Visitor(), *values))[-1]
@@ -46,6 +47,7 @@ def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back
     assert refused[tab.parts["run"]]["visible"]
     assert not refused[tab.parts["stop"]]["visible"]
     run.close()
+    visitor.stop.set()  # it would go on without its page, beside later tests
     for other in others:
         other.close()
 
