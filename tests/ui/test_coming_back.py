@@ -6,23 +6,28 @@ import asyncio
 import secrets
 from copy import copy
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest  # noqa: TC002
 from gradio.state_holder import SessionState
 
-from bias_core.app.build import build_app
+from bias_core.app.build import ComingBack, build_app
 from bias_core.app.page_state import with_reports, without_reports
+from bias_core.library.tab import RunsTab
+from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.reports.saved import is_saved
 from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.pictures import Look
+from bias_core.ui.visitor import Visitor
 from tests.attack.page import PREFIX, PageVisitor
 from tests.ui.fakes import FakeServices  # noqa: TC001
 from tests.ui.served import Served  # noqa: TC001
+from tests.ui.tabs import built
 
 
 def others_come(page: PageVisitor, n: int) -> None:
@@ -88,6 +93,21 @@ def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a
     assert "association-header" not in page.shown
     assert "example-note" not in own
     page.client.close()
+
+
+def test_a_tab_shows_no_example_to_whom_has_a_run_there_asks_for_one_or_is_not_known_yet(fakes: FakeServices) -> None:
+    tab, visitor = built(AssociationTab, fakes), Visitor()
+    coming = ComingBack(fakes, built(RunsTab, fakes), [tab])
+    at: Any = SimpleNamespace(query_params={"tab": "association", "percent": "7"})
+    header = tab.parts["header"]
+    assert header not in coming.on_look("association", visitor, None)  # the page was opened just now
+    visitor.key = "a" * 32
+    assert "<strong>Example" in coming.on_look("association", visitor, None)[header]
+    assert header not in coming.on_look("association", visitor, None, at)
+    settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
+    report = complete(run_study(find_design("t2iat-tests"), settings, fakes, session=visitor.key))
+    assert header not in coming.on_look("association", visitor, report)
+    assert header not in coming.on_look("association", visitor, None)
 
 
 def test_a_run_at_work_is_followed_after_a_reload_and_can_be_stopped(served: Served) -> None:
