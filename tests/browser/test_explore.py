@@ -109,8 +109,7 @@ def test_stop_ends_the_run_and_scores_what_is_there(desk: Any) -> None:
     desk.fill(CONCEPT, "slow person")  # of whom no test has stored a picture
     with a_run(desk, "explore"):
         desk.click("#generate")
-        desk.wait_for_selector("#results", state="hidden")  # of the run before
-        desk.wait_for_selector(GRID)
+        desk.wait_for_selector("#explore-drawing .finished")
         pressed = time.monotonic()
         desk.click("#stop")
     desk.wait_for_selector("#header h2")

@@ -56,9 +56,8 @@ def test_two_identities_of_ones_own_are_run_in_both_orders(phone: Any) -> None:
     for fold in ("numbers", "details"):
         unfold(page, "paired", fold)
     page.wait_for_selector("#paired-tables summary")
-    text = page.inner_text("#paired-results")
-    assert "pilot and assistant" in text
-    assert "Asked to be fair" in text
+    assert "pilot and assistant" in page.inner_text("#paired-header")
+    assert "asked to be fair" in page.inner_text("#paired-results")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.locator("#paired-first input, #paired-first textarea").fill("assistant")
     with a_run(page, "paired"):

@@ -5,7 +5,7 @@ const rename = (button, text) => {
   if (text && button.getAttribute('aria-label') !== text) button.setAttribute('aria-label', text);
 };
 const name = () => {
-  document.querySelectorAll('.grid .thumbnail-item').forEach((button) =>
+  document.querySelectorAll('.grid .thumbnail-item:not([data-image])').forEach((button) =>
     rename(button, button.querySelector('.caption-label')?.textContent.trim()));
   document.querySelectorAll('button.upload-container').forEach((button) =>
     rename(button, button.innerText.replace(/\s+/g, ' ').trim()));

@@ -88,7 +88,7 @@ class Look:
         """What is shown of them: a few of each cell, or those that were chosen."""
         frame, column = self.all_rows(), self._cell_column()
         if column is None or frame[column].nunique() < 2:
-            return [self._cell(self.words(), frame, MOST_SHOWN if self.whole else FEW, self.which)]
+            return [self._cell("", frame, MOST_SHOWN if self.whole else FEW, self.which)]
         groups = [(str(name), rows) for name, rows in frame.groupby(column, sort=False) if str(name)]
         most = MOST_SHOWN // len(groups) if self.whole else max(FEW_OF_EACH, FEW // len(groups))
         return [
@@ -183,9 +183,9 @@ def order_choices(report: StudyReport) -> list[tuple[str, str]]:
     return [("As drawn", ""), *((f"{c}, {text}", f"{c} {way}") for c in numbers for text, way in ways)]
 
 
-def grid_html(cells: Sequence[Cell]) -> str:
-    """Small pictures, numbered, in their cells."""
-    return render("grid", cells=cells)
+def grid_html(cells: Sequence[Cell], words: str = "") -> str:
+    """Small pictures, numbered, in their cells; above them in ``words`` what was chosen, where not all are shown."""
+    return render("grid", cells=cells, words=words)
 
 
 class Pictures:
@@ -261,7 +261,7 @@ class Pictures:
         return {self.which: gr.update(choices=choices, value=look.which), self.order: look.order, **self._shown(look)}
 
     def _shown(self, look: Look) -> dict[Any, Any]:
-        return {self.grid: grid_html(look.cells()), self.picture: "", self.look: look}
+        return {self.grid: grid_html(look.cells(), look.words()), self.picture: "", self.look: look}
 
 
 def _some_of_each_arm(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
