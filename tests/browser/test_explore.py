@@ -82,7 +82,9 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads
     share = report["attributes"][0]["prevalence"]
     shown = format_estimate(share["value"], share["low"], share["high"], n=share["n"]).partition(" ")[0]
     assert shown in desk.inner_text("#explore-findings table.scores")
-    assert "python -m bias_core explore doctor" in desk.locator("#explore-command textarea").first.input_value()
+    assert "python -m bias_core explore doctor" in " ".join(
+        box.input_value() for box in desk.locator("#explore-command textarea").all()
+    )
 
 
 def test_a_group_and_the_map_choose_pictures(desk: Any) -> None:

@@ -51,6 +51,7 @@ def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk: Any, tmp_pat
     page.get_by_role("button", name="Pause", exact=True).click()
     page.get_by_role("button", name="turban", exact=True).click()
     assert page.locator(".film-plot .line-1.off").count() >= 1
+    page.locator(".film summary").click()
     with page.expect_download() as download:
         page.locator(".film [data-take^='figure:gain'][data-take$=':csv']").click()
     download.value.save_as(tmp_path / "spi.csv")
