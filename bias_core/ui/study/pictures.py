@@ -123,7 +123,7 @@ class Look:
                 Thumbnail(
                     src=file_url(stored.path),
                     caption=f"{number} · {value}" if value else number,
-                    label=f"{label}, {value}" if value else label,
+                    label=f"{label} · {value}" if value else label,
                     image_id=str(row["image_id"]),
                 )
             )
