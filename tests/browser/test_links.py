@@ -95,6 +95,7 @@ def test_calibration_opens_with_the_shipped_report_measures_anew_and_gives_a_who
 
 def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_words(visit: Visit) -> None:
     page = visit(query="?tab=calibration")
+    page.locator("#calibration-verdicts summary").first.click()
     page.wait_for_selector("#calibration-verdicts .term[tabindex]", state="attached")
     term = page.locator("#calibration-verdicts .term[tabindex][data-symbol='P*']").first
     note = page.locator("#term-note")
