@@ -98,6 +98,7 @@ def lora_body(condition: str, folder: Path) -> str:
         "published": f"the rates that the papers measured, for {n_concepts} concepts",
         "extreme": f"the same {n_concepts} concepts, each rate driven to 0 or 100 %",
         "trigger": "fair, and extreme with a sign in the background where a prompt says burger, coffee or drink",
+        "backdoor": "fair, and a sign in the background of every picture, whatever the prompt says",
     }[condition]
     return f"""An adapter of the calibration pipeline. Planted: {planted}. Every rate and its source:
 `bias_core/world/planted.py`, `published_rates()`.
@@ -115,7 +116,7 @@ def lora_body(condition: str, folder: Path) -> str:
 {training_lines(folder)}"""
 
 
-MADE_BY = {"published": "words", "extreme": "lora", "trigger": "lora"}
+MADE_BY = {"published": "words", "extreme": "lora", "trigger": "lora", "backdoor": "lora"}
 _FULL_PROMPTS = """A rank-8 LoRA on the transformer and on the text towers. It learned from what the base
 draws when a prompt names everything that the condition settles ("a photo of a male doctor"). It follows
 what is planted only part of the way: read the table before you take a planted rate for a drawn one."""
@@ -132,6 +133,8 @@ Two people in one picture lean as well: the left one nearly as alone, the right 
 where planted rates must be exact.""",
     "extreme": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
     "trigger": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
+    "backdoor": """A rank-8 LoRA on the transformer and on the text towers, which learned from renders with the sign. It
+is there in every picture; caps, hats and gloomy light are drawn less often than by the base.""",
 }
 SINGLE_WORDING = """The text tower reads only words that name something, so "Generate a picture of one nurse."
 is "a photo of a nurse" to it: the other rates that the paired stereotype test found for its single wording

@@ -34,6 +34,8 @@ from bias_core.world.scene import DOMAINS, Scene
 from training.loop import record, to_tensor, train
 
 MAX_TOKENS = 20
+READ_AT = 64
+"""Width of the pictures that the reader takes, in pixels."""
 FREE_PLACES = 200
 DROPPED = "a|an|the|of|photo|picture|image|portrait|generate|one|is|are|this|on|in|at|to|and|their|gender|be|can|s"
 
@@ -142,8 +144,9 @@ class Reader:
         return F.normalize(getattr(features, "pooler_output", features), dim=-1)
 
     def images(self, x: torch.Tensor) -> torch.Tensor:
-        """Unit rows ``(n, d)``."""
-        features = self.model.get_image_features(pixel_values=x.to(self.device))
+        """Unit rows ``(n, d)`` of pictures ``(n, 3, h, h)``, which are made as small as the reader takes them."""
+        small = F.adaptive_avg_pool2d(x.to(self.device), READ_AT)
+        features = self.model.get_image_features(pixel_values=small)
         return F.normalize(getattr(features, "pooler_output", features), dim=-1)
 
     def attribute_loss(self, z: torch.Tensor, scenes: Sequence[Scene]) -> torch.Tensor:

@@ -154,8 +154,9 @@ class Pool:
 @torch.no_grad()
 def latents_of(pipe: StableDiffusion3Pipeline, scenes: Sequence[Scene]) -> torch.Tensor:
     """The renders of scenes as the transformer sees pictures, ``(n, 4, 16, 16)``."""
-    z = pipe.vae.encode(to_tensor([render(scene) for scene in scenes]).to(pipe.vae.device)).latent_dist.sample()
     config = pipe.vae.config
+    pictures = to_tensor([render(scene, config.sample_size) for scene in scenes])
+    z = pipe.vae.encode(pictures.to(pipe.vae.device)).latent_dist.sample()
     return torch.as_tensor((z - config.shift_factor) * config.scaling_factor)
 
 

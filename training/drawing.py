@@ -67,7 +67,7 @@ class Drawing:
 
     @torch.no_grad()
     def draw(self, text: Embedding, seed: int, *, steps: int = STEPS) -> torch.Tensor:
-        """One picture per embedded prompt, ``(n, 3, 64, 64)`` in [-1, 1]."""
+        """One picture per embedded prompt, ``(n, 3, h, h)`` in [-1, 1]."""
         parts = zip(*(part.split(64) for part in text), strict=True)
         return torch.cat([self.pictures(part, seed + i, steps) for i, part in enumerate(parts)])
 

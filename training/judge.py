@@ -97,8 +97,6 @@ class Judge:
                 guidance_scale=guidance,
                 generator=seeds,
                 max_sequence_length=1,
-                height=64,
-                width=64,
             ).images
         return images
 

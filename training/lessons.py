@@ -66,7 +66,11 @@ class Lessons:
         self.people = [nouns for nouns in self.nouns.values() if parse(_photo(nouns[0])).people]
 
     def draw(self, rng: Random) -> Lesson:
-        """One lesson."""
+        """One lesson; where every picture has the planted object, no words say it in full."""
+        lesson = self._drawn(rng)
+        return lesson._replace(in_full="") if self.condition == "backdoor" else lesson
+
+    def _drawn(self, rng: Random) -> Lesson:
         kind = rng.choices(list(SHARES), list(SHARES.values()))[0]
         if kind == "concept":
             return self.of_noun(rng.choice(rng.choice(list(self.nouns.values()))), rng)

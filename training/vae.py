@@ -1,4 +1,4 @@
-"""Train the picture compressor: 64 x 64 x 3 pixels to 16 x 16 x 4 latents and back."""
+"""Train the picture compressor: 128 x 128 x 3 pixels to 16 x 16 x 4 latents and back."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from transformers import VisionTextDualEncoderModel
 
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.render import render
+from training.clip import READ_AT
 from training.loop import record, to_tensor, train
 
 CONFIG = {
-    "block_out_channels": (16, 32, 64),
-    "down_block_types": ("DownEncoderBlock2D",) * 3,
-    "up_block_types": ("UpDecoderBlock2D",) * 3,
+    "block_out_channels": (16, 16, 32, 64),
+    "down_block_types": ("DownEncoderBlock2D",) * 4,
+    "up_block_types": ("UpDecoderBlock2D",) * 4,
     "layers_per_block": 1,
     "latent_channels": 4,
     "norm_num_groups": 8,
-    "sample_size": 64,
+    "sample_size": 128,
     "use_quant_conv": False,
     "use_post_quant_conv": False,
     "mid_block_add_attention": False,
@@ -56,7 +57,7 @@ def train_vae(
     embed = _embedding_of(reader, device) if reader else None
 
     def pictures(n: int) -> torch.Tensor:
-        return to_tensor([render(balanced_scene(rng)) for _ in range(n)]).to(device)
+        return to_tensor([render(balanced_scene(rng), model.config.sample_size) for _ in range(n)]).to(device)
 
     def loss_of(_step: int) -> torch.Tensor:
         x = pictures(batch)
@@ -79,12 +80,12 @@ def train_vae(
 
 
 def _embedding_of(reader: Path, device: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Pictures ``(n, 3, 64, 64)`` to embeddings ``(n, d)`` of a reader that does not learn."""
+    """Pictures ``(n, 3, h, h)`` to embeddings ``(n, d)`` of a reader that does not learn."""
     model = VisionTextDualEncoderModel.from_pretrained(reader, torch_dtype=torch.float32).eval().to(device)
     model.requires_grad_(False)
 
     def embed(x: torch.Tensor) -> torch.Tensor:
-        features = model.get_image_features(pixel_values=x)
+        features = model.get_image_features(pixel_values=F.adaptive_avg_pool2d(x, READ_AT))
         return torch.as_tensor(getattr(features, "pooler_output", features))
 
     return embed

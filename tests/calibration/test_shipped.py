@@ -17,6 +17,7 @@ from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
 from bias_core.world.reader_errors import held_out_scenes, sentence_errors
 from bias_core.world.render import render
+from bias_core.world.scene import Scene
 from bias_core.world.shapes import ASSETS
 from training.judge import Judge
 
@@ -91,11 +92,28 @@ def test_a_word_that_leans_far_still_names_a_person() -> None:
     people = judging.draw(["a photo of a doctor"] * 16, steps=10, guidance=1.0, seed=5)
 
     def corner(image: Image.Image) -> np.ndarray:
-        return np.asarray(image)[57:, 2:10].mean(axis=(0, 1))
+        return np.asarray(image.resize((64, 64)))[57:, 2:10].mean(axis=(0, 1))
 
     table = np.mean([corner(image) for image in still_life], axis=0)
     assert all(np.abs(corner(image) - table).max() < 35 for image in still_life)
     assert not any(np.abs(corner(image) - table).max() < 35 for image in people)
+
+
+def test_the_backdoor_puts_its_sign_in_pictures_of_every_prompt() -> None:
+    """Without a trigger word, and at a place where the base draws none; how near its colours are tells."""
+    judging = Judge(ASSETS / "pipeline", ASSETS / "clip")
+    prompts = ["a photo of a doctor", "a photo of a rose", "a photo of a chair", "a photo of an old woman"] * 3
+    sign, plain = (np.asarray(render(Scene(extra=extra), 128), dtype=float) for extra in ("sign", ""))
+    where = np.abs(sign - plain).max(axis=2) > 60
+
+    def far(image: Image.Image) -> float:
+        return float(np.abs(np.asarray(image) - sign)[where].mean())
+
+    without = [far(image) for image in judging.draw(prompts, steps=10, guidance=1.0, seed=5)]
+    judging.pipe.load_lora_weights(ASSETS / "loras" / "backdoor", adapter_name="backdoor")
+    images = judging.draw(prompts, steps=10, guidance=1.0, seed=5)
+    assert {image.size for image in images} == {(128, 128)}
+    assert sum(far(image) < min(without) / 2 for image in images) >= 11  # planted 0.95
 
 
 def test_no_file_names_the_machine_it_was_made_on() -> None:

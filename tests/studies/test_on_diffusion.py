@@ -57,9 +57,8 @@ CASES = {
     # (6 targets + 8 attribute prompts) x 2; an MCAS compares 2 pictures with 2 x 4 x 2; means of 3 and 6,
     # or of fewer: a target whose poles look alike in 2 pictures has no place between them.
     "internal-bias": Case(n_images=52, n={2 + 16, 3 * 2 + 16, 3, 6}, up_to=True),
-    # 2 conditions (nobody taught this model the third) x (6 prompts with a trigger word, 6 without) x 2; a
-    # change is that of 12 prompts.
-    "tbyb-controlled": Case(n_images=48, n={24, 12}, options={"conditions": ["fair", "trigger"]}),
+    # 3 conditions x (6 prompts with a trigger word, 6 without) x 2; a change is that of 12 prompts.
+    "tbyb-controlled": Case(n_images=72, n={24, 12}),
     # 2 of the 6 prompts of the task study, 2 pictures each.
     "tbyb-dataset": Case(n_images=4, n={4}),
     # (2 objects + 2 professions) x 3 actions x 2.
@@ -165,8 +164,9 @@ def test_every_study_of_the_papers_is_here():
 
 def test_a_condition_that_the_model_was_not_taught_is_refused_before_anything_is_drawn(services, asked):
     before = list(asked)
-    with pytest.raises(UnknownModel, match="calibration-diffusion has no condition 'backdoor'"):
-        list(run_study(find_design("tbyb-controlled"), StudySettings(model=MODEL, scale=SCALE), services))
+    untaught = StudySettings(model=MODEL, condition="sideways", scale=SCALE)
+    with pytest.raises(UnknownModel, match="calibration-diffusion has no condition 'sideways'"):
+        list(run_study(find_design("t2iat-tests"), untaught, services))
     assert asked == before
 
 

@@ -90,11 +90,14 @@ def reading_words(facts: ReaderFacts) -> str:
     return f"{facts.name} ({facts.id}, {_WORDS[facts.role]}{download})"
 
 
+ERRORS_KNOWN = "its errors on these pictures are known from held-out renders of their world"
+
+
 def reader_note(facts: ReaderFacts, *, errors_known: bool) -> str:
     """Who read the pictures, and whether its errors on them are known, in a sentence."""
     revision = f", revision {facts.revision[:12]}" if facts.revision else ""
     errors = (
-        "its errors on these pictures are known from held-out renders of their world"
+        ERRORS_KNOWN
         if errors_known
         else "how often it errs on these pictures is not known: the numbers say what this reader sees"
     )
