@@ -92,11 +92,7 @@ class Judge:
             part = list(prompts[start : start + 32])
             seeds = [torch.Generator().manual_seed(seed + start + i) for i in range(len(part))]
             images += self.pipe(
-                part,
-                num_inference_steps=steps,
-                guidance_scale=guidance,
-                generator=seeds,
-                max_sequence_length=1,
+                part, num_inference_steps=steps, guidance_scale=guidance, generator=seeds, max_sequence_length=1
             ).images
         return images
 

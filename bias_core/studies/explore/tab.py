@@ -14,6 +14,7 @@ from bias_core.studies.explore.report import COMPARE, Exploration, is_exploratio
 from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.explore.suggest import KIND as SUGGEST
 from bias_core.studies.explore.tab_form import ExploreForm
+from bias_core.studies.kit.readers import ERRORS_KNOWN
 from bias_core.studies.kit.types import StudyFigure, StudyReport
 from bias_core.studies.reports.embedded import data_uri
 from bias_core.studies.reports.text import format_number
@@ -147,7 +148,7 @@ class ExploreTab(ExploreForm):
 
     def header_html(self, report: StudyReport, lead: str) -> str:
         """What was found; what must be known stands right under it."""
-        notes = list(report.results.notes)
+        notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # nothing to beware of
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
             notes.insert(0, f"The calibration world does not know {words}; the pictures were drawn without it.")
