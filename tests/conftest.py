@@ -306,7 +306,7 @@ def assets(tmp_path_factory: pytest.TempPathFactory, tiny_sd3: Path, tiny_clip: 
     (folder / "calibration" / "loras").symlink_to(tiny_sd3 / "loras")
     (folder / "calibration" / "clip").symlink_to(tiny_clip)
     real = Path(__file__).parent.parent / "assets"
-    models = (real / "models.yaml").read_text().replace("width: 64", "width: 32").replace("height: 64", "height: 32")
+    models = (real / "models.yaml").read_text().replace("width: 128\n    height: 128", "width: 32\n    height: 32", 1)
     (folder / "models.yaml").write_text(models)
     (folder / "studies").symlink_to(real / "studies")
     _save_held_out(tiny_clip)

@@ -60,7 +60,7 @@ def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk: Any) -> None:
     with a_run(page, "explore"):
         page.click("#generate")
         page.wait_for_selector("#results", state="hidden")  # of the run before
-        page.wait_for_selector("#explore-grid .thumbnail-item")
+        page.wait_for_selector("#explore-drawing .finished")
         page.click("#stop")
     page.wait_for_selector("#header h2")
     switch(page, "runs")
@@ -78,8 +78,7 @@ def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk: Any) -> None:
     stopped.click()
     page.wait_for_selector("#runs-status .bar")
     page.click("#runs-stop")
-    page.wait_for_selector("#results table")  # Explore shows what a stopped exploration has
-    assert "pictures that were finished" in page.inner_text("#header")
+    page.wait_for_selector("#header:has-text('pictures that were finished')")  # Explore shows what it has
 
 
 def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk: Any, tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk: Any, tmp_
     page.get_by_label("Score anyway with the calibration reader").last.check()
     page.click("#runs-run")
     page.wait_for_selector("#header:has-text('Forced: ')")  # in Explore, as every exploration
-    assert page.is_visible("#results table")
+    assert page.is_visible("#results")
     assert "11 of 11 pictures" in page.inner_text("#header")
     open_accordion(page, "explore-command")
     with page.expect_download() as download:
@@ -119,7 +118,7 @@ def test_an_example_opens_at_once_and_says_what_it_is(desk: Any) -> None:
         pytest.skip("no example of this tab is shipped")
     button.click()
     desk.wait_for_selector("#association-header .example-note")
-    assert desk.is_visible("#association-results table")
+    assert desk.is_visible("#association-results")
     note = desk.inner_text("#association-header .example-note")
     assert "no run of yours" in note
     assert "calibration-renderer" in note

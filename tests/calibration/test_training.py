@@ -47,7 +47,7 @@ def test_the_pipeline_loads_draws_and_takes_the_adapter(trained: Path) -> None:
 
     plain = draw()
     pipe.load_lora_weights(trained / "loras" / "published")
-    assert plain.shape == (1, 3, 64, 64)
+    assert plain.shape == (1, 3, 128, 128)
     assert not torch.equal(plain, draw())
 
 

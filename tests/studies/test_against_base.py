@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from random import Random
 
 import pandas as pd
@@ -201,7 +202,10 @@ def test_conditions_are_told_apart_by_construction():
             assert shown == pytest.approx(rate, abs=0.05)
 
 
-def test_a_model_without_the_extreme_condition_says_what_to_do(services):
+def test_a_model_without_the_extreme_condition_says_what_to_do(services, monkeypatch):
+    info = services.model_info("calibration-diffusion")
+    untaught = replace(info, conditions=tuple(name for name in info.conditions if name != "backdoor"))
+    monkeypatch.setattr(services, "model_info", lambda _name: untaught)
     settings = StudySettings(scale=0.01, model="calibration-diffusion")
     with pytest.raises(
         UnknownModel, match="choose among its published, fair, extreme, trigger: none of its adapters draws another"

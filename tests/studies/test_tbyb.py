@@ -22,7 +22,7 @@ from bias_core.studies.objects.study import WITH_TRIGGER, WITHOUT_TRIGGER, chang
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import finding_rows, table_of
-from bias_core.studies.running.run import run_study, with_options
+from bias_core.studies.running.run import plan_study, run_study, with_options
 from tests.studies.scribe import Scribe, ScribeServices
 
 GENERAL, TASK, DATASET, CONTROLLED = (
@@ -263,10 +263,11 @@ def test_prompts_of_either_kind_alone_can_be_compared(services):
     assert Counter(shot.facts["words"] for shot in whole) == {WITH_TRIGGER: 180, WITHOUT_TRIGGER: 180}
 
 
-def test_the_diffusion_model_offers_no_backdoor_and_says_what_it_has(services):
-    assert "backdoor" not in services.model_info("calibration-diffusion").conditions
-    with pytest.raises(UnknownModel, match="no condition 'backdoor'; choose among its published, fair"):
-        finish(run_study(CONTROLLED, replace(SMALL, model="calibration-diffusion"), services))
+def test_both_generators_have_the_extreme_condition(services):
+    for model in ("calibration-renderer", "calibration-diffusion"):
+        assert "backdoor" in services.model_info(model).conditions
+        drawn = plan_study(CONTROLLED, replace(SMALL, model=model), services).shots
+        assert {shot.condition for shot in drawn} == {"fair", "trigger", "backdoor"}
 
 
 def test_the_manifest_of_the_controlled_experiment_holds_every_condition(services, controlled):

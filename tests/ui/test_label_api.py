@@ -373,7 +373,8 @@ def test_a_server_that_is_told_to_stop_copies_and_closes_first(tmp_path: Path) -
         "import sys, time; from pathlib import Path; from types import SimpleNamespace\n"
         "from bias_core.app import build; from tests.ui.fakes import FakeServices\n"
         "def serve(**_): print('serving', flush=True); time.sleep(60)\n"
-        "build.build_app = lambda _: SimpleNamespace(launch=serve)\n"
+        "build.build_app = lambda _: SimpleNamespace(launch=serve, first_examples=())\n"
+        "build.warm_up = lambda *_: None\n"
         "services = FakeServices(Path(sys.argv[1])); services.close = lambda: print('closed', flush=True)\n"
         "build.launch(services)\n"
     )
