@@ -63,7 +63,7 @@ class ComingBack:
             run.change(partial(self.on_last, key), [visitor, run], outputs, **how)
             if key != self._first:
                 looked_at = tab.examples.looked_at.select
-                looked_at(partial(self.on_look, key), [visitor, tab.parts["report"]], tab.outputs(), **QUIET)
+                looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **QUIET)
 
     def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
         """The list as it is now; for each tab the id of its last run, or that one is at work."""
@@ -96,6 +96,14 @@ class ComingBack:
                 run_id = self._last_runs(visitor).get(key, "")
             if run_id:
                 yield tab.opened(open_run(self._services, visitor.key, run_id))
+
+    def _look_at(self, key: str) -> Callable[..., Updates]:
+        """:meth:`on_look` of a tab; no partial, for Gradio reads the types of none and would give it no request."""
+
+        def on_look(visitor: Visitor, shown: StudyReport | None, request: gr.Request | None = None) -> Updates:
+            return self.on_look(key, visitor, shown, request)
+
+        return on_look
 
     def on_look(
         self, key: str, visitor: Visitor, shown: StudyReport | None, request: gr.Request | None = None
