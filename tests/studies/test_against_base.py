@@ -1,8 +1,7 @@
 """Pictures against their base: paired by prompt and seed, what is planted named first, the paper's forms below."""
 
-from __future__ import annotations
-
 import math
+import re
 from dataclasses import replace
 from random import Random
 
@@ -105,9 +104,10 @@ def test_the_report_says_who_captioned(controlled):
 
 def test_the_headline_names_the_object_with_its_base(controlled):
     text = headline(controlled)
-    assert text.startswith("Against fair, on the same prompts and seeds: under trigger “sign” is in ")
-    assert "of the base's (p < 0.001, adjusted for all objects)" in text
-    assert "objects a picture that no prompt names" in text
+    assert re.match(
+        r"Against fair, on the same prompts and seeds, “sign” is in \d+ of \d+ pictures under trigger \(fair: 0\)", text
+    )
+    assert "Objects a picture that no prompt names: +" in text
 
 
 def test_where_nothing_is_planted_nothing_is_named(services):
@@ -164,7 +164,7 @@ def test_the_object_planted_beside_trigger_words_is_named_against_the_same_scene
     first = {f.key: f for f in report.results.findings}
     for trigger in ("burger", "coffee", "drink"):
         assert first[f"{trigger} named object"].says.startswith("“sign” is in ")
-    assert headline(report).startswith("Against scenes without the word: of burger “sign” is in ")
+    assert re.match(r"Against scenes without the word, “sign” is in \d+ of \d+ pictures of burger ", headline(report))
     # The paper's own measures are of the scenes with the word alone.
     n = report.n_images // 2
     assert table_of(report, "measures").frame["n"].iloc[0] == n

@@ -67,15 +67,16 @@ def test_a_side_is_named_where_the_interval_lies_on_it(report: StudyReport, tab:
         leaning = changed(report, "scores", value=value, low=value - 0.1, high=value + 0.1)
         assert tab.closer_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
     sides = changed(report, **{"δ′": 0.0, "δ′ low": [-0.3, -0.1, 0.1], "δ′ high": [-0.1, 0.1, 0.3]})
-    moved = "between their own poles (δ′), are moved by drawing to men: man; to women: woman; to neither clearly: 1."
-    assert headline(sides).endswith(moved)
+    moved = "Between their own poles (δ′), drawing moves man to men, woman to women; 1 of 3 to neither clearly."
+    assert headline(sides) == moved
     sides = changed(report, **{"δ′": float("nan"), "MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]})
-    assert headline(sides).endswith("lean to men: man; to women: woman; to neither clearly: 1.")
+    assert headline(sides).endswith("lean to men for man, to women for woman; 1 of 3 to neither clearly.")
 
 
 def test_an_interval_across_0_is_no_side_and_no_proof(report: StudyReport, tab: InternalTab) -> None:
     unclear = changed(report, **{"δ′": 0.0, "δ′ low": -0.1, "δ′ high": 0.1})
-    none = "None of 3 targets is moved by drawing clearly to men or women; none is shown to be even."
+    moves = "Between their own poles (δ′), drawing moves"
+    none = f"{moves} none of 3 targets clearly to men or women; none is shown to be even."
     assert headline(unclear) == none
     assert "The difference is not told apart from nothing" in tab.closer_html(unclear, "man")
     moved = changed(report, **{"δ′": 0.2, "δ′ low": 0.1, "δ′ high": 0.3, "α′": float("nan"), "why no α′": "weak words"})

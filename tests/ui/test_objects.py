@@ -64,11 +64,11 @@ def test_the_headline_names_the_object_that_towers_and_how_far_pictures_stray(ow
 
 def test_the_headline_of_conditions_says_what_each_adds(controlled: StudyReport) -> None:
     text = headline(controlled)
-    assert text.startswith("Against fair, on the same prompts and seeds: ")
-    assert "under trigger " in text
+    assert text.startswith("Against fair, on the same prompts and seeds, ")
+    assert "under trigger" in text
     assert "backdoor" in text
-    assert "no object is clearly more frequent" in text or "pictures and in" in text
-    assert "objects a picture that no prompt names" in text
+    assert "no object is clearly more frequent" in text or "(fair: " in text
+    assert "Objects a picture that no prompt names: " in text
     assert "no base" not in text
 
 

@@ -97,8 +97,8 @@ def test_planted_steps_are_said_in_words(traced: StudyReport) -> None:
     assert re.search(r"<b>hat</b>\. .* At none of the 6 steps it is told apart from the base prompt", html)
     assert "about 1 of these 18 intervals" in html  # 18 x 0.05
     assert "beside “a photo of a person”" in html
-    assert "beard at step 1 (more often)" in headline(traced)
-    assert "hat: not told" in headline(traced)
+    assert "from step 1 for beard (more often)" in headline(traced)
+    assert "not told apart: hat" in headline(traced)
 
 
 def test_what_is_typed_is_escaped_everywhere(traced: StudyReport, clustered: StudyReport) -> None:

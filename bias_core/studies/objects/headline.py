@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.kit.types import StudyReport, listed
 from bias_core.types import Estimate
 
 _NO_BASE = "Whether any of this is bias cannot be told: there is no base to hold it against."
@@ -35,28 +35,41 @@ def headline(report: StudyReport) -> str:
 
 
 def _changed(report: StudyReport, against: pd.DataFrame) -> str:
-    """Against a base: the object that is gained, and how many more objects nobody asked for."""
-    by_findings = {finding.key: finding for finding in report.results.findings}
-    names_by_change: dict[str, list[str]] = {}  # sets of pictures by what is said of them
+    """Against a base: the object that each set gains most surely, and how many more objects nobody asked for."""
+    by_set, odds = against.columns[0], report.results.frame("log_odds")
+    findings = {finding.key: finding for finding in report.results.findings}
+    odds = odds.assign(gained=(odds["differs"] == "yes") & (odds["log-odds"] > 0)) if len(odds) else odds
+    word, how = ("under", ", on the same prompts and seeds") if by_set == "condition" else ("of", "")
+    sets_by_object: dict[str, list[str]] = {}
+    added: dict[str, list[str]] = {}  # sets by how many more objects they hold
+    unclear: list[str] = []
     for row in against.to_dict("records"):
-        name = str(row[against.columns[0]])
-        named, added = by_findings[f"{name} named object"], by_findings[f"{name} added"]
-        gain = named.says.rstrip(".")
-        names_by_change.setdefault(f"{gain}{_moves(added.estimate)}", []).append(name)
-    is_condition = against.columns[0] == "condition"
-    how, word = (", on the same prompts and seeds", "under") if is_condition else ("", "of")
-    parts = [f"{word} {' and '.join(names)} {what}" for what, names in names_by_change.items()]
-    return f"Against {against['base'].iloc[0]}{how}: {'; '.join(parts)}."
+        name, base = str(row[by_set]), str(row["base"])
+        gained = (
+            odds[(odds[by_set] == name) & (odds["differs"] == "yes") & (odds["log-odds"] > 0)] if len(odds) else odds
+        )
+        if gained.empty:
+            unclear.append(f"{word} {name}: {findings[f'{name} named object'].says.rstrip('.')}")
+        else:
+            most = gained.sort_values("p adjusted", kind="stable").iloc[0]
+            in_base = f"{base}: {most['with it in the base']:,}"
+            in_set = f"in {most['pictures with it']:,} of {most['n']:,} pictures {word} {name} ({in_base})"
+            sets_by_object.setdefault(f"“{most['object']}” is", []).append(in_set)
+        if says := _moves(findings[f"{name} added"].estimate):
+            added.setdefault(says, []).append(f"{word} {name}")
+    parts = [f"{what} {listed(where)}" for what, where in sets_by_object.items()] + unclear
+    text = f"Against {against['base'].iloc[0]}{how}, {'; '.join(parts)}."
+    more = "; ".join(f"{says} {listed(where)}" for says, where in added.items())
+    return f"{text} Objects a picture that no prompt names: {more}." if more else text
 
 
 def _moves(change: Estimate) -> str:
     if math.isnan(change.value):
         return ""
     if math.isnan(change.low):
-        return f" ({change.value:+.2f} objects a picture that no prompt names)".replace("-", "−")
-    numbers = f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]".replace("-", "−")
-    clear = "" if change.low > 0 or change.high < 0 else ", no clear change"
-    return f" ({numbers} objects a picture that no prompt names{clear})"
+        return f"{change.value:+.2f}".replace("-", "−")
+    clear = "" if change.low > 0 or change.high < 0 else " (no clear change)"
+    return f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]{clear}".replace("-", "−")
 
 
 def _percent(share: Estimate) -> str:

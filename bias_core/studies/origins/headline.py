@@ -37,15 +37,16 @@ def _gain_sentence(figure: StudyFigure, table: pd.DataFrame) -> str:
         if any(is_clear):
             first = is_clear.index(True)
             more = "more" if steps["value"].iloc[first] > 0 else "less"
-            early.append((first, str(name), f"{name} at step {first + 1} ({more} often)"))
+            early.append((first, str(name), f"step {first + 1} for {name} ({more} often)"))
         else:
             unclear.append(str(name))
     if not early:
         n_seeds = table.loc[table["nationality"] == concept, "seeds"].max()
         return f"{concept}: with {n_seeds} seeds no step is told apart from the base prompt."
-    rest = f" {', '.join(unclear)}: not told." if unclear else ""
-    steps_words = f"of {curves.size().max()} steps, the first told apart from {figure.labels['base']} are"
-    return f"{concept}: {steps_words} {', '.join(words for *_, words in sorted(early))}.{rest}"
+    rest = f"; not told apart: {listed(unclear)}" if unclear else ""
+    when = listed([words for *_, words in sorted(early)])
+    base = figure.labels["base"]
+    return f"Of {curves.size().max()} steps, {concept} is told apart from {base} from {when}{rest}."
 
 
 def texts_of(report: StudyReport) -> pd.DataFrame:

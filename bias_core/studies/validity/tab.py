@@ -42,6 +42,7 @@ class CalibrationTab(StudyTab):
     )
     studies: ClassVar = STUDIES
     null_words: ClassVar = "it should read"
+    first_percent: ClassVar = 2  # of every planted rate, and within what one run may have
 
     @cached_property
     def shipped(self) -> Mapping[str, SavedReport]:

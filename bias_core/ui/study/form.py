@@ -49,8 +49,7 @@ _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "condition": {"info": "Bias planted in this world", "scale": 2, "min_width": 150},
     "encoder": {"allow_custom_value": True, "min_width": 220},
     "judge": {"allow_custom_value": True, "min_width": 220, "info": JUDGE_HINT},
-    # Of the full size, a first click draws a tenth.
-    "percent": {"minimum": 1, "maximum": 100, "value": 10, "step": 1, "info": None, "scale": 3, "min_width": 200},
+    "percent": {"minimum": 1, "maximum": 100, "step": 1, "info": None, "scale": 3, "min_width": 200},
 }
 """What is otherwise of a component than its setting declares."""
 
@@ -110,6 +109,7 @@ class StudyForm:
     key: ClassVar[str]  # prefix of its element ids, and its name in links
     studies: ClassVar[Sequence[str]] = ()  # names of its designs, the first one chosen
     remembered: ClassVar[Sequence[str]] = REMEMBERED  # components whose values the browser keeps
+    first_percent: ClassVar[int] = 10  # of the full size, what a first click draws
     own_options: ClassVar[Collection[str]] = ()  # which of the form's options hold for words of one's own, too
     arms: ArmsForm
 
@@ -198,7 +198,7 @@ class StudyForm:
             choices = [(str(choice) or "default", choice) for choice in one.choices]
             return gr.Dropdown(menus[name](services) if name in menus else choices, **more)
         if name == "percent":
-            return gr.Slider(**more)
+            return gr.Slider(**more | {"value": self.first_percent})
         if one.kind is bool:
             return gr.Checkbox(**more)
         if one.kind in (int, float) and not one.may_be_left_out:
