@@ -11,6 +11,8 @@ import anyio
 import gradio as gr
 from gradio.block_function import BlockFunction
 from gradio.blocks import Block, BlocksConfig
+from gradio.components.api_component import Api
+from gradio.renderable import Renderable
 from gradio.state_holder import SessionState
 
 from bias_core.services import Services
@@ -35,6 +37,21 @@ class PageConfig(BlocksConfig):
         copied.blocks, copied.fns = copy.copy(self.blocks), copy.copy(self.fns)
         copied.fn_id, copied.renderables = self.fn_id, copy.copy(self.renderables)
         return copied
+
+    def get_config(self, renderable: Renderable | None = None) -> dict[str, Any]:
+        """As Gradio has it, without what its page would look for in vain, event by event: half of its start.
+
+        An event that follows another has no component, and a parameter of the programming interface no place.
+        """
+        config: dict[str, Any] = super().get_config(renderable)
+        for event in config["dependencies"]:
+            event["targets"] = [target for target in event["targets"] if target[0] is not None]
+        unseen = {number for number, block in self.blocks.items() if isinstance(block, Api)}
+        for page in config["page"].values():
+            page["components"] = [number for number in page["components"] if number not in unseen]
+            layout = page["layout"]
+            layout["children"] = [child for child in layout["children"] if child["id"] not in unseen]
+        return config
 
 
 class _OpenPageConfig(BlocksConfig):

@@ -147,6 +147,22 @@ def test_an_open_page_costs_the_server_little(fakes: FakeServices) -> None:
     assert copy(copy(demo.default_config)).fns.keys() == demo.fns.keys()
 
 
+def test_the_page_looks_for_no_component_that_it_does_not_have(fakes: FakeServices) -> None:
+    async def laid_out() -> Any:
+        return build_app(fakes)
+
+    config = asyncio.run(laid_out()).get_config_file()
+    of_page, components = config["page"][""], {one["id"]: one for one in config["components"]}
+    events = config["dependencies"]
+    assert [one for one in events if one["trigger_after"] is not None]
+    assert {type(number) for one in events for number, _ in one["targets"]} == {int}
+    in_layout = {child["id"] for child in of_page["layout"]["children"]}
+    parameters = {number for number, one in components.items() if one["type"] == "api"}
+    assert len(parameters) > 50  # they are described for programs, and no part of the page
+    assert not parameters & (in_layout | set(of_page["components"]))
+    assert set(of_page["components"]) | parameters == set(components)
+
+
 def test_a_server_at_rest_looks_for_events_a_few_dozen_times_a_second(
     fakes: FakeServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
