@@ -97,6 +97,20 @@ EXAMPLES = (  # of each tab the first is what it opens with
         0,
     ),
     _of(
+        "runs",
+        "nurses",
+        "who is drawn as a nurse",
+        "Asked for “a nurse”, this model draws few men, and still more than there are among nurses. Compare the run "
+        "with that of the doctors, number by number.",
+        explore={
+            "concept": "nurse",
+            "model": "calibration-renderer",
+            "n_images": 48,
+            "attribute_a": "",
+            "attribute_b": "",
+        },
+    ),
+    _of(
         "association",
         "science-and-arts",
         "science and arts",

@@ -112,7 +112,7 @@ class ComingBack:
         tab = self._tabs[key]
         with messages.user_errors():
             if shown is None and visitor.has_arrived and not self._has_own(key, visitor, self._link(request)):
-                return tab.first_example()
+                return tab.first_view(visitor)
         return {tab.parts["status"]: gr.skip()}
 
     def _has_own(self, key: str, visitor: Visitor, link: Link) -> bool:

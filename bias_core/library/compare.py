@@ -1,18 +1,34 @@
 """Two finished reports side by side: one's own, or of the gallery."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.intervals import percent
+from bias_core.studies.arms.results import arms_table, interval_figures
 from bias_core.studies.kit.setting_fields import option_values, settings_of
-from bias_core.studies.kit.types import Finding, StudyReport, StudySettings
-from bias_core.studies.reports.text import format_estimate, title_of
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    columns,
+    table,
+)
+from bias_core.studies.reports.text import format_estimate, read_by, title_of
 from bias_core.types import Estimate
 
+KIND = "comparison"
 _OMITTED = ("options", "arms", "labels")
+_OWN_ARM = "its arm"  # of a run in arms, where the column "arm" says which of the two it is of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +36,14 @@ class SideBySide:
     """What two reports have in common, number by number."""
 
     titles: tuple[str, str]
-    rows: tuple[Mapping[str, Any], ...]  # number, first, second, difference, whether its interval excludes 0
+    pairs: tuple[tuple[Finding, Finding], ...]  # of each number that both have, the first's and the second's
     differ: tuple[str, ...]  # settings that are not the same, each in words
     notes: tuple[str, ...]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Each number as text: in the first, in the second, their difference, and whether its interval excludes 0."""
+        return [_row(*pair) for pair in self.pairs]
 
 
 def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, str] | None = None) -> SideBySide:
@@ -36,8 +57,7 @@ def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, 
 
     Raises InvalidInput: they have no number in common.
     """
-    others = {(one.key, one.metric): one for one in second.results.findings}
-    pairs = [(one, others[one.key, one.metric]) for one in first.results.findings if (one.key, one.metric) in others]
+    pairs = common_numbers(first, second)
     if not pairs:
         raise InvalidInput(
             f"“{title_of(first)}” and “{title_of(second)}” have no number in common: compare two audits of one study, "
@@ -50,10 +70,76 @@ def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, 
         notes.append("They are studies of different designs.")
     return SideBySide(
         titles=titles or (title_of(first), title_of(second)),
-        rows=tuple(_row(*pair) for pair in pairs),
+        pairs=tuple(pairs),
         differ=tuple(_differences(first.settings, second.settings)),
         notes=tuple(notes),
     )
+
+
+def common_numbers(first: StudyReport, second: StudyReport) -> list[tuple[Finding, Finding]]:
+    """The findings that both have, in the order of the first."""
+    others = {(one.key, one.metric): one for one in second.results.findings}
+    return [(one, others[one.key, one.metric]) for one in first.results.findings if (one.key, one.metric) in others]
+
+
+def comparison_report(first: StudyReport, second: StudyReport, titles: tuple[str, str] | None = None) -> StudyReport:
+    """The two as the arms of one report, so that they are shown, and taken along, as every comparison is.
+
+    Raises InvalidInput: they have no number in common.
+    """
+    both = compare_reports(first, second, titles)
+    one, other = both.titles if both.titles[0] != both.titles[1] else (both.titles[0], f"{both.titles[1]}, again")
+    sides = ((one, first), (other, second))
+    arms = tuple(_as_arm(name, report) for name, report in sides)
+    lines = {pair[0].key: pair for pair in both.pairs}
+    differences = [_difference(pair, (one, other)) for pair in both.pairs]
+    frames = [_pictures(name, report) for name, report in sides]
+    readers = " and ".join(dict.fromkeys(read_by(report.settings) for _, report in sides))
+    drawn_by = " and ".join(dict.fromkeys(report.settings.model for _, report in sides))
+    return StudyReport(
+        run_id=f"{first.run_id}-and-{second.run_id}",
+        design=_design(one, other, (first.design, second.design)),
+        settings=StudySettings(model=drawn_by, condition="", encoder=readers, confidence=first.settings.confidence),
+        results=Results(
+            findings=tuple(finding for finding, _ in differences),
+            tables=(
+                arms_table(lines, arms, seed=0),
+                table(
+                    "differences", "Differences", [row for _, row in differences], "Second less first, of each number."
+                ),
+                *([_settings_table(both.differ)] if both.differ else []),
+            ),
+            figures=tuple(_figures(lines, arms)),
+            notes=both.notes,
+        ),
+        n_planned=first.n_planned + second.n_planned,
+        n_images=first.n_images + second.n_images,
+        n_blocked=first.n_blocked + second.n_blocked,
+        warning=" ".join(dict.fromkeys(filter(None, (first.warning, second.warning)))),
+        versions=_versions(first, second),
+        read_by=tuple(dict.fromkeys((*first.read_by, *second.read_by))),
+        pictures=pd.concat(frames, ignore_index=True) if frames else None,
+        stored={**first.stored, **second.stored},
+        arms=arms,
+    )
+
+
+def sides_of(report: StudyReport) -> list[StudyReport]:
+    """The two reports of a comparison, each as if it stood alone; any other report itself."""
+    if report.design.kind != KIND or report.pictures is None:
+        return [report]
+    frame = report.pictures
+    return [
+        replace(
+            report,
+            design=design,
+            settings=arm.settings,
+            results=arm.results,
+            arms=(),
+            pictures=frame[frame["arm"] == arm.name].drop(columns="arm").reset_index(drop=True),
+        )
+        for arm, design in zip(report.arms, report.design.data["designs"], strict=True)
+    ]
 
 
 def difference_of(a: Estimate, b: Estimate) -> Estimate:
@@ -82,6 +168,67 @@ def _row(first: Finding, second: Finding) -> dict[str, Any]:
         "difference": format_estimate(difference.value, difference.low, difference.high),
         "clear": difference.low > 0 or difference.high < 0,
     }
+
+
+def _design(one: str, other: str, designs: tuple[Design, Design]) -> Design:
+    summary = "Two finished runs side by side: the numbers that both have, and their differences."
+    title = f"{one} and {other}"
+    data = {"designs": designs}
+    return Design(name=KIND, title=title, kind=KIND, reference="", where="", summary=summary, data=data)
+
+
+def _as_arm(name: str, report: StudyReport) -> ArmReport:
+    return ArmReport(
+        name=name,
+        settings=report.settings,
+        results=report.results,
+        n_planned=report.n_planned,
+        n_images=report.n_images,
+        n_blocked=report.n_blocked,
+        warning=report.warning,
+    )
+
+
+def _pictures(name: str, report: StudyReport) -> pd.DataFrame:
+    frame = pd.DataFrame({"image_id": []}) if report.pictures is None else report.pictures
+    return frame.rename(columns={"arm": _OWN_ARM}).assign(arm=name)
+
+
+def _difference(pair: tuple[Finding, Finding], names: tuple[str, str]) -> tuple[Finding, dict[str, Any]]:
+    """The difference of a number as a finding, and as a row of the table."""
+    a, b = (finding.estimate for finding in pair)
+    texts, row = _row(*pair), {"finding": pair[0].title, "first": names[0], "second": names[1]}
+    says = f"{texts['first']} in “{names[0]}” (n = {a.n:,}), {texts['second']} in “{names[1]}” (n = {b.n:,})."
+    finding = Finding(
+        key=pair[0].key, title=pair[0].title, metric=pair[0].metric, estimate=difference_of(a, b), says=says
+    )
+    ends = columns("difference", finding.estimate, ends="")
+    numbers = {"value first": a.value, "value second": b.value, **ends, "n": finding.estimate.n}
+    clear = "yes" if texts["clear"] else "no"
+    return finding, {**row, "measure": pair[0].metric, **numbers, "p adjusted": math.nan, "clear": clear}
+
+
+def _figures(lines: Mapping[str, tuple[Finding, Finding]], arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
+    """One for each kind of number, such as P: what two kinds have in common is at most their scale."""
+    kinds: dict[str, dict[str, tuple[Finding, Finding]]] = {}
+    for key, pair in lines.items():
+        kinds.setdefault(pair[0].title.rpartition(": ")[2] if ": " in pair[0].title else "", {})[key] = pair
+    for number, some in enumerate(kinds.values(), start=1):
+        for one in interval_figures(some, arms):
+            if not one.data.empty:
+                yield replace(one, key=f"{number}-{one.key}")
+
+
+def _versions(first: StudyReport, second: StudyReport) -> dict[str, str]:
+    """Of both; where they are not the same, one behind the other."""
+    names = dict.fromkeys((*first.versions, *second.versions))
+    both = {name: [one.versions[name] for one in (first, second) if name in one.versions] for name in names}
+    return {name: " and ".join(dict.fromkeys(map(str, some))) for name, some in both.items()}
+
+
+def _settings_table(differ: Sequence[str]) -> StudyTable:
+    rows = [dict(zip(("setting", "first and second"), line.split(": ", 1), strict=True)) for line in differ]
+    return table("settings", "Not the same in both", rows)
 
 
 def _differences(first: StudySettings, second: StudySettings) -> list[str]:

@@ -8,8 +8,9 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ _MOST_PIXELS = 2048 * 2048  # of a picture that is shown
 _MOST_ABOUT, _MOST_REPORT = 65_536, 64_000_000  # bytes
 _LONGEST = 80  # characters of a publisher
 _FORMATS = ("PNG", "WEBP", "JPEG")
+_MARK = 12  # hex digits of the run
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 _HUB = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
 _SECONDS_BETWEEN_LOOKS = 300.0
@@ -110,7 +112,7 @@ def list_audits(services: StudyServices) -> tuple[list[Audit], list[str]]:
         else:
             problems.append(one)
     audits.sort(key=lambda one: -one.published)
-    return [*audits, *_shipped(services)], problems
+    return [*audits, *shipped_audits(services)], problems
 
 
 def open_audit(services: StudyServices, name: str) -> SavedReport:
@@ -165,6 +167,61 @@ def publish_run(services: StudyServices, run_id: str, report: StudyReport, *, pu
     return audit
 
 
+@dataclass(frozen=True, kw_only=True)
+class TakenBack:
+    """What is needed to put an audit back into the gallery: its files lie in ``place``."""
+
+    name: str
+    title: str
+    place: Path
+
+
+def own_audits(services: StudyServices, run_ids: Iterable[str]) -> set[str]:
+    """Names of the audits of a local gallery that are of these runs."""
+    where = services.settings.gallery.strip()
+    if not where or _on_hub(where):
+        return set()
+    ends = {_mark_of(run_id) for run_id in run_ids}
+    return {path.parent.name for path in _local(where).glob(f"*/{ABOUT}") if path.parent.name[-_MARK:] in ends}
+
+
+def take_back(services: StudyServices, name: str, run_ids: Iterable[str]) -> TakenBack:
+    """Take one's own audit out of a local gallery; its files are kept, and :func:`put_back` undoes it.
+
+    Raises InvalidInput: it is of none of these runs, or the gallery is no folder.
+    """
+    if name not in own_audits(services, run_ids):
+        raise InvalidInput(f"the gallery has no audit {quoted(name)} of a run of yours that could be taken back")
+    folder, place = _local(services.settings.gallery.strip()), _bin(services) / f"{name}-{time.time_ns()}"
+    audit = _read_about(folder / name / ABOUT)
+    place.mkdir(parents=True)
+    _move(folder / name, place / name)  # first what makes it whole
+    _move(folder / f"{name}.json", place / f"{name}.json")
+    return TakenBack(name=name, title=audit.title, place=place)
+
+
+def put_back(services: StudyServices, audit: TakenBack) -> None:
+    """Undo :func:`take_back`; InvalidInput where it was published again meanwhile."""
+    folder = _local(services.settings.gallery.strip())
+    if (folder / audit.name).exists():
+        raise InvalidInput(f"“{audit.title}” was published again meanwhile; the earlier one stays taken back")
+    if not audit.place.resolve().is_relative_to(_bin(services).resolve()):
+        raise InvalidInput("this audit was not taken back here")
+    _move(audit.place / f"{audit.name}.json", folder / f"{audit.name}.json")
+    _move(audit.place / audit.name, folder / audit.name)
+
+
+def _bin(services: StudyServices) -> Path:
+    return services.settings.data_dir / "taken_back"
+
+
+def _move(source: Path, target: Path) -> None:
+    try:
+        shutil.move(source, target)
+    except OSError as error:
+        raise StorageError(f"{source.name!r} of the gallery cannot be moved: {error.strerror or error}") from error
+
+
 def may_publish(services: StudyServices, *, has_token: bool) -> str:
     """Why a visitor of the page cannot publish; "" where they can."""
     where = services.settings.gallery.strip()
@@ -211,7 +268,12 @@ def _write(folder: Path, manifest: Manifest, report: StudyReport, publisher: str
 def _name_of(manifest: Manifest, report: StudyReport) -> str:
     """Of the files: what it is in words, and which run."""
     words = re.sub(r"[^a-z0-9]+", "-", f"{report.design.name} {title_of(report)}".lower()).strip("-")[:60].strip("-")
-    return f"{words or 'audit'}-{hashlib.sha256(manifest.id.encode()).hexdigest()[:12]}"
+    return f"{words or 'audit'}-{_mark_of(manifest.id)}"
+
+
+def _mark_of(run_id: str) -> str:
+    """How the names of a run's audits end."""
+    return hashlib.sha256(run_id.encode()).hexdigest()[:_MARK]
 
 
 def _small_copy(folder: Path, path: Path) -> Path:
@@ -248,7 +310,7 @@ def _last(path: str) -> str:
     return Path(path).name if path else ""
 
 
-def _shipped(services: StudyServices) -> list[Audit]:
+def shipped_audits(services: StudyServices) -> list[Audit]:
     """The examples that come with the program: they are finished audits."""
     audits = []
     for example in list_examples(folder=_examples(services)):

@@ -10,6 +10,8 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange.imports import ImportedImages
+from bias_core.library.compare import KIND as COMPARISON, sides_of
+from bias_core.library.gallery import Audit, shipped_audits
 from bias_core.library.tab_gallery import GalleryPart
 from bias_core.studies.explore.options import KIND, NO_WORDS, attribute_text, read_attributes
 from bias_core.studies.explore.study import NOBODY, UNMEASURED
@@ -17,6 +19,7 @@ from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs, program_of
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings
 from bias_core.studies.reports.saved import SavedReport
+from bias_core.studies.reports.text import title_of
 from bias_core.studies.running import history
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.ui import messages
@@ -116,6 +119,10 @@ class RunsTab(StudyTab):
         shown.select(self.on_list, visitor, parts["list"], **QUIET)
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
         self.gallery.wire(visitor, shown, self._show_audit, everywhere)
+        compared = self.gallery.compare.click(
+            self.on_compare, [visitor, self.gallery.first, self.gallery.second], self.outputs(), **QUIET
+        )
+        self.bring_into_view(compared, "header")
         buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html]
         measuring = [parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
         there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
@@ -138,9 +145,10 @@ class RunsTab(StudyTab):
         parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
         gr.HTML(messages.heading_html("Your runs"))
         parts["list"] = gr.HTML(js_on_load=script("runs"), elem_id="runs-list")
-        self.gallery = GalleryPart(self.services)
+        self.gallery = GalleryPart(self.services, {example.name for example in self.examples.listed})
+        self.gallery.build_compare()
         self.gallery.build()
-        with gr.Accordion("Bring pictures of your own", open=True, elem_classes="more", elem_id="runs-import"):
+        with gr.Accordion("Bring pictures of your own", open=False, elem_classes="more", elem_id="runs-import"):
             self._build_import()
 
     def _build_import(self) -> None:
@@ -199,14 +207,13 @@ class RunsTab(StudyTab):
         parts["upload"].upload(self.on_import, [visitor, parts["upload"]], import_parts, **PRIVATE)
         parts["upload"].clear(self.on_forget, None, import_parts, **QUIET)
         self.wire_stop(parts["stop"], parts["status"])
-        self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")), self.people.corrected)
-        self.people.wire(parts["report"], parts["header"], self.header_html)
-        self.pictures.wire()
+        self.wire_results()
 
     def on_list(self, visitor: Visitor, deleted: history.Deleted | None = None) -> str:
         """The list as it is now; the last deletion can be undone."""
         with messages.user_errors() as problem:
-            return runs_html(history.list_runs(self.services, visitor.key), deleted)
+            lines = history.list_runs(self.services, visitor.key)
+            return runs_html(lines, deleted, [] if lines else shipped_audits(self.services))
         return messages.error_html(problem.message)
 
     def on_act(self, visitor: Visitor, deleted: history.Deleted | None, event: gr.EventData) -> Updates:
@@ -227,9 +234,42 @@ class RunsTab(StudyTab):
 
     def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
         """Show the report of a run in the tab of its study."""
+        run_id = str(event.run)
         with messages.user_errors() as problem:
-            return self._show(history.open_run(self.services, visitor.key, str(event.run)))
+            if run_id in {one.name for one in shipped_audits(self.services)}:
+                return self._show_audit(*self.gallery.opened(run_id))
+            return self._show(history.open_run(self.services, visitor.key, run_id))
         return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def on_compare(self, visitor: Visitor, first: str | None, second: str | None) -> Updates:
+        """Two finished runs as the arms of one report."""
+        with messages.user_errors() as problem:
+            report = self.gallery.compared(visitor, first, second)
+            return self.finished(report) | {self.parts["status"]: messages.done_html(f"Compared: {title_of(report)}.")}
+        return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def first_view(self, visitor: Visitor) -> Updates:
+        """The newest run that has a report; an example where there is none."""
+        for line in history.list_runs(self.services, visitor.key):
+            if line.saved:
+                saved = history.open_run(self.services, visitor.key, line.run_id)
+                text = messages.done_html(f"Opened: a run of {when(saved.created)}.")
+                return self.finished(saved.report) | {self.parts["status"]: text}
+        return super().first_view(visitor) | {self.parts["status"]: ""}
+
+    def why_html(self, report: StudyReport, image_id: str) -> str:
+        """Of a comparison, as the run says it that the picture is of."""
+        return next(filter(None, (super(RunsTab, self).why_html(one, image_id) for one in sides_of(report))), "")
+
+    def show_numbers(self, report: StudyReport) -> Updates:
+        """A comparison of finished runs is no run: no command makes it."""
+        shown, is_run = super().show_numbers(report), report.design.kind != COMPARISON
+        copied = {self.parts[name] for name in ("shell", "python", "link")}
+        return shown | {part: gr.update(value=shown[part] if is_run else "", visible=is_run) for part in copied}
+
+    def link(self, report: StudyReport) -> str:
+        """The address of the tab of its study."""
+        return self._home(report.design).link(report) if self._home(report.design) is not self else super().link(report)
 
     def on_wanted(self, visitor: Visitor, event: gr.EventData) -> Updates:
         """Take a turn in the queue for a run of the list."""
@@ -298,16 +338,19 @@ class RunsTab(StudyTab):
         """The report where it belongs."""
         return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
 
+    def _home(self, design: Design) -> StudyTab:
+        """The tab that shows such reports."""
+        return next((tab for tab in self.others if tab.claims(design)), self)
+
     def _show(self, saved: SavedReport, says: str = "") -> Updates:
         """A report in the tab that shows such reports, or here."""
-        report = saved.report
-        tab = next((tab for tab in self.others if tab.claims(report.design)), self)
+        tab = self._home(saved.report.design)
         there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
         return there | tab.opened(saved) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
 
     def _show_audit(self, saved: SavedReport, banner: str) -> Updates:
         """A report of the gallery where such reports are shown."""
-        tab = next((tab for tab in self.others if tab.claims(saved.report.design)), self)
+        tab = self._home(saved.report.design)
         there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
         return there | tab.opened(saved, banner)
 
@@ -334,13 +377,15 @@ def _present(imported: Imported | None) -> Imported:
     return imported
 
 
-def runs_html(lines: Sequence[history.RunLine], deleted: history.Deleted | None = None) -> str:
-    """Every run with what can be done with it; the last deletion can be undone."""
+def runs_html(
+    lines: Sequence[history.RunLine], deleted: history.Deleted | None = None, examples: Sequence[Audit] = ()
+) -> str:
+    """Every run with what can be done with it, or the examples; the last deletion can be undone."""
 
     def size(n_bytes: int) -> str:
         return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:,.0f} kB"
 
-    return render("runs", lines=lines, deleted=deleted, size=size, when=when)
+    return render("runs", lines=lines, deleted=deleted, examples=examples, size=size, when=when)
 
 
 def imported_html(upload: Imported) -> str:

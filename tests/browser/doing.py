@@ -90,6 +90,8 @@ def run_preset(page: Any, key: str, name: str, *folds: str) -> None:
 def empty_upload(page: Any) -> None:
     """Runs, ready for pictures of one's own; those of an earlier test are taken out."""
     switch(page, "runs")
+    page.wait_for_selector("#runs-import")
+    open_accordion(page, "runs-import")
     page.wait_for_selector("#runs-folder", state="attached")
     page.wait_for_selector("#runs-upload button")
     if page.locator("#runs-upload button[aria-label=Clear]").count():

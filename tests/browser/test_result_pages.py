@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 
 TALLEST = {"desk": 2200, "phone": 3500}
 FOLDS = ("The numbers", "By attribute", "Details", "Take it with you")
-TABS = ("association", "paired", "objects", "internal", "origins", "calibration")
+TABS = ("association", "paired", "objects", "internal", "origins", "runs", "calibration")
 TITLES_JS = """(results) => [...document.querySelectorAll(`${results} .fold > button`)]
   .filter((one) => one.offsetParent).map((one) => one.innerText.split('\\n')[0].trim())"""
 # What lies wholly within the window, once the headline was brought to its top.
@@ -54,6 +54,10 @@ def test_no_folded_result_page_is_tall_and_its_order_is_the_same_everywhere(visi
     for key in TABS:
         switch(page, key)
         look(key, f"#{key}-header", f"#{key}-results")
+    switch(page, "runs")
+    page.click("#gallery-compare")
+    page.wait_for_selector("#runs-status:has-text('Compared')")
+    look("runs", "#runs-header", "#runs-results")
     explore(page)
     page.locator("#explore-fold-numbers > button").click()
     look("explore", "#header", "#results")

@@ -171,6 +171,12 @@ def _doctors(report):
     return man.low > man.null_value == 0.562
 
 
+def _nurses(report):
+    man, doctors = _finding(report, "all pictures-man-p"), next(one for one in SHIPPED if one.name == "doctors")
+    of_doctors = _finding(open_example(doctors).report, "all pictures-man-p")
+    return man.low > man.null_value == 0.121 and man.high < of_doctors.low
+
+
 def _fair_and_published(report):
     shares = [one.estimate for one in report.results.findings if "-p: " in one.key]
     most = max(shares, key=lambda share: abs(share.value))
@@ -196,6 +202,7 @@ def _planted_object(report):
 
 CLAIMS = {
     "doctors": _doctors,
+    "nurses": _nurses,
     "fair-and-published": _fair_and_published,
     "science-and-arts": lambda report: _finding(report, "science_arts").low > 0,
     "occupations-in-pairs": lambda report: _finding(report, "paired_overall").low > 0,

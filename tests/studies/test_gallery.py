@@ -13,7 +13,17 @@ from bias_core.cli import app
 from bias_core.errors import InvalidInput, ModelUnavailable, StorageError
 from bias_core.library import gallery
 from bias_core.library.compare import compare_reports, difference_of
-from bias_core.library.gallery import ABOUT, SHIPPED, list_audits, may_publish, open_audit, publish_run
+from bias_core.library.gallery import (
+    ABOUT,
+    SHIPPED,
+    list_audits,
+    may_publish,
+    open_audit,
+    own_audits,
+    publish_run,
+    put_back,
+    take_back,
+)
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.explore.options import explore_settings
@@ -192,6 +202,25 @@ def test_publishing_needs_a_gallery_a_name_and_a_finished_run(services, data):
     with pytest.raises(InvalidInput, match="BIAS_GALLERY"):
         publish_run(services, run_id, report, publisher="Ada")
     assert "BIAS_GALLERY" in may_publish(services, has_token=True)
+
+
+def test_ones_own_audit_is_taken_back_kept_and_put_back_and_no_others(services, data, published):
+    run_id = data[1][0].run_id
+    assert own_audits(services, [run_id, "other"]) == {published.name}
+    with pytest.raises(InvalidInput, match="of a run of yours"):
+        take_back(services, published.name, ["other"])
+    before = sorted(path.relative_to(folder_of(services)) for path in folder_of(services).rglob("*"))
+    taken = take_back(services, published.name, [run_id])
+    assert mine(services) == ([], [])
+    assert not list(folder_of(services).rglob("*.webp"))  # nothing of it is left
+    put_back(services, taken)
+    assert [one.name for one in mine(services)[0]] == [published.name]
+    assert sorted(path.relative_to(folder_of(services)) for path in folder_of(services).rglob("*")) == before
+    taken = take_back(services, published.name, [run_id])
+    publish_run(services, run_id, data[1][0], publisher="Bo")
+    with pytest.raises(InvalidInput, match="published again meanwhile"):
+        put_back(services, taken)
+    assert (taken.place / published.name / ABOUT).is_file()  # kept all the same
 
 
 def test_a_gallery_that_is_no_folder_is_one_line_and_the_examples_stay(services):

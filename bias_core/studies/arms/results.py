@@ -68,13 +68,13 @@ def compare_arms(design: Design, settings: StudySettings, program: Program, arms
         "is resampled on its own, and what depends on the number of pictures is taken at the smaller "
         f"number. p adjusted: Benjamini–Hochberg over all tests of this table; clear: at most {RATE:g}.",
     )
-    common = [_arms_table(lines, arms, settings.seed), *([ranks_table] if len(ranked) else [])]
+    common = [arms_table(lines, arms, settings.seed), *([ranks_table] if len(ranked) else [])]
     watched = [] if stop_rule(settings) is None else [_UNDER_A_RULE]
     missing = dict.fromkeys(f.title for of_arm in by_key for f in of_arm.values() if f.key not in lines)
     return Results(
         findings=(*findings, *own.findings),
         tables=(*common, *own.tables, differences_table),
-        figures=(*own.figures, *drawable([*_interval_figures(lines, arms), _rank_figure(ranked)])),
+        figures=(*own.figures, *drawable([*interval_figures(lines, arms), _rank_figure(ranked)])),
         notes=(*own.notes, *watched, *_notes(arms, list(missing), lines, sampled, differences)),
     )
 
@@ -153,7 +153,8 @@ def _finding(of: Finding, test: PairedTest, row: Mapping[str, Any]) -> Finding:
     )
 
 
-def _arms_table(lines: Lines, arms: Sequence[ArmReport], seed: int) -> StudyTable:
+def arms_table(lines: Lines, arms: Sequence[ArmReport], seed: int) -> StudyTable:
+    """Every number of every arm."""
     rows = []
     for line in lines.values():
         row: dict[str, Any] = {"finding": line[0].title}
@@ -189,7 +190,8 @@ def _ranked(lines: Iterable[Sequence[Finding]], arms: Sequence[ArmReport], setti
     )
 
 
-def _interval_figures(lines: Lines, arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
+def interval_figures(lines: Lines, arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
+    """A figure for each measure: its numbers in every arm."""
     for metric in dict.fromkeys(line[0].metric for line in lines.values()):
         some = [line for line in lines.values() if line[0].metric == metric]
         ends = {line[0].title.rpartition(": ")[2] for line in some}  # what the titles have in common, such as "P"

@@ -17,6 +17,8 @@ from bias_core.studies.reports.text import finding_rows, format_estimate, format
 AGAINST_P_STAR = {"attribute_prevalence", "signed_difference", "stereotype_score"}
 """Measures that are compared with a P*: only a study that knows where it comes from makes a headline of them."""
 
+_HANG_ON_P_STAR = AGAINST_P_STAR - {"attribute_prevalence"}  # a difference of shares is compared with 0
+
 
 def headline(report: StudyReport) -> str:
     """What stands out, in a sentence or two."""
@@ -64,7 +66,9 @@ def differences_headline(report: StudyReport, frame: pd.DataFrame) -> str:
     """What a comparison found, by the rows of its table of differences that may be compared."""
     tested = frame[frame["p adjusted"].notna()] if len(frame) else frame
     if stop_rule(report.settings) is not None and len(frame):
-        return _summary_at_any_time(frame[frame["low"].notna()])
+        return _summary_of_intervals(frame[frame["low"].notna()], _AT_ANY_TIME)
+    if tested.empty and len(frame) and frame["low"].notna().any():
+        return _summary_of_intervals(frame[frame["low"].notna()], "No p-value is claimed.")
     if tested.empty:
         return "Nothing could be tested on these pictures; the tables show what was measured."
     clear = tested[tested["clear"] == "yes"]
@@ -81,15 +85,19 @@ def differences_headline(report: StudyReport, frame: pd.DataFrame) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _summary_at_any_time(frame: pd.DataFrame) -> str:
-    """What the intervals alone say, where a stop rule looked at the pictures."""
+_AT_ANY_TIME = "No p-value is claimed where a stop rule looks at the pictures; these intervals hold at any time."
+
+
+def _summary_of_intervals(frame: pd.DataFrame, how: str) -> str:
+    """What the intervals alone say, where no p-value is claimed; ``how`` says why."""
     clear = frame[(frame["low"] > 0) | (frame["high"] < 0)]
-    how = "No p-value is claimed where a stop rule looks at the pictures; these intervals hold at any time."
     if clear.empty:
-        return f"No interval of the {len(frame)} differences of shares leaves out 0. {how}"
-    row = clear.sort_values("difference", key=abs).iloc[-1]
+        return f"No interval of the {len(frame)} differences leaves out 0. {how}"
+    count = f"{len(clear)} of {len(frame)} intervals of differences leave out 0. {how}"
+    if "measure" in clear and (clear := clear[~clear["measure"].isin(_HANG_ON_P_STAR)]).empty:
+        return count
+    alike = clear[clear["measure"] == clear["measure"].iloc[0]] if "measure" in clear else clear  # on one scale
+    row = alike.iloc[int(alike["difference"].abs().to_numpy().argmax())]
     estimate = format_estimate(row["difference"], row["low"], row["high"])
-    return (
-        f"{row['finding']}, “{row['second']}” less “{row['first']}”: {estimate} on {row['n']} pictures of each. "
-        f"{len(clear)} of {len(frame)} intervals of differences leave out 0. {how}"
-    )
+    text = f"{row['finding']}, “{row['second']}” less “{row['first']}”: {estimate} on {row['n']} pictures of each. "
+    return f"{text[:1].upper()}{text[1:]}{count}"

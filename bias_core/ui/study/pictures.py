@@ -13,7 +13,7 @@ from pandas.api.types import is_numeric_dtype
 
 from bias_core.studies.kit.designs import page_of
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.text import format_number
+from bias_core.studies.reports.text import format_given, format_number
 from bias_core.studies.running.drawn import prompt_facts
 from bias_core.ui.messages import QUIET
 from bias_core.ui.templates import render, script
@@ -284,7 +284,7 @@ def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
     }
     for name, value in row.items():
         if name not in ("prompt", "seed") and pd.notna(value) and value != "" and not str(name).endswith(_READINGS):
-            facts[str(name)] = format_number(value) if isinstance(value, float) else str(value)
+            facts[str(name)] = format_given(value) if isinstance(value, float) else str(value)
     return render("picture", stored=stored, facts=facts, small=_SMALL)
 
 

@@ -4,7 +4,8 @@ What is folded costs nothing until it is opened: it is made then.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
@@ -26,8 +27,12 @@ from bias_core.ui.study.next_part import NextPart
 from bias_core.ui.study.people import PeoplePart
 from bias_core.ui.study.pictures import Look, Pictures, which_of
 from bias_core.ui.study.view import by_name
+from bias_core.ui.study.why import why_html
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Updates = dict[Any, Any]
 EQUAL = "no difference reads"
@@ -90,6 +95,14 @@ class ResultPage(StudyForm):
         """The figures that are shown as they are; leave out what the tab shows in its own way."""
         return report.results.figures
 
+    def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:  # noqa: ARG002
+        """One picture large in the tab's own way; "" for the usual way."""
+        return ""
+
+    def why_html(self, report: StudyReport, image_id: str) -> str:
+        """Why a picture was read as it is; "" where nothing was read in it."""
+        return why_html(report, image_id, self.services)
+
     def on_mark(self, report: StudyReport | None, event: gr.EventData) -> Updates:
         """The pictures that make up a mark of the plot, or a number."""
         if report is None:
@@ -150,6 +163,19 @@ class ResultPage(StudyForm):
         """Everything that a finished run changes."""
         own = (*self.pictures.outputs(), *self.people.outputs(), *self.at_once.values(), *self.extra.values())
         return [*(self.parts[n] for n in SHOWN), self.drawing.html, *own]
+
+    def wire_results(self) -> None:
+        """What can be pressed, opened and taken along on the page of a result."""
+        parts, report = self.parts, self.parts["report"]
+        taken = ("plot", "findings", "attributes", "figures", "tables", "takes")
+        self.wire_take(*(parts[name] for name in taken), self.people.corrected)
+        parts["plot"].submit(self.on_mark, report, self.pictures.outputs(), **QUIET)
+        parts["findings"].submit(self.on_mark, report, self.pictures.outputs(), **QUIET)
+        for name in LATER:
+            opened = partial(self.on_unfold, name), [report, parts["filled"]]
+            parts[name].expand(*opened, [*self.later_outputs(name), parts["filled"]], **QUIET)
+        self.pictures.wire(self.picture_html, self.why_html)
+        self.people.wire(report, parts["header"], self.header_html)
 
     def wire_take(self, *components: Any) -> None:
         """Let the take buttons inside of each ``gr.HTML`` with ``TAKE_JS`` work."""
@@ -271,11 +297,14 @@ def marks_of(report: StudyReport, figure: StudyFigure) -> dict[str, str]:
     """Which pictures the marks of a figure are about, by their names."""
     columns = [column for column in ("name", "group") if column in figure.data]
     names = dict.fromkeys(str(name) for column in columns for name in figure.data[column].unique())
-    return {name: which for name in names if (which := which_of(report, name))}
+    return {name: which for name in names if (which := which_of(report, name) or which_of(report, _subject(name)))}
 
 
 def numbers_of(report: StudyReport) -> dict[str, str]:
     """Which pictures the numbers of a report are about, by their titles: "man: P", "Farmer (expected male): δ"."""
     titles = [finding.title for finding in report.results.findings]
-    names = {title: title.partition(":")[0].partition(" (")[0].strip() for title in titles}
-    return {title: which for title, name in names.items() if (which := which_of(report, name))}
+    return {title: which for title in titles if (which := which_of(report, _subject(title)))}
+
+
+def _subject(title: str) -> str:
+    return title.partition(":")[0].partition(" (")[0].strip()

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import gradio as gr
 
@@ -29,13 +29,9 @@ from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.drawing import DrawingPart
 from bias_core.ui.study.examples import ExamplesPart
 from bias_core.ui.study.form import Preset
-from bias_core.ui.study.result_page import LATER, ResultPage
-from bias_core.ui.study.why import why_html
+from bias_core.ui.study.result_page import ResultPage
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import RUN, Visitor, in_line
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
@@ -84,10 +80,6 @@ class StudyTab(ResultPage):
     def report_before(self, values: Sequence[Any]) -> StudyReport | None:  # noqa: ARG002
         """What is shown again where a run has no report; ``values`` are of :meth:`inputs`."""
         return None
-
-    def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:  # noqa: ARG002
-        """One picture large in the tab's own way; "" for the usual way."""
-        return ""
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
@@ -166,19 +158,11 @@ class StudyTab(ResultPage):
             self._wire_run(self.on_any("click", parts["chips"], self.on_preset, None, self.filled()).then)
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_form()
-        taken = ("plot", "findings", "attributes", "figures", "tables", "takes")
-        self.wire_take(*(parts[name] for name in taken), self.people.corrected)
-        parts["plot"].submit(self.on_mark, parts["report"], self.pictures.outputs(), **QUIET)
-        parts["findings"].submit(self.on_mark, parts["report"], self.pictures.outputs(), **QUIET)
-        for name in LATER:
-            opened = partial(self.on_unfold, name), [parts["report"], parts["filled"]]
-            parts[name].expand(*opened, [*self.later_outputs(name), parts["filled"]], **QUIET)
+        self.wire_results()
         remembered = [self.form[name] for name in self.remembered]
         self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
         demo.load(self.on_load, parts["remembered"], self.linked(), **QUIET)
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
-        self.pictures.wire(self.picture_html, partial(why_html, services=self.services))
-        self.people.wire(parts["report"], parts["header"], self.header_html)
         self.arms.wire(self.form["model"])
         self.next.wire(self)
         self.examples.wire(self.on_example, self.opened_outputs(), partial(self.bring_into_view, name="header"))
@@ -283,6 +267,10 @@ class StudyTab(ResultPage):
     def first_example(self) -> Updates:
         """What the tab shows before anything was run: its first example, below a form that stays as it is."""
         return self.examples.first(self.finished, self.parts["header"], self.parts["status"])
+
+    def first_view(self, visitor: Visitor) -> Updates:  # noqa: ARG002
+        """What the tab shows to a visitor who looks at it first."""
+        return self.first_example()
 
     def claims(self, design: Design) -> bool:
         """Whether this tab shows reports of such a design."""
