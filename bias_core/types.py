@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
 
+IMPORTED = "imported:"  # before the name of the folder or zip, in place of a model's name
 VelocitySpace = Literal["flow", "epsilon", "v_prediction"]
 """What a denoiser predicts: noise minus picture, the noise, or the v of variance-preserving diffusion."""
 Sampler = Literal[

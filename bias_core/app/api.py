@@ -2,6 +2,7 @@
 
 import re
 import secrets
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache, partial, wraps
@@ -45,7 +46,7 @@ from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import plain
 from bias_core.studies.running.arms import check_several, parse_arms
 from bias_core.studies.running.corrected import correct_run
-from bias_core.studies.running.hand_on import to_form
+from bias_core.studies.running.hand_on import FORMS, to_form
 from bias_core.studies.running.next_steps import next_steps
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.studies.running.size import check_number
@@ -58,7 +59,6 @@ T = TypeVar("T")
 
 _API = "api-"  # sessions of programs begin with this; only their reports can be asked for by their id
 _LISTS = {"options": list[str] | None, "arms": list[str] | None}  # as name=value, and key=value|key=value
-_DOCUMENTS = ("md", "card", "html")  # forms of a report that are text
 _OF_A_MODEL = ("id", "name", "conditions", "default_steps", "default_guidance", "licence", "note")
 _OF_A_MEASURE = (
     "key", "name", "summary", "reference", "equation", "bounds", "null_value", "higher_means", "limits",
@@ -264,16 +264,16 @@ class Tools:
 
     @tool
     def report_document(self, run_id: str, form: str = "md") -> str:
-        """Get the report of an earlier explore, run_study or compare call as a document for people.
+        """Get the report of an earlier explore, run_study or compare call as a document for people or programs.
 
         Args:
             run_id: The run_id in the report of that call.
             form: "md": Markdown; "card": a section for the card of the model on a hub; "html": one page with
-                pictures and figures, up to a few megabytes.
+                pictures and figures, up to a few megabytes; "json": all numbers; "eval_results": YAML for the
+                model's repository; "every_eval_ever": a zip of records, "pdf": for print, these two as base64.
         """
-        if form not in _DOCUMENTS:
-            raise InvalidInput(f"form is one of {', '.join(_DOCUMENTS)}; got {quoted(form)}")
-        return to_form(by_name(self._saved(run_id)), form).decode()
+        content = to_form(by_name(self._saved(run_id)), form)
+        return content.decode() if FORMS[form].is_text else b64encode(content).decode()
 
     @tool
     def label_run(

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from bias_core.services import Services
 
 OUT = "Folder, or name.zip, for report, tables and figures; or one file: name.html, .pdf, .md or .json."
+FORMS_HELP = (
+    "html, pdf, md, card (a section for a model card), json, eval_results (YAML for the model's repository), "
+    "every_eval_ever (records of that program) or zip."
+)
 
 
 def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False) -> None:
@@ -61,7 +65,7 @@ def show_study_report(report: StudyReport, services: "Services | None" = None) -
 
 def report(
     run_id: Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, as `runs` lists it.")],
-    to: Annotated[str, typer.Option(help="html, pdf, md, card (a section for a model card), json or zip.")] = "html",
+    to: Annotated[str, typer.Option(help=FORMS_HELP)] = "html",
     out: Annotated[Path | None, typer.Option(help="Name of the file; left out: of the study and the run.")] = None,
 ) -> None:
     """Write the report of an earlier run as one file; nothing is drawn or measured again."""

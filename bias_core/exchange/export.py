@@ -18,13 +18,14 @@ from jinja2 import Environment
 from bias_core.errors import StorageError
 from bias_core.settings import ASSETS
 from bias_core.store.files import replaced_file, write_atomically
+from bias_core.store.source_marks import with_source
 from bias_core.types import ImageRow
 
 METADATA = "train/metadata.jsonl"
 _TYPES = {bool: "sc:Boolean", int: "sc:Integer", float: "sc:Float"}
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell that begins with one of these
 
-Entry = tuple[str, "bytes | Path"]
+Entry = tuple[str, "bytes | ExportedImage"]
 
 
 @cache
@@ -184,6 +185,16 @@ class ExportedImage:
     path: Path
     row: ImageRow
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""  # its digital source type: marked in the file where an older version did not
+
+    def data(self) -> bytes:
+        """The file, which says how the picture came to be.
+
+        Raises StorageError: the picture is no longer in the store.
+        """
+        if not self.path.is_file():
+            raise StorageError(f"picture {self.path.stem} is no longer in the store; run again to draw it")
+        return with_source(self.path.read_bytes(), self.source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,8 +221,8 @@ def write_zip(export: Export, target: Path) -> Path:
     # PNG is compressed already; the rest is small.
     with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         for name, content in _entries(export):
-            if isinstance(content, Path):
-                archive.write(_present(content), name)
+            if isinstance(content, ExportedImage):
+                archive.writestr(name, content.data())
             else:
                 archive.writestr(name, content, zipfile.ZIP_DEFLATED)
     return target
@@ -220,7 +231,7 @@ def write_zip(export: Export, target: Path) -> Path:
 def write_folder(export: Export, target: Path) -> Path:
     """Write the same files into a folder, each whole or not at all."""
     for name, content in _entries(export):
-        write_atomically(target / name, _present(content).read_bytes() if isinstance(content, Path) else content)
+        write_atomically(target / name, content.data() if isinstance(content, ExportedImage) else content)
     return target
 
 
@@ -241,7 +252,7 @@ def _entries(export: Export) -> Iterator[Entry]:
         description = croissant(export.facts, metadata, kinds)
         yield "croissant.json", json.dumps(description, ensure_ascii=False, indent=2).encode()
     for name, image in images.items():
-        yield f"train/{name}", image.path
+        yield f"train/{name}", image
     for name, table in export.tables.items():
         yield f"{name}.parquet", table.to_parquet(index=False)
         yield f"{name}.csv", csv_bytes(table)
@@ -253,9 +264,3 @@ def _entries(export: Export) -> Iterator[Entry]:
 
 def _not_a_formula(cell: object) -> object:
     return "'" + cell if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
-
-
-def _present(path: Path) -> Path:
-    if not path.is_file():
-        raise StorageError(f"picture {path.stem} is no longer in the store; run again to draw it")
-    return path

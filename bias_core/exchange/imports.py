@@ -21,7 +21,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.exchange.picture_metadata import (
     FORMATS,
-    IMPORTED,
     PictureMetadata,
     metadata_of_line,
     metadata_of_record,
@@ -29,7 +28,7 @@ from bias_core.exchange.picture_metadata import (
 )
 from bias_core.protocols import StepCallback
 from bias_core.store.images import read_record, without_texts
-from bias_core.types import GeneratedImage, ImageRow
+from bias_core.types import IMPORTED, GeneratedImage, ImageRow
 
 MOST_BYTES = 64_000_000  # of one file, unpacked
 MOST_UNPACKED = 4_000_000_000  # of a whole zip
@@ -282,7 +281,7 @@ class ImportedImages:
         record, inside = None, PictureMetadata()
         try:
             own = read_record(data)
-            record, inside = (own.row.model, own.row.revision), metadata_of_record(own.row, own.drawn)
+            record, inside = (own.row.model, own.row.revision), metadata_of_record(own)
         except StorageError:  # it has no record that is whole
             with suppress(InvalidInput):  # was noted, where its prompt was looked for
                 inside = read_metadata(io.BytesIO(data))

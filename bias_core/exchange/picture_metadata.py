@@ -19,12 +19,12 @@ from sd_parsers.parsers import AUTOMATIC1111Parser, ComfyUIParser, FooocusParser
 
 from bias_core.errors import InvalidInput
 from bias_core.models.hosted import Service
-from bias_core.types import ImageRow
+from bias_core.store.source_marks import XMP_KEY, read_source, source_of
+from bias_core.types import IMPORTED, PictureRecord
 
 T = TypeVar("T")
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
-IMPORTED = "imported:"  # before the name of the folder or zip, in place of a model's name
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same of a figure of a report, which is no picture of a model
 _MOST_TEXT = 2_000_000  # characters of one picture's metadata
@@ -55,6 +55,7 @@ class PictureMetadata:
     width: int | None = None
     height: int | None = None
     revised_prompt: str = ""  # what the program made of the prompt (styles, expansion)
+    digital_source_type: str = ""  # how the picture came to be, as its IPTC metadata say
     is_figure: bool = False  # a figure of a report of ours
 
     def over(self, other: "PictureMetadata") -> "PictureMetadata":
@@ -64,7 +65,7 @@ class PictureMetadata:
 
     def record(self) -> dict[str, Any]:
         """What the store keeps beside the row: program, model, sampler and so on, where they are known."""
-        names = ("program", "model", "sampler", "seed", "width", "height", "revised_prompt")
+        names = ("program", "model", "sampler", "seed", "width", "height", "revised_prompt", "digital_source_type")
         return {name: value for name in names if (value := getattr(self, name)) not in (None, "")}
 
 
@@ -84,8 +85,9 @@ def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
     return metadata if _draws_by_seed(_name(line.get("model"))) else replace(metadata, seed=None)
 
 
-def metadata_of_record(row: ImageRow, drawn: Mapping[str, Any] | None) -> PictureMetadata:
+def metadata_of_record(record: PictureRecord) -> PictureMetadata:
     """What our own record of a picture says; of one that was imported before what its program said then."""
+    row, drawn = record.row, record.drawn
     before = drawn if drawn and "program" in drawn else {}
     metadata = PictureMetadata(
         program=_name(before.get("program")) or ("" if row.model.startswith(IMPORTED) else "T2I Bias Explorer"),
@@ -97,7 +99,8 @@ def metadata_of_record(row: ImageRow, drawn: Mapping[str, Any] | None) -> Pictur
         sampler=_name(before.get("sampler")),
         model=_name(before.get("model")) or ("" if row.model.startswith(IMPORTED) else row.model),
     )
-    return replace(metadata, revised_prompt=_one_line((drawn or {}).get("revised_prompt")))
+    revised = _one_line((drawn or {}).get("revised_prompt"))
+    return replace(metadata, revised_prompt=revised, digital_source_type=source_of(record))
 
 
 def read_metadata(file: BinaryIO) -> PictureMetadata:
@@ -116,8 +119,11 @@ def read_metadata(file: BinaryIO) -> PictureMetadata:
         raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters; it is not read")
     if FIGURE_MARK in texts:
         return PictureMetadata(is_figure=True)
-    if OWN_RECORD in texts:
-        return _of_own_text(texts[OWN_RECORD])
+    metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts)
+    return replace(metadata, digital_source_type=read_source(texts.get(XMP_KEY, "")))
+
+
+def _of_a_program(texts: Mapping[str, str]) -> PictureMetadata:
     refused = ""
     for parser, keys, prepared in _PARSERS:
         if all(key in texts for key in keys):
@@ -133,6 +139,8 @@ def read_metadata(file: BinaryIO) -> PictureMetadata:
 def _texts(opened: Image.Image) -> dict[str, str]:
     """Texts of a PNG by their keys; of EXIF the comment as A1111's ``parameters``, and ComfyUI's two as its own."""
     texts = {str(key): str(value) for key, value in opened.info.items() if isinstance(value, str)}
+    if isinstance(xmp := opened.info.get("xmp"), bytes):  # of JPEG and WebP
+        texts[XMP_KEY] = xmp.decode("utf-8", "replace")
     if "exif" not in opened.info:
         return texts
     exif = opened.getexif()

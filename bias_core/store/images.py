@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import os
-import struct
 import threading
 import time
 import zlib
@@ -16,14 +15,13 @@ from pathlib import Path
 
 from bias_core.errors import StorageError
 from bias_core.store.files import evict_oldest, total_bytes, write_atomically
+from bias_core.store.source_marks import SIGNATURE, source_of, with_chunks, with_source
 from bias_core.store.sqlite_file import Repairs
 from bias_core.types import GeneratedImage, ImageRow, PictureRecord, StoredImage
 
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
 RECORD_KEY = "bias_core"
 # The fast end of zlib: a few percent larger than the default, several times quicker.
 _COMPRESS_LEVEL = 1
-_BEFORE_TEXT = len(SIGNATURE) + 25  # the header chunk
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _STALE_SECONDS = 24 * 3600
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
@@ -43,8 +41,7 @@ def encode_png(generated: GeneratedImage) -> bytes:
     text["settings"] = json.dumps({key: row[key] for key in settings})
     text[RECORD_KEY] = json.dumps(record, sort_keys=True)
     bodies = [b"iTXt" + key.encode() + b"\0\0\0\0\0" + value.encode() for key, value in text.items()]
-    texts = b"".join(struct.pack(f">I{len(b)}sI", len(b) - 4, b, zlib.crc32(b)) for b in bodies)
-    return data[:_BEFORE_TEXT] + texts + data[_BEFORE_TEXT:]
+    return with_source(with_chunks(data, bodies), source_of(generated))
 
 
 def read_record(data: bytes) -> PictureRecord:

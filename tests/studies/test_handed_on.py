@@ -286,7 +286,7 @@ def test_the_page_offers_what_this_machine_can_make_and_says_what_each_is_for(re
     assert take(report, "report::md", tmp_path).read_text().startswith("# a photo of a doctor")
     with pytest.raises(InvalidInput, match="nothing to take"):
         take(report, "report::docx", tmp_path)
-    with pytest.raises(InvalidInput, match="it can be html, pdf, md, card, json or zip"):
+    with pytest.raises(InvalidInput, match="it can be html, pdf, md, card, json, eval_results, every_eval_ever or zip"):
         to_form(report, "docx")
 
 
@@ -327,7 +327,7 @@ def test_a_report_is_handed_on_later_by_its_run(report, services, tmp_path, monk
     assert zipfile.is_zipfile(f"explore-{report.run_id}.zip")
     for words, message in (
         (("nothing",), "no report of a run 'nothing' is kept here; `runs` lists the runs"),
-        ((report.run_id, "--to", "docx"), "it can be html, pdf, md, card, json or zip"),
+        ((report.run_id, "--to", "docx"), "it can be html, pdf, md, card, json, eval_results, every_eval_ever or zip"),
     ):
         failed = command(*words)
         assert failed.exit_code == 2

@@ -6,6 +6,7 @@ import io
 import json
 import urllib.request
 import zipfile
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,8 +110,11 @@ def test_a_report_comes_as_a_document_for_people(client: Any, study: dict[str, A
     assert " ".join(study["claims"][0].split()) in text
     assert client.predict(run_id=run, form="html", api_name="/report_document").startswith("<!DOCTYPE html>")
     assert "model-index:" in client.predict(run_id=run, form="card", api_name="/report_document")
-    with pytest.raises(AppError, match="form is one of md, card, html; got 'pdf'"):
-        client.predict(run_id=run, form="pdf", api_name="/report_document")
+    assert "dataset:" in client.predict(run_id=run, form="eval_results", api_name="/report_document")
+    records = b64decode(client.predict(run_id=run, form="every_eval_ever", api_name="/report_document"))
+    assert zipfile.is_zipfile(io.BytesIO(records))
+    with pytest.raises(AppError, match="a report is no 'docx'; it can be html, pdf, md, card, json, eval_results"):
+        client.predict(run_id=run, form="docx", api_name="/report_document")
     with pytest.raises(AppError, match="no report of a run"):
         client.predict(run_id="0" * 16, api_name="/report_document")
 

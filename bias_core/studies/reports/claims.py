@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from bias_core.exchange.picture_metadata import IMPORTED
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.types import ArmReport, Measured, StudyReport, StudySettings
 from bias_core.studies.reports.text import (
@@ -26,7 +25,7 @@ from bias_core.studies.reports.text import (
     is_known,
     read_by,
 )
-from bias_core.types import ImageRow
+from bias_core.types import IMPORTED, ImageRow
 
 _LONGEST = 90  # letters of a prompt
 _WRITES = "language_model"  # the only reader that looks at no picture

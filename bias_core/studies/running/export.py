@@ -12,22 +12,23 @@ import yaml
 
 from bias_core.errors import UnknownModel
 from bias_core.exchange.export import DatasetFacts, Export, ExportedImage
-from bias_core.exchange.picture_metadata import IMPORTED
 from bias_core.models.catalogue import load_catalogue
 from bias_core.settings import ASSETS
+from bias_core.store.source_marks import source_of
 from bias_core.studies.kit.designs import design_files, find_design, programs_by_kind, typed_options
 from bias_core.studies.kit.readers import READER_SETTINGS
 from bias_core.studies.kit.setting_fields import changed_settings, option_values, settings_of
 from bias_core.studies.kit.types import AUTO, Design, Measured, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.reports import text
 from bias_core.studies.reports.documents import to_dict, to_markdown
+from bias_core.studies.reports.evaluation_records import has_numbers, to_eval_results, to_every_eval_ever
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.model_card import to_model_card
 from bias_core.studies.reports.report_page import to_html
 from bias_core.studies.running.arms import arm_text
 from bias_core.studies.running.drawn import drawn_with
-from bias_core.types import ModelInfo
+from bias_core.types import IMPORTED, ModelInfo
 
 _IN_ROW = ["image_id", "prompt", "seed"]  # an ImageRow says these itself
 _SPDX = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
@@ -45,6 +46,10 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     facts = facts_of(report, pictures=pictures)
     files["report.html"] = lambda: to_html(report, facts).encode()
     files["model-card.md"] = lambda: to_model_card(report, facts).encode()
+    if has_numbers(report):
+        # Their own names would be taken for a data set's split of tests.
+        files["results-for-a-hub.yaml"] = lambda: to_eval_results(report, facts).encode()
+        files["records.zip"] = lambda: to_every_eval_ever(report, facts)
     tables = {f"{folder}findings": pd.DataFrame(text.finding_rows(part)) for folder, part in parts.items()}
     tables |= {
         f"{folder}tables/{table.key}": table.frame for folder, part in parts.items() for table in part.results.tables
@@ -221,6 +226,7 @@ def _pictures(report: StudyReport) -> list[ExportedImage]:
         ExportedImage(
             path=report.stored[i].path,
             row=report.stored[i].row,
+            source=source_of(report.stored[i]),
             metadata=text.plain(
                 {name.replace(" ", "_"): t for name, t in drawn_with(report.stored[i]).items()} | facts
             ),

@@ -11,6 +11,7 @@ from bias_core.exchange.pdf import BY_HAND, find_chromium, html_to_pdf
 from bias_core.store.files import write_atomically
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.documents import to_dict, to_markdown
+from bias_core.studies.reports.evaluation_records import to_eval_results, to_every_eval_ever
 from bias_core.studies.reports.model_card import to_model_card
 from bias_core.studies.reports.report_page import to_html
 from bias_core.studies.running.export import facts_of, to_export
@@ -24,6 +25,7 @@ class Form:
     purpose: str  # what it is good for, in a sentence
     ending: str  # of the file's name
     write: Callable[[StudyReport], bytes]
+    is_text: bool = True  # UTF-8
 
 
 FORMS: Mapping[str, Form] = {
@@ -38,6 +40,7 @@ FORMS: Mapping[str, Form] = {
         purpose="The same page on paper.",
         ending=".pdf",
         write=lambda report: html_to_pdf(to_html(report, facts_of(report))),
+        is_text=False,
     ),
     "md": Form(
         title="Report as text (Markdown)",
@@ -56,6 +59,19 @@ FORMS: Mapping[str, Form] = {
         purpose="For programs.",
         ending=".json",
         write=lambda report: json.dumps(to_dict(report), indent=2, ensure_ascii=False).encode(),
+    ),
+    "eval_results": Form(
+        title="Evaluation results for a hub (YAML)",
+        purpose="For the folder .eval_results of the model’s repository, each number with its interval, n and reader.",
+        ending="-eval-results.yaml",
+        write=lambda report: to_eval_results(report, facts_of(report)).encode(),
+    ),
+    "every_eval_ever": Form(
+        title="Records for Every Eval Ever (zip)",
+        purpose="A JSON record for each model and arm, in the shared schema for results of evaluations.",
+        ending="-every-eval-ever.zip",
+        write=lambda report: to_every_eval_ever(report, facts_of(report)),
+        is_text=False,
     ),
 }
 """The forms of a report that are one file, by the names that the command line and the page call them."""
@@ -79,12 +95,10 @@ def to_form(report: StudyReport, name: str) -> bytes:
 
 
 def write_report(report: StudyReport, place: Path, *, pictures: bool = False) -> Path:
-    """As the ending of ``place`` says: one file (.html, .pdf, .md, .json), a .zip, or else a folder of all files."""
-    ending = place.suffix.lower()
-    if ending == ".zip":
-        return write_zip(to_export(report, pictures=pictures), place)
-    name = next((name for name, form in FORMS.items() if form.ending == ending), "")
-    if not name:
-        return write_folder(to_export(report, pictures=pictures), place)
-    write_atomically(place, to_form(report, name))
-    return place
+    """As the ending of ``place`` says: one file of :data:`FORMS`, a .zip, or else a folder of all files."""
+    fitting = [name for name, form in FORMS.items() if place.name.lower().endswith(form.ending)]
+    if fitting:  # the longest says most
+        write_atomically(place, to_form(report, max(fitting, key=lambda name: len(FORMS[name].ending))))
+        return place
+    write = write_zip if place.suffix.lower() == ".zip" else write_folder
+    return write(to_export(report, pictures=pictures), place)
