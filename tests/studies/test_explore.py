@@ -373,8 +373,10 @@ def test_the_renderer_ignores_sampler_settings_so_that_pictures_are_shared(servi
 def test_every_score_is_shown_with_n_interval_null_value_and_meaning(services):
     report = run(RENDERED, services)
     rows = finding_rows(report.report)
-    assert {row["finding"].split(":")[0] for row in rows} == {"man", "nurse", "male against female"}
-    assert len({row["finding"] for row in rows}) == len(rows) == 11
+    assert {row["finding"].split(":")[0] for row in rows} == {
+        "man", "nurse", "male against female", "male and female",
+    }  # fmt: skip
+    assert len({row["finding"] for row in rows}) == len(rows) == 12
     assert all(row["says"] and row["n"] for row in rows)
     text = to_markdown(report.report)
     assert "assumed 50 %, a choice" in text

@@ -112,7 +112,9 @@ def test_every_score_is_compared(report):
     ]  # fmt: skip
     assert [name for name in names if name.startswith("old")] == ["old: P", "old: share of variance"]
     assert "male against female: association" in names
-    assert all(f.estimate.n == 40 for f in report.results.findings)
+    n = {f.title.partition(",")[0]: f.estimate.n for f in report.results.findings}
+    assert n.pop("male and female: shown where asked for") == 2 * 7
+    assert set(n.values()) == {40}
 
 
 def test_the_seed_table_gives_the_same_difference(report):
@@ -173,7 +175,9 @@ def test_every_figure_draws_and_the_zip_holds_the_pictures(report, tmp_path):
 def test_an_association_alone_is_compared(fakes):
     words = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 4}
     found = run(explore_settings(SETTINGS, attributes=(), n_images=6, seed=400, **words), fakes)
-    assert list(table(found, "differences")["finding"]) == ["male against female: association"]
+    assert list(table(found, "differences")["finding"]) == [
+        "male against female: association", "male and female: shown where asked for",
+    ]  # fmt: skip
     assert arms_headline(found)
 
 

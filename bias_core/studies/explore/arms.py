@@ -19,7 +19,8 @@ from bias_core.stats.arrays import unit_rows
 from bias_core.stats.sequential import difference_sequence
 from bias_core.studies.arms.results import MOST_IN_PAIRS
 from bias_core.studies.arms.statistics import mean_sample, share_test_without_p
-from bias_core.studies.explore.results import AssociationScore, share_mark, yes_or_no
+from bias_core.studies.explore.mitigation import Tried, mitigation_results
+from bias_core.studies.explore.results import FIDELITY, AssociationScore, share_mark, yes_or_no
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import (
     ArmReport,
@@ -37,6 +38,7 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.text import format_number
+from bias_core.types import Estimate
 
 SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after
 SEEDS = "seeds"
@@ -53,6 +55,7 @@ class Scored:
     seeds: tuple[int, ...]
     rows: np.ndarray
     scores: tuple[AttributeScore, ...]
+    fidelity: Estimate | None = None  # how often the words of the association are shown where asked for
     tests: dict[Any, tuple[PairedTest, ...]] = field(default_factory=dict)
     shares: dict[bytes, np.ndarray] = field(default_factory=dict)  # of variance, by places, see `_variance_share`
 
@@ -64,6 +67,9 @@ class Scored:
     def sample(self, end: str, of: AttributeScore | AssociationScore) -> Sample | None:
         """What a number was computed from, by its key; None for WALS, true P and what the reader is blind to."""
         if not isinstance(of, AttributeScore):
+            if end == FIDELITY:
+                units = [f"{side}:{unit}" for side, some in zip("ab", of.units[1:], strict=True) for unit in some]
+                return mean_sample(units, np.concatenate(of.calls))
             return Sample(units=of.units[0], statistic=of.mean_of, data=of, test=_association_test)
         if end == "unclear":
             return mean_sample(self.units, np.isnan(of.margins))
@@ -155,6 +161,12 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
     pairs = list(_pairs(arms))
     if not pairs:
         return Results()
+    tried = [
+        Tried(name=arm.name, scores=arm.results.scored.scores, fidelity=arm.results.scored.fidelity)
+        for arm in arms
+        if isinstance(arm.results.scored, Scored)
+    ]
+    helps = mitigation_results(tried) if tried[0].name == arms[0].name else Results()
     seeds = table(
         SEEDS,
         "Seed by seed",
@@ -163,9 +175,9 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
         "in the first and in the second.",
     )
     return Results(
-        findings=tuple(_change(pair, several=len(pairs) > 1) for pair in pairs),
-        tables=(seeds,),
-        figures=drawable(_figures(arms, pairs, settings)),
+        findings=(*helps.findings, *(_change(pair, several=len(pairs) > 1) for pair in pairs)),
+        tables=(*helps.tables, seeds),
+        figures=(*helps.figures, *drawable(_figures(arms, pairs, settings))),
         notes=tuple(
             f"{SEED_GIVES_ANOTHER} “{pair.first}” and “{pair.second}” pictures that are as far apart as "
             "those of different seeds. The comparison stays right, but a pair shows no before and after, "

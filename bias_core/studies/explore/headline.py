@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from bias_core.studies.explore.mitigation import overcorrected_sentence
 from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.results import ATTRIBUTES, KINDS
 from bias_core.studies.kit.attribute_scores import AttributeScore
@@ -55,7 +56,11 @@ def _share_words(score: AttributeScore) -> str:
 
 
 def arms_headline(report: StudyReport) -> str:
-    """What a comparison of explorations found, in a sentence or two: the clearest share first."""
+    """What a comparison of explorations found, in some sentences: the clearest share, then who overcorrects."""
+    return _differences_of_arms(report) + overcorrected_sentence(report.results)
+
+
+def _differences_of_arms(report: StudyReport) -> str:
     frame = report.results.frame("differences")
     if frame.empty or not frame["p adjusted"].notna().any():
         return differences_headline(report, frame)

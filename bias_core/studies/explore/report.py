@@ -25,6 +25,7 @@ from bias_core.studies.explore.results import (
     BEYOND,
     CONCEPT,
     EIGENVALUES,
+    FIDELITY,
     KINDS,
     SCORED_GROUPS,
     AssociationScore,
@@ -106,6 +107,7 @@ class Exploration:
             mean=self._estimates[ASSOCIATION],
             associations=self._column(ASSOCIATION),
             beyond=self._estimates.get(BEYOND),
+            fidelity=self._estimates.get(FIDELITY),
         )
 
     @cached_property

@@ -33,6 +33,7 @@ CONCEPT = "concept"  # the group of the pictures that are scored
 SCORED_GROUPS = (CONCEPT, "imported")  # or of those that were brought along
 ASSOCIATION, ATTRIBUTES, EIGENVALUES = "association", "attributes", "eigenvalues"
 BEYOND = "association-beyond"  # the association less that of an even mix
+FIDELITY = "asked-kept"  # how often the words of the association are shown where the prompt has them
 
 
 class Kind(NamedTuple):
@@ -77,6 +78,8 @@ class AssociationScore:
     mean: Estimate
     associations: np.ndarray  # of each scored picture, ``(n,)``
     beyond: Estimate | None = None  # the mean less that of an even mix; None where that is not known
+    fidelity: Estimate | None = None  # how often either word is shown where the prompt has it
+    calls: tuple[np.ndarray, ...] = ()  # the same of each picture of A, and of B; () after a report was saved
     # rows, units: embeddings and units of the concept's pictures, of those of A, of those of B; () after a report was
     # saved
     rows: tuple[np.ndarray, ...] = ()
@@ -121,28 +124,7 @@ def exploration_results(
     tables = list(_attribute_table(cells))
     figures = [share_figure(cells[ALL]), _growth_figure(cells, confidence), _prompt_figure(cells)]
     if association is not None:
-        words = association.attribute_a, association.attribute_b
-        findings.append(
-            Finding(
-                key=ASSOCIATION,
-                title=f"{' against '.join(words)}: association",
-                metric="association",
-                estimate=association.mean,
-                says="As the paper has it: above 0 the pictures are more like those guided to the first word, below 0 "
-                "to the second; an even mix need not read 0.",
-                sample=sample(ASSOCIATION, association),
-            )
-        )
-        if association.beyond is not None:
-            findings.append(
-                Finding(
-                    key=BEYOND,
-                    title=f"{' against '.join(words)}: association beyond an even mix",
-                    metric="association_beyond_even_mix",
-                    estimate=association.beyond,
-                    says="Above 0 the pictures lean more to the first word than half of either guided pictures would.",
-                )
-            )
+        findings += _association_findings(association, sample)
         figures.append(_association_figure(association))
     if alike is not None:
         eigenvalues = {"number": range(1, len(alike.eigenvalues) + 1), "eigenvalue": alike.eigenvalues}
@@ -173,6 +155,39 @@ def _attribute_findings(
                     says=kind.says,
                     sample=sample(end, score) if cell == ALL else None,
                 )
+
+
+def _association_findings(
+    association: AssociationScore, sample: Callable[[str, Any], Sample | None]
+) -> Iterator[Finding]:
+    """Which way the pictures lean, as the paper has it and beyond an even mix; and whether prompts are followed."""
+    words = association.attribute_a, association.attribute_b
+    yield Finding(
+        key=ASSOCIATION,
+        title=f"{' against '.join(words)}: association",
+        metric="association",
+        estimate=association.mean,
+        says="As the paper has it: above 0 the pictures are more like those guided to the first word, below 0 "
+        "to the second; an even mix need not read 0.",
+        sample=sample(ASSOCIATION, association),
+    )
+    if association.beyond is not None:
+        yield Finding(
+            key=BEYOND,
+            title=f"{' against '.join(words)}: association beyond an even mix",
+            metric="association_beyond_even_mix",
+            estimate=association.beyond,
+            says="Above 0 the pictures lean more to the first word than half of either guided pictures would.",
+        )
+    if association.fidelity is not None:
+        yield Finding(
+            key=FIDELITY,
+            title=f"{' and '.join(words)}: shown where asked for",
+            metric="asked_kept",
+            estimate=association.fidelity,
+            says="Share of the pictures whose prompt has either word that show it, not the other, as read.",
+            sample=sample(FIDELITY, association),
+        )
 
 
 def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[StudyTable]:

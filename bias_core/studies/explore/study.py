@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix
 from bias_core.metrics.clustering import spectral_clusters
+from bias_core.metrics.mitigation import asked_kept_estimate
 from bias_core.prompts import fill_template
 from bias_core.stats.arrays import all_equal
 from bias_core.studies.explore.arms import Scored, compare_explorations
@@ -46,6 +47,7 @@ from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Arm, Design, Progress, Results, Shot, StudySettings, StudyTable
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
+from bias_core.types import Attribute
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
 _FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt
@@ -121,7 +123,12 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
     numbers = range(1, len(frame) + 1) if settings.images else frame["seed"].to_numpy(int) - settings.seed + 1
     data.keep(frame, number=numbers, **picture_columns(cells[ALL], leaning, alike))
     scored = Scored(
-        units=_units(frame), ids=tuple(frame["image_id"]), seeds=tuple(frame["seed"]), rows=rows, scores=cells[ALL]
+        units=_units(frame),
+        ids=tuple(frame["image_id"]),
+        seeds=tuple(frame["seed"]),
+        rows=rows,
+        scores=cells[ALL],
+        fidelity=leaning.fidelity if leaning else None,
     )
     missing = options.has_association and leaning is None
     return exploration_results(
@@ -143,6 +150,7 @@ def _association(
     if not options.has_association or any(side.empty for side in frames):
         return None
     sides = [(yield from data.embed(frames[0])), (yield from data.embed(frames[1]))]
+    calls = yield from _shown_as_asked(options, data, frames, sides)
     confidence, seed = data.settings.confidence, data.settings.seed
     return AssociationScore(
         attribute_a=options.attribute_a,
@@ -150,9 +158,24 @@ def _association(
         mean=mean_association(rows, *sides, confidence=confidence, rng=seed),
         associations=association(rows, *sides),
         beyond=association_beyond_even_mix(rows, *sides, confidence=confidence) if _vary(rows, *sides) else None,
+        fidelity=asked_kept_estimate(*calls, confidence=confidence) if all(map(len, calls)) else None,
+        calls=calls,
         rows=(rows, *sides),
         units=tuple(_units(one) for one in (frame, *frames)),
     )
+
+
+def _shown_as_asked(
+    options: ExploreOptions, data: StudyData, frames: Sequence[pd.DataFrame], sides: Sequence[np.ndarray]
+) -> Steps[tuple[np.ndarray, ...]]:
+    """Of each picture of A, and of B, whether the reader finds it nearer to its own prompt than to the other."""
+    prompts = options.prompts()
+    texts, calls = [prompts[side] for side in NO_WORDS], list[np.ndarray]()
+    for i, (frame, rows) in enumerate(zip(frames, sides, strict=True)):
+        question = Attribute(name=f"asked for {i}", positive=texts[i], negative=texts[1 - i])
+        (score,) = yield from score_attributes(data, frame.reset_index(drop=True), rows, (question,))
+        calls.append(score.clear_calls.astype(float))
+    return tuple(calls)
 
 
 def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:

@@ -24,6 +24,7 @@ STUDIES = (
     "validity-pairs",
     "validity-bases",
     "validity-objects",
+    "validity-mitigation",
 )
 """All of them, in the order in which they are told."""
 

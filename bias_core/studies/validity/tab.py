@@ -25,6 +25,7 @@ _TITLES = {
     "validity-pairs": "Pairs of people",
     "validity-bases": "Objects against a base",
     "validity-objects": "Objects",
+    "validity-mitigation": "Mitigation",
 }
 _GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
 
