@@ -33,6 +33,7 @@ from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
 from bias_core.studies.running.history import design_of, list_runs, open_run
 from bias_core.ui import messages
+from bias_core.ui.language import language_head, language_routes, languages
 from bias_core.ui.links import LINK_NAMES, OPTION, Link, notice_html, query_of, read_link
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates, plain_tab
 from bias_core.ui.templates import STATIC, render, script
@@ -170,6 +171,7 @@ def _is_tab(one: object, module: str) -> bool:
 
 
 TABS = find_tabs()
+_DATABASES = ("embeddings.sqlite", "answers.sqlite")
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _CACHE_SECONDS = 3600
 _OTHER_THREADS = 100
@@ -179,14 +181,10 @@ _LOOK_SECONDS = 0.02  # between two looks whether there is an event
 
 def build_app(services: Services) -> AnsweringBlocks:
     """The page; no model is loaded for it."""
-    titles = {tab.key: tab.title for tab in TABS}
-    presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
-    tips = {f"{key}-preset-{i}": preset.says for key, some in presets.items() for i, preset in some}
     with AnsweringBlocks(
         services, title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
-        page_facts = {"titles": titles, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
-        gr.HTML(render("header"), js_on_load=script("page", **page_facts) + _glossary_script())
+        _build_header(services)
         notice = gr.HTML(visible=False, elem_id="link-notice")
         visitor, arrived = build_visitor(demo)
         built = {tab.key: tab(services) for tab in TABS}
@@ -219,6 +217,16 @@ def build_app(services: Services) -> AnsweringBlocks:
     demo._queue.sleep_when_free = _LOOK_SECONDS  # noqa: SLF001
     demo._queue.progress_update_sleep_when_free = 5 * _LOOK_SECONDS  # noqa: SLF001
     return demo
+
+
+def _build_header(services: Services) -> None:
+    """What stands above the tabs, with the scripts of the whole page."""
+    presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
+    tips = {f"{key}-preset-{i}": preset.says for key, some in presets.items() for i, preset in some}
+    titles = {tab.key: tab.title for tab in TABS}
+    facts = {"titles": titles, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
+    header = render("header", languages=languages(services.settings))
+    gr.HTML(header, js_on_load=script("page", **facts) + _glossary_script())
 
 
 def _glossary_script() -> str:
@@ -280,15 +288,12 @@ def launch_options(services: Services) -> dict[str, Any]:
         "max_file_size": f"{settings.upload_mb}mb",
         "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES)],
         "blocked_paths": [
-            *(str(data / name) for name in ("runs", "reports", "embeddings.sqlite", "answers.sqlite")),
-            *(
-                str(data / name)
-                for name in ("labels.sqlite", "labels.sqlite-wal", "labels.sqlite-journal", "label_pictures")
-            ),
+            *(str(data / name) for name in ("runs", "reports", "label_pictures", *_DATABASES)),
+            *(str(data / f"labels.sqlite{end}") for end in ("", "-wal", "-journal")),
             *(str(path) for path in settings.assets_dir.iterdir() if path.name != EXAMPLES),
         ],
         "app_kwargs": {
-            "routes": label_routes(services),
+            "routes": [*label_routes(services), *language_routes(settings)],
             "middleware": [
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
                 Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9)),
@@ -297,6 +302,7 @@ def launch_options(services: Services) -> dict[str, Any]:
         },
         "footer_links": ["api", "gradio", "settings"],
         "theme": build_theme(),
+        "head": language_head(settings),
         "css_paths": [STATIC / "app.css"],
         "favicon_path": STATIC / "favicon.svg",
     }

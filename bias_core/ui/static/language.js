@@ -1,0 +1,120 @@
+// The page in the visitor's language. Whatever comes to stand on it, built at first or written later by a handler, is
+// looked up in the dictionary of assets/languages: the text between two tags, a whole sentence with its inline tags, or
+// an attribute. {name} in an entry stands for any words. What is not there stays English; so does what a model is given
+// (values of fields, code) and what is marked with lang or translate="no".
+{
+  const KEPT = 't2i-bias-language';
+  const LEFT_OUT = 'svg, math, .math, code, pre, script, style, textarea, [translate=no], [lang]:not(html)';
+  const SENTENCES = 'p, li, dt, dd, td, th, h1, h2, h3, h4, summary, figcaption, label, legend';
+  const NOT_INLINE = ':not(a, abbr, b, br, code, em, i, kbd, small, span, strong, sub, sup)';
+  const ATTRIBUTES = ['aria-label', 'title', 'placeholder', 'alt', 'data-label'];
+  const CHOICES = 'input[role=combobox]';
+
+  const keep = (value) => {
+    try {
+      if (value) localStorage.setItem(KEPT, value);
+      return localStorage.getItem(KEPT);
+    } catch { return value; }
+  };
+  const known = (tag) => Object.keys(languages).find((code) => code === tag?.toLowerCase().split('-')[0]);
+  const asked = known(new URL(location.href).searchParams.get('lang'));
+  const language = asked || known(keep()) || navigator.languages.map(known).find(Boolean) || 'en';
+  if (asked) keep(asked);
+  document.documentElement.lang = language;
+
+  const ready = (code) => fetch(`languages/${code}.json`).then((answer) => answer.json());
+  const words = new Map(), patterns = [];
+  const plain = (text) => text.replace(/\s+/g, ' ').trim();
+  const learn = (groups) => {
+    for (const [english, own] of Object.values(groups).flatMap(Object.entries)) {
+      words.set(english, own);
+      const names = [...english.matchAll(/\{([a-z]+)\}/g)].map((match) => match[1]);
+      if (!names.length) continue;
+      const parts = english.split(/\{[a-z]+\}/).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+      patterns.push({names, own, form: new RegExp(`^${parts.join('(.+?)')}$`, 'u')});
+    }
+  };
+  const filled = (text) => {
+    for (const {names, own, form} of patterns) {
+      const match = form.exec(text);
+      if (match) return names.reduce((all, name, i) => all.replaceAll(`{${name}}`, () => say(match[i + 1])), own);
+    }
+    return text;
+  };
+  const say = (text) => {
+    const key = plain(text);
+    if (!/\p{L}{2}/u.test(key)) return text;
+    if (!words.has(key)) words.set(key, filled(key));
+    const own = words.get(key);
+    return own === key ? text : text.match(/^\s*/)[0] + own + text.match(/\s*$/)[0];
+  };
+
+  const sayText = (node) => {
+    const own = say(node.data);
+    if (own !== node.data) node.data = own;
+  };
+  const sayAttribute = (element, name) => {
+    const english = element.getAttribute(name), own = english && say(english);
+    if (own !== english) element.setAttribute(name, own);
+  };
+  // A field that shows the name of a choice: Gradio reads and writes English, the visitor sees the other language.
+  const value = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value');
+  const sayChoice = (input) => {
+    let english = value.get.call(input), own = english;
+    const show = (text) => { [english, own] = [text, say(String(text))]; value.set.call(input, own); };
+    Object.defineProperty(input, 'value', {
+      configurable: true,
+      get: () => { const shown = value.get.call(input); return shown === own ? english : shown; },
+      set: show,
+    });
+    show(english);
+  };
+  const isSentence = (element) => element.childElementCount && element.matches(SENTENCES)
+    && !element.querySelector(NOT_INLINE) && [...element.childNodes].some((one) => one.nodeType === 3 && one.data.trim());
+  const sayElement = (element) => {
+    if (element.matches(LEFT_OUT)) return;
+    for (const name of ATTRIBUTES) if (element.hasAttribute(name)) sayAttribute(element, name);
+    if (element.matches(CHOICES) && !Object.hasOwn(element, 'value')) sayChoice(element);
+    if (isSentence(element)) {
+      const key = plain(element.innerHTML), own = say(key);
+      if (own !== key) {
+        element.innerHTML = own;
+        return;
+      }
+    }
+    for (const child of [...element.childNodes]) sayNode(child);
+  };
+  const sayNode = (node) => {
+    if (node.nodeType === 1) sayElement(node);
+    else if (node.nodeType === 3) sayText(node);
+  };
+  const isLeftOut = (node) => !node.isConnected || (node.nodeType === 1 ? node : node.parentElement)?.closest(LEFT_OUT);
+  const look = (changes) => {
+    for (const {type, target, addedNodes, attributeName} of changes) {
+      if (type === 'childList') [...addedNodes].filter((node) => !isLeftOut(node)).forEach(sayNode);
+      else if (isLeftOut(target)) continue;
+      else if (type === 'attributes') sayAttribute(target, attributeName);
+      else sayText(target);
+    }
+  };
+  window.inLanguage = say;
+  if (language !== 'en')
+    ready(language).then(({phrases}) => {
+      learn(phrases);
+      const observer = new MutationObserver((changes) => {
+        look(changes);
+        observer.takeRecords();  // what was written just now
+      });
+      sayNode(document.body);
+      observer.observe(document.documentElement,
+        {childList: true, subtree: true, characterData: true, attributeFilter: ATTRIBUTES});
+    });
+
+  window.chooseLanguage = (code) => {
+    const address = new URL(location.href);
+    keep(code);
+    address.searchParams.delete('lang');
+    history.replaceState(history.state, '', address);
+    location.reload();
+  };
+}
