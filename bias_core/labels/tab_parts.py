@@ -28,7 +28,7 @@ from bias_core.studies.reports.text import format_estimate, format_number, title
 from bias_core.studies.running.corrected import correct_run
 from bias_core.ui import messages
 from bias_core.ui.study.people import corrected_html
-from bias_core.ui.study.view import TAKE_JS, frame_html
+from bias_core.ui.study.view import CHOOSE_JS, frame_html
 from bias_core.ui.templates import render, script
 
 Memory: TypeAlias = Mapping[str, str] | None  # what the browser remembers: titles of tasks by their keys
@@ -67,8 +67,8 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
     **{name: button(text, 140, variant="primary" if name == "open" else "secondary")
        for name, text in STATUSES.items()},
     "refresh": button("Refresh", 140),
-    "takes": (gr.HTML, {"value": note("takes"), "js_on_load": TAKE_JS}),
-    **dict.fromkeys(("findings", "tables", "figures", "used", "corrected"), (gr.HTML, {"js_on_load": TAKE_JS})),
+    "takes": (gr.HTML, {"value": note("takes"), "js_on_load": CHOOSE_JS}),
+    **dict.fromkeys(("findings", "tables", "figures", "used", "corrected"), (gr.HTML, {"js_on_load": CHOOSE_JS})),
     **dict.fromkeys(("progress", "notes"), (gr.HTML, {})),
     "change": button("Save as a new version", 200, size="sm"),
     "rater": (gr.Dropdown, {"choices": [], "label": "Rater", "min_width": 280}),

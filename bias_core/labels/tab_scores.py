@@ -79,7 +79,7 @@ class LabelScores(StudyTab):
         judged = click.then(self.on_judge, [visitor, key, parts["judge"]], shown, **how)
         judged.failure(self.on_crash, None, buttons, **QUIET)
         self.wire_stop(parts["stop"], status)
-        self.wire_take(used)
+        self.wire_take(used.select)
 
     def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:
         """Ask for the attribute where the run is an exploration."""

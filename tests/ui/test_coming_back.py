@@ -49,7 +49,7 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     )  # fmt: skip
     assert done["success"]
     others_come(page, 210)
-    page.select("explore-takes", take="zip::zip")  # the open page still has its report
+    page.select("explore-taking", take="zip::zip")  # the open page still has its report
     assert ".zip" in str(page.shown["explore-file"])
     page.open()
     assert "a photo of a surgeon" in page.shown["header"]
@@ -64,7 +64,7 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     assert "example-note" in stranger.shown["header"]  # nobody's run
     assert "surgeon" not in stranger.shown["header"]
     stranger.immediately("generate")  # the example goes
-    stranger.select("explore-takes", take="zip::zip")  # nor is another's report taken for that of a page without one
+    stranger.select("explore-taking", take="zip::zip")  # nor is another's report taken for that of a page without one
     assert "Nothing has been measured here yet" in stranger.shown["status"]
     for visitor in (page, stranger):
         visitor.client.close()
@@ -161,6 +161,10 @@ def test_the_page_looks_for_no_component_that_it_does_not_have(fakes: FakeServic
     assert len(parameters) > 50  # they are described for programs, and no part of the page
     assert not parameters & (in_layout | set(of_page["components"]))
     assert set(of_page["components"]) | parameters == set(components)
+    # Gradio's page compares every component with every event, and looks for the component of each, before it is ready.
+    assert len(of_page["components"]) < 1450
+    assert len(events) < 450
+    assert sum(len(one["targets"]) for one in events) < 570
 
 
 def test_a_server_at_rest_looks_for_events_a_few_dozen_times_a_second(

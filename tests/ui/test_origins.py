@@ -16,10 +16,11 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.origins import spi
 from bias_core.studies.origins.cells import own_concepts
-from bias_core.studies.origins.tab import FILM_JS, OriginsTab, clusters_html, films, films_html
+from bias_core.studies.origins.tab import OriginsTab, clusters_html, films, films_html
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
+from bias_core.ui.templates import script
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values
@@ -146,8 +147,8 @@ def rendered(html: str) -> str:
     return unescape(html)
 
 
-def test_the_script_asks_the_server_for_nothing_but_files() -> None:
-    assert FILM_JS.count("trigger(") == 1
+def test_the_film_asks_the_server_for_nothing() -> None:
+    assert "trigger(" not in script("film")
 
 
 def test_a_report_shows_what_belongs_to_its_study(tab: OriginsTab, traced: StudyReport, clustered: StudyReport) -> None:

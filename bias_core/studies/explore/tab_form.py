@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Sequence
-from functools import partial
 from html import escape
 from typing import Any, ClassVar
 from urllib.parse import urlencode
@@ -196,12 +195,10 @@ class ExploreForm(StudyTab):
     def wire_form(self) -> None:
         """What happens in the form, whatever is shown below it."""
         form, parts = self.form, self.parts
-        self._wire_run(form["concept"].submit)
         filled = [form[name] for name in ("attributes", "attribute_a", "attribute_b")]
         form["set"].input(self.on_set, form["set"], filled, **QUIET)
-        for key, button in parts["concepts"].items():
-            changed = [*(form[name] for name in ("concept", "template", "set")), *filled]
-            button.click(partial(self.on_concept, self.sets[key].concept_hint, key), None, changed, **QUIET)
+        changed = [*(form[name] for name in ("concept", "template", "set")), *filled]
+        self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
         form["model"].input(self.on_model, form["model"], depends, **QUIET)
         parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
@@ -219,6 +216,15 @@ class ExploreForm(StudyTab):
         form, chosen = self.form, self.sets[key]
         words = zip((form["attribute_a"], form["attribute_b"]), words_for(chosen), strict=True)
         return {form["attributes"]: attribute_rows(chosen.attributes), **dict(words)}
+
+    def run_triggers(self) -> list[Any]:
+        """As everywhere, and a concept that is typed and entered."""
+        return [*super().run_triggers(), self.form["concept"].submit]
+
+    def on_concept_button(self, event: gr.EventData) -> Updates:
+        """The form for the concept whose button was pressed."""
+        key = next(key for key, button in self.parts["concepts"].items() if button is event.target)
+        return self.on_concept(self.sets[key].concept_hint, key)
 
     def on_concept(self, concept: str, key: str) -> Updates:
         """The form for a concept, with the set of attributes that suits it."""

@@ -10,7 +10,7 @@ from bias_core.studies.objects.study import design_of_prompts, settings_for_prom
 from bias_core.ui.messages import heading_html
 from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
-from bias_core.ui.study.view import TAKE_JS
+from bias_core.ui.study.view import CHOOSE_JS
 from bias_core.ui.templates import render
 
 _PROMPTS = """a doctor talking to a patient
@@ -67,15 +67,15 @@ class ObjectsTab(StudyTab):
 
     def build_extra(self) -> dict[str, Any]:
         """Objects against their base, top objects, examples, and the paper's curve and three dimensions."""
-        extra = {"odds": gr.HTML(js_on_load=TAKE_JS, elem_id="objects-odds")}
+        extra = {"odds": gr.HTML(elem_id="objects-odds")}
         note = "In how many pictures captions name each; choose one to see them below."
         with gr.Column(elem_classes="card"):
             gr.HTML(heading_html("The most frequent objects", note))
-            extra["top"] = gr.HTML(js_on_load=TAKE_JS, elem_id="objects-top")
+            extra["top"] = gr.HTML(js_on_load=CHOOSE_JS, elem_id="objects-top")
         with gr.Column(elem_classes="card"):
             gr.HTML(heading_html("What the captioner said"))
             extra["examples"] = gr.HTML(elem_id="objects-examples")
-        extra |= {name: gr.HTML(js_on_load=TAKE_JS, elem_id=f"objects-{name}") for name in ("curve", "space")}
+        extra |= {name: gr.HTML(elem_id=f"objects-{name}") for name in ("curve", "space")}
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
@@ -83,8 +83,7 @@ class ObjectsTab(StudyTab):
         return {self.extra[name]: shown(report) for name, shown in _SHOWN.items()}
 
     def wire_extra(self) -> None:
-        """An object chooses its pictures; numbers can be taken along."""
-        self.wire_take(*(self.extra[name] for name in ("odds", "curve", "space")))
+        """An object chooses its pictures."""
         self.extra["top"].select(self.on_object, self.parts["report"], self.pictures.outputs(), **QUIET).success(
             None, js="() => document.querySelector('#objects-pictures')?.scrollIntoView({behavior: 'smooth'})", **QUIET
         )

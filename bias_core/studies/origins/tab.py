@@ -28,8 +28,6 @@ from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import RUN, Visitor, in_line
 
-FILM_JS = script("choose") + script("film")
-CHOOSE_TEXT_JS = script("choose") + script("texts")
 _TICKS = 5
 _SHOWN = 12  # pictures of each side of a comparison
 _SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
@@ -106,7 +104,7 @@ class OriginsTab(StudyTab):
 
     def build_lead(self) -> dict[str, Any]:
         """The film of the steps: their curves and predicted pictures are plot and pictures in one."""
-        return {"film": gr.HTML(js_on_load=FILM_JS, elem_id=f"{self.key}-film", visible=False)}
+        return {"film": gr.HTML(js_on_load=script("film"), elem_id=f"{self.key}-film", visible=False)}
 
     def show_at_once(self, report: StudyReport) -> Updates:
         """The film, of a report that has one."""
@@ -125,7 +123,7 @@ class OriginsTab(StudyTab):
     def build_extra(self) -> dict[str, Any]:
         """Clusters, and a form that draws from a text."""
         key, extra = self.key, {}
-        extra["clusters"] = gr.HTML(js_on_load=CHOOSE_TEXT_JS, elem_id=f"{key}-clusters", visible=False)
+        extra["clusters"] = gr.HTML(js_on_load=script("texts"), elem_id=f"{key}-clusters", visible=False)
         with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-draw") as extra["box"]:
             gr.HTML(messages.heading_html("Draw from a text, and compare with its cluster"))
             with gr.Row(equal_height=True, elem_classes="line"):
@@ -161,7 +159,6 @@ class OriginsTab(StudyTab):
         form, parts, extra = self.form, self.parts, self.extra
         shown, suited = [extra["said"], extra["go"], extra["halt"]], [form["model"], form["condition"], parts["status"]]
         form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **QUIET)
-        self.wire_take(self.at_once["film"], extra["clusters"])
         extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], queue=False, **QUIET)
         click = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
         click.then(

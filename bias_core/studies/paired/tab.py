@@ -29,7 +29,7 @@ from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
-from bias_core.ui.study.view import TAKE_JS, figures_html, findings_html
+from bias_core.ui.study.view import figures_html, findings_html
 from bias_core.ui.templates import render, script
 
 _OCCUPATIONS = "pst-occupations"
@@ -232,7 +232,7 @@ class PairedTab(StudyTab):
             with gr.Row(elem_classes="tools"):
                 for key, text in _BUTTONS.items():
                     self.parts[key] = gr.Button(text, size="sm", scale=0, min_width=110, elem_id=f"paired-labels-{key}")
-            self.parts["labels_take"] = gr.HTML(render("labels_take"), js_on_load=TAKE_JS, elem_id="paired-labels-take")
+            gr.HTML(render("labels_take"), elem_id="paired-labels-take")
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
@@ -255,7 +255,6 @@ class PairedTab(StudyTab):
         extra["which"].input(self.on_which, [state, extra["which"]], page, **QUIET)
         for name, by in (("before", -1), ("after", 1)):
             parts[name].click(partial(self.on_turn, by), state, page, **QUIET)
-        self.wire_take(parts["labels_take"])
 
     # Handlers.
 

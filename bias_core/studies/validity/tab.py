@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import ClassVar
 
 import gradio as gr
@@ -14,7 +14,7 @@ from bias_core.studies.validity.headline import GRADES, VerdictLine, counts_of, 
 from bias_core.studies.validity.summary import NOT_HERE, STUDIES, load_others, load_shipped
 from bias_core.studies.validity.verdicts import AS_PUBLISHED, HEADLINE, rule
 from bias_core.ui.messages import heading_html, user_errors
-from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import StudyTab, Updates
 from bias_core.ui.study.view import example_html
 from bias_core.ui.templates import render
 
@@ -68,12 +68,15 @@ class CalibrationTab(StudyTab):
 
     def wire_extra(self) -> None:
         """Open a shipped report."""
-        for name, button in self.openers.items():
-            button.click(partial(self.on_open, name), None, self.outputs(), **QUIET)
+        self.on_any("click", list(self.openers.values()), self.on_opener, None, self.outputs())
 
     def first_example(self) -> Updates:
         """The first of the shipped reports."""
         return next((self.on_open(name) for name in self.shipped), super().first_example())
+
+    def on_opener(self, event: gr.EventData) -> Updates:
+        """The shipped report whose button was pressed."""
+        return self.on_open(next(name for name, button in self.openers.items() if button is event.target))
 
     def on_open(self, name: str) -> Updates:
         """All of a shipped report; the form stays as it is, as a full run takes long."""

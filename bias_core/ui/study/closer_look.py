@@ -10,7 +10,7 @@ import pandas as pd
 from bias_core.studies.kit.types import StudyReport
 from bias_core.ui.study.pictures import picture_html
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
-from bias_core.ui.study.view import TAKE_JS
+from bias_core.ui.study.view import CHOOSE_JS
 from bias_core.ui.study.why import why_html
 from bias_core.ui.templates import render
 
@@ -37,8 +37,8 @@ class CloserLook(StudyTab):
         extra: dict[str, Any] = {}
         with gr.Row(elem_classes="closer"):
             extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
-        for name in ("words", "behind"):
-            extra[name] = gr.HTML(js_on_load=TAKE_JS, elem_id=f"{self.key}-{name}", visible=False)
+        extra["words"] = gr.HTML(elem_id=f"{self.key}-words", visible=False)
+        extra["behind"] = gr.HTML(js_on_load=CHOOSE_JS, elem_id=f"{self.key}-behind", visible=False)
         extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")
         return extra
 
@@ -50,12 +50,11 @@ class CloserLook(StudyTab):
         return {self.extra["closer"]: menu, **self._shown(report, first)}
 
     def wire_extra(self) -> None:
-        """The menu, the pictures that open, and what can be taken along."""
+        """The menu, and the pictures that open."""
         report, extra = self.parts["report"], self.extra
         shown = [extra[name] for name in ("words", "behind", "opened")]
         extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **QUIET)
         extra["behind"].select(self.on_open, report, extra["opened"], **QUIET)
-        self.wire_take(extra["words"])
 
     def on_closer(self, report: StudyReport | None, key: str) -> Updates:
         """Another one."""

@@ -28,7 +28,7 @@ from bias_core.ui.model_menu import (
     model_hint,
 )
 from bias_core.ui.study.arms_form import ArmsForm, apart
-from bias_core.ui.templates import render, script
+from bias_core.ui.templates import render
 
 Updates = dict[Any, Any]
 FORM: Mapping[str, Setting] = {
@@ -91,7 +91,7 @@ def build_take(key: str) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     with gr.Accordion("Take it with you", open=False, elem_classes="more fold", elem_id=f"{key}-command"):
         take_all = render("take_all", forms=offered_forms(), print=how_to_print())
-        parts["takes"] = gr.HTML(take_all, js_on_load=script("choose"), elem_id=f"{key}-takes")
+        parts["takes"] = gr.HTML(take_all, elem_id=f"{key}-takes")
         copyable: dict[str, Any] = {"interactive": False, "buttons": ["copy"], "elem_classes": "code"}
         parts["claim"] = gr.Textbox(
             label="A sentence to quote", lines=2, max_lines=8, **copyable | {"elem_classes": "quote"}
@@ -231,18 +231,17 @@ class StudyForm:
     def wire_form(self) -> None:
         """What changes the form itself."""
         parts, form = self.parts, self.form
-        changed = [form[name] for name in (*self.options(), "steps", "guidance")]
+        own = [parts["use_own"]] if self.own else []
+        changed = [*(form[name] for name in (*self.options(), "steps", "guidance")), parts["outlook"], *own]
         form["study"].input(self.on_study, form["study"], changed, **messages.QUIET)
         chosen = [form["condition"], form["model"], parts["status"]]
         form["model"].input(self.on_model, form["model"], chosen, **messages.QUIET)
         counted = [form["study"], form["percent"], *self.inputs()[len(FIELDS) :]]
         self.on_any("change", counted, self.on_count, self.inputs(), parts["count"])
-        for component in self.own.values():  # typing one's own words chooses them; another study chooses that study
+        if self.own:  # typing one's own words chooses them
             # Text that is pasted with the mouse is a change but no input to Gradio.
-            typed = component.change if isinstance(component, gr.Textbox) else component.input
-            typed(None, None, parts["use_own"], js="() => true", **messages.QUIET)
-        if self.own:
-            form["study"].input(None, None, parts["use_own"], js="() => false", **messages.QUIET)
+            typed = [one.change if isinstance(one, gr.Textbox) else one.input for one in self.own.values()]
+            gr.on(typed, None, None, parts["use_own"], js="() => true", **messages.QUIET)
 
     def on_any(self, event: str, components: Sequence[Any], fn: Any, inputs: Any, outputs: Any, **options: Any) -> Any:
         """One quiet listener for an event of several components; the page starts faster than with many."""
@@ -250,8 +249,9 @@ class StudyForm:
         return gr.on(triggers, fn, inputs, outputs, **messages.QUIET, **options)
 
     def on_study(self, name: str) -> Updates:
-        """The options of another study."""
-        return self.options_of(name) | {self.form["steps"]: None, self.form["guidance"]: None}
+        """The options of another study, as its own words have it; nothing is said of the one before."""
+        changed = self.options_of(name) | {self.form["steps"]: None, self.form["guidance"]: None}
+        return changed | {self.parts["outlook"]: "", **({self.parts["use_own"]: False} if self.own else {})}
 
     def on_model(self, name: str) -> Updates:
         """The conditions of another model, and what choosing it means here."""

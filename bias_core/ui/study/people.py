@@ -13,7 +13,6 @@ from bias_core.studies.reports.text import is_known
 from bias_core.studies.running.corrected import BUDGET, Correction, correct_run
 from bias_core.studies.running.run_readings import PEOPLE, readings_of
 from bias_core.ui import messages
-from bias_core.ui.study.view import TAKE_JS
 from bias_core.ui.templates import render
 
 N_LABELS = 64
@@ -32,7 +31,7 @@ class PeoplePart:
     def build_corrected(self) -> None:
         """The corrected numbers."""
         with gr.Column(visible=False, elem_classes="card", elem_id=f"{self.key}-corrected") as self.card:
-            self.corrected = gr.HTML(js_on_load=TAKE_JS)
+            self.corrected = gr.HTML()
 
     def build_task(self) -> None:
         """What makes a task of the report's pictures."""
@@ -66,8 +65,8 @@ class PeoplePart:
             return updates | {header: header_html(shown, lead)}
 
         self.refresh.click(on_new_answers, report, [header, *self.outputs()], **messages.QUIET)
-        for part in (self.n, self.by):
-            part.input(button_text, [self.n, self.by], self.button, **messages.QUIET)
+        chosen = [self.n, self.by]
+        gr.on([part.input for part in chosen], button_text, chosen, self.button, **messages.QUIET)
 
     def correction(self, report: StudyReport) -> Correction | None:
         """What people say of the run of this report; None where no task serves it."""

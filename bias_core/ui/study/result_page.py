@@ -4,7 +4,6 @@ What is folded costs nothing until it is opened: it is made then.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
@@ -114,10 +113,12 @@ class ResultPage(StudyForm):
         return page_of(report.design).plot(report)
 
     def _build_results(self) -> None:
-        key, parts, take = self.key, self.parts, {"js_on_load": study_html.TAKE_JS}
-        choose = {"js_on_load": study_html.TAKE_JS + script("marks", key=key)}
+        key, parts, choose = self.key, self.parts, {"js_on_load": script("marks", key=self.key)}
         parts["filled"] = gr.State(())  # which folds have their content
-        parts["header"] = gr.HTML(elem_id=self.element("header"), elem_classes="header", **take)
+        parts["taking"] = gr.HTML(js_on_load=script("take"), elem_id=f"{key}-taking")
+        parts["header"] = gr.HTML(
+            elem_id=self.element("header"), elem_classes="header", js_on_load=study_html.CHOOSE_JS
+        )
         with gr.Column(visible=False) as parts["shown"]:
             self.at_once |= self.build_lead()
             with gr.Row(elem_id=f"{key}-lead", elem_classes="lead"):
@@ -134,10 +135,10 @@ class ResultPage(StudyForm):
             with self.fold("by_attribute"):
                 with gr.Column() as parts["extra"]:
                     self.extra |= self.build_extra()
-                parts["attributes"] = gr.HTML(elem_id=f"{key}-attributes", **take)
+                parts["attributes"] = gr.HTML(elem_id=f"{key}-attributes")
             with self.fold("details"):
-                parts["figures"] = gr.HTML(elem_id=f"{key}-figures", **take)
-                parts["tables"] = gr.HTML(elem_id=f"{key}-tables", **take)
+                parts["figures"] = gr.HTML(elem_id=f"{key}-figures")
+                parts["tables"] = gr.HTML(elem_id=f"{key}-tables")
                 parts["notes"] = gr.HTML()
             parts.update(build_take(key))
 
@@ -167,22 +168,19 @@ class ResultPage(StudyForm):
     def wire_results(self) -> None:
         """What can be pressed, opened and taken along on the page of a result."""
         parts, report = self.parts, self.parts["report"]
-        taken = ("plot", "findings", "attributes", "figures", "tables", "takes")
-        self.wire_take(*(parts[name] for name in taken), self.people.corrected)
-        parts["plot"].submit(self.on_mark, report, self.pictures.outputs(), **QUIET)
-        parts["findings"].submit(self.on_mark, report, self.pictures.outputs(), **QUIET)
-        for name in LATER:
-            opened = partial(self.on_unfold, name), [report, parts["filled"]]
-            parts[name].expand(*opened, [*self.later_outputs(name), parts["filled"]], **QUIET)
+        self.wire_take(parts["taking"].select)
+        marked = [parts["plot"], parts["findings"]]
+        self.on_any("submit", marked, self.on_mark, report, self.pictures.outputs())
+        later = [part for name in LATER for part in self.later_outputs(name)]
+        folds = [parts[name] for name in LATER]
+        self.on_any("expand", folds, self.on_fold, [report, parts["filled"]], [*later, parts["filled"]])
         self.pictures.wire(self.picture_html, self.why_html)
         self.people.wire(report, parts["header"], self.header_html)
 
-    def wire_take(self, *components: Any) -> None:
-        """Let the take buttons inside of each ``gr.HTML`` with ``TAKE_JS`` work."""
+    def wire_take(self, pressed: Any) -> None:
+        """Let take buttons work; ``pressed`` is the event that says which was pressed."""
         parts = self.parts
-        written = self.on_any(
-            "select", components, self.on_take, [parts["visitor"], parts["report"]], [parts["file"], parts["status"]]
-        )
+        written = pressed(self.on_take, [parts["visitor"], parts["report"]], [parts["file"], parts["status"]], **QUIET)
         save = f"() => setTimeout(() => document.querySelector('#{self.key}-file')?.click(), 300)"
         written.success(None, js=save, **QUIET)
 
@@ -254,6 +252,10 @@ class ResultPage(StudyForm):
         """All but the one beside the pictures."""
         plot, tab = self.plot(report), ResultPage if report.arms else type(self)
         return [figure for figure in tab.figures(self, report) if plot is None or figure.key != plot.key]
+
+    def on_fold(self, report: StudyReport | None, filled: Sequence[str] | None, event: gr.EventData) -> Updates:
+        """What is in the fold that was opened."""
+        return self.on_unfold(next(name for name in LATER if self.parts[name] is event.target), report, filled)
 
     def on_unfold(self, name: str, report: StudyReport | None, filled: Sequence[str] | None) -> Updates:
         """What is in a fold, when it is opened for the first time."""

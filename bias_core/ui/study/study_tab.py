@@ -149,13 +149,10 @@ class StudyTab(ResultPage):
 
     def _wire(self, demo: gr.Blocks) -> None:
         parts = self.parts
-        self._wire_run(parts["run"].click)
+        self._wire_run()
         if "replicate" in parts:
             changed = [*self.filled(), parts["outlook"]]
             parts["replicate"].click(self.on_replicate, self.form["study"], changed, **QUIET)
-            self.form["study"].input(lambda: "", None, parts["outlook"], **QUIET)
-        if parts["chips"]:
-            self._wire_run(self.on_any("click", parts["chips"], self.on_preset, None, self.filled()).then)
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_form()
         self.wire_results()
@@ -173,19 +170,26 @@ class StudyTab(ResultPage):
         button.click(None, None, status, js=_STOPPING_JS, **QUIET)
         button.click(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
 
-    def _wire_run(self, trigger: Any) -> None:
+    def run_triggers(self) -> list[Any]:
+        """The events that run what the form asks for: its button, and those of presets."""
+        return [button.click for button in (self.parts["run"], *self.parts["chips"])]
+
+    def _wire_run(self) -> None:
         parts = self.parts
         changed = [parts["status"], parts["run"], parts["stop"]]
-        click = trigger(self.on_click, [parts["visitor"], parts["report"]], self.outputs(), queue=False, **QUIET)
+        pressed = (self.on_press, [parts["visitor"], parts["report"]], self.opened_outputs())
+        click = gr.on(self.run_triggers(), *pressed, queue=False, **QUIET)
         inputs, how = [parts["visitor"], *self.inputs()], {**QUIET, **RUN, "trigger_mode": "multiple"}
         run = click.then(self.on_run, inputs, self.outputs(), **how)
         run.failure(self.on_crash, None, [*changed, self.drawing.html], **QUIET)
         self.bring_into_view(click, "status")
         self.bring_into_view(run, "header")
 
-    def on_preset(self, event: gr.EventData) -> Updates:
-        """Fill the form with the preset whose button was pressed."""
-        return self.preset_updates(self.parts["chips"].index(event.target))
+    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData) -> Updates:
+        """Take a turn in the queue; the preset whose button was pressed fills the form before."""
+        chips = self.parts["chips"]
+        filled = self.preset_updates(chips.index(event.target)) if event.target in chips else {}
+        return filled | self.on_click(visitor, shown)
 
     def preset_updates(self, place: int) -> Updates:
         """The form as a preset has it."""

@@ -17,7 +17,7 @@ from bias_core.ui.templates import render, script
 
 NULL = "no bias reads"
 FEW, FEW_DIFFERENCES = 14, 6  # findings that are shown without being asked for
-TAKE_JS = script("choose")
+CHOOSE_JS = script("choose")
 
 
 def header_html(report: StudyReport, headline: str) -> str:
