@@ -221,12 +221,13 @@ def _pairs_table(answers: pd.DataFrame) -> StudyTable:
             if len(common) < 2:
                 continue
             equal, kappa = float((common[one] == common[other]).mean()), cohen_kappa(common[one], common[other])
-            row = {"one": one, "other": other, "common answers": len(common), "equal": equal, "κ": kappa}
+            row = {"one": one, "other": other, "n": len(common), "equal": equal, "κ": kappa}
+            row |= {"low": math.nan, "high": math.nan, "note": ""}
             if len(rows) < _MOST_PAIRS:
                 estimate = _coefficient("cohen_kappa", common, common.index, n_resamples=_PAIR_RESAMPLES)
-                row |= {"low": estimate.low, "high": estimate.high}
+                row |= {"low": estimate.low, "high": estimate.high, "note": estimate.note}
             rows.append(row)
-    return table("pairs", "Every two raters", rows, "Cohen's κ on common pictures.")
+    return table("pairs", "Every two raters", rows, "Cohen's κ on common answers, of which there are n.")
 
 
 def _raters_figure(raters: pd.DataFrame) -> StudyFigure:

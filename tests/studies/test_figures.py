@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -253,3 +255,17 @@ def test_bands_that_would_lie_over_each_other_have_a_panel_each():
     assert all(len(axes.collections) == 1 for axes in shown)
     assert len({axes.get_ylim() for axes in shown}) == 1
     assert len(draw(figure("curves", pd.DataFrame(bands).head(3), apart=True)).axes) == 1
+
+
+@pytest.mark.parametrize("kind", ["intervals", "pairs"])
+def test_an_assumed_rate_has_a_marker_and_a_legend_of_its_own(kind):
+    rows = [
+        {"name": "man", "group": "a", "value": 0.4, "low": 0.3, "high": 0.5, "reference": 0.5, "assumed": math.nan},
+        {"name": "old", "group": "a", "value": 0.6, "low": 0.5, "high": 0.7, "reference": math.nan, "assumed": 0.5},
+    ]
+    labels = {"x": "P", "reference": "P*"}
+    figure = StudyFigure(key="shares", title="Shares", kind=kind, data=pd.DataFrame(rows), labels=labels)
+    (axes,) = draw(figure).axes
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    assert {lines["P*"].get_marker(), lines["assumed rate, without a source"].get_marker()} == {"D", "o"}
+    assert [text.get_text() for text in axes.get_legend().get_texts()].count("assumed rate, without a source") == 1

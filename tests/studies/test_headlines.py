@@ -47,7 +47,7 @@ def guessed(services):
 
 def test_without_a_sourced_rate_a_headline_says_shares_with_their_intervals_against_nothing(guessed):
     text = headline(guessed).replace("\N{NO-BREAK SPACE}", " ")
-    assert re.match(r"“old” is seen in \d+ % \(\d+–\d+ %\) of 8 pictures, “glasses” in \d+ % \(", text)
+    assert re.match(r"“old” is seen in \d+ % \[\d+, \d+\] of 8 pictures, “glasses” in \d+ % \[", text)
     assert not COMPARES.search(text)
 
 

@@ -17,12 +17,14 @@ from bias_core.metrics.association_null import even_mix_association
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.stats.effects import benjamini_hochberg
-from bias_core.studies.association.tests import edited
+from bias_core.studies.association.tests import association_shots, edited
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
+from bias_core.studies.reports.saved import list_examples, open_example
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study, with_options
+from bias_core.ui.study.pictures import Look
 from tests.prompts_of_papers import all_prompts
 
 TESTS, OCCUPATIONS, AMPLIFICATION, HUMAN = (
@@ -307,3 +309,16 @@ def test_a_diffusion_model_is_measured_the_same_twice(services, design):
     one, two = (to_dict(run(design, settings, services)) for _ in range(2))
     assert {k: v for k, v in one.items() if k != "seconds"} == {k: v for k, v in two.items() if k != "seconds"}
     assert all(row["drawn"] is None for row in one["findings"])
+
+
+def test_the_groups_of_a_test_go_by_their_own_names():
+    settings = with_options(TESTS, StudySettings(scale=0.05, options={"tests": ["science_arts"]}))
+    shots = association_shots(TESTS, settings)
+    assert {shot.facts["about"] for shot in shots} == {"Science", "Arts"}
+    assert {shot.facts["edited with"] for shot in shots} == {"nothing", "Male", "Female"}
+    saved = open_example(next(one for one in list_examples() if one.name == "science-and-arts")).report
+    assert [cell.name for cell in Look(report=saved).cells()] == ["Science", "Arts"]
+    figures = {one.key: one for one in saved.results.figures}
+    assert figures["associations"].labels["x"] == "association with Male rather than Female"
+    assert figures["scores"].data["name"].tolist() == ["Science / Arts, Male / Female"]
+    assert all(name.endswith(("(Science)", "(Arts)")) for name in figures["influence_science_arts"].data["name"])

@@ -110,7 +110,7 @@ def test_a_headline_compares_with_rates_that_have_a_source_and_else_with_nothing
     assert within.startswith("No attribute with a sourced rate departs clearly from the rate in the world.")
     unmeasured = sourced("man", "a census (2024)", estimate(math.nan, math.nan, math.nan))
     for alone in (shares_headline((guess,)), shares_headline((unmeasured, guess))):
-        assert alone.replace("\N{NO-BREAK SPACE}", " ").startswith("“old” is seen in 95 % (80–100 %) of 7 pictures.")
+        assert alone.replace("\N{NO-BREAK SPACE}", " ").startswith("“old” is seen in 95 % [80, 100] of 7 pictures.")
         assert "with a source is known" in alone
         assert not re.search(r"more than|less than|assumed|against|depart", alone)
     assert "could be measured" in shares_headline((unmeasured,))

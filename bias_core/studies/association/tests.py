@@ -76,8 +76,15 @@ def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
             words_of(design, test[side]), settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed
         )
         for kind, prompt, n in edits_of(design, settings, test, side, stimulus)
-        for facts in [{"test": test["key"], "side": side, "set": kind, "stimulus": stimulus}]
+        for words in [_in_words(design, test, side, kind)]
+        for facts in [{"test": test["key"], "side": side, "set": kind, "stimulus": stimulus, **words}]
     ]
+
+
+def _in_words(design: Design, test: Mapping[str, Any], side: str, kind: str) -> dict[str, str]:
+    """What a picture is about, and what its prompt was edited with, by the names of the concepts."""
+    titles = design.data["titles"]
+    return {"about": titles[test[side]], "edited with": "nothing" if kind == "neutral" else titles[test[kind]]}
 
 
 def size_note(design: Design, settings: StudySettings) -> str:
@@ -269,9 +276,11 @@ def _test_of_prompts(
 def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> list[StudyFigure]:
     others = " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
     rows = marks(
-        table1.assign(name=table1["X"] + " / " + table1["Y"]),
+        table1.assign(name=table1["X"] + " / " + table1["Y"] + ", " + table1["A"] + " / " + table1["B"]),
         {"name": "name", "value": "S", "low": "low", "high": "high", "published": "published S"},
     )
+    words = {f"{a} rather than {b}" for a, b in zip(table1["A"], table1["B"], strict=True)}
+    axis = words.pop() if len(words) == 1 else "the first attribute rather than the second"
     return [
         TEXTS.figure("scores", rows, published=others if "published S" in table1 else ""),
         TEXTS.figure(
@@ -282,6 +291,7 @@ def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> li
                 for side in ("X", "Y")
                 for value in getattr(results[line["test"]], f"associations_{side.lower()}")
             ],
+            {"x": f"association with {axis}"},
         ),
     ]
 
@@ -307,7 +317,7 @@ def _influences(design: Design, test: Mapping[str, Any], frame: pd.DataFrame, ro
 def _influence_figure(key: str, title: str, influences: pd.DataFrame) -> StudyFigure:
     most = influences.head(MOST_SHOWN)
     rows = marks(
-        most.assign(name=most["left out"] + " (" + most.index + ")"),
+        most.assign(name=most["left out"] + " (" + most["concept"] + ")"),
         {"name": "name", "start": "S", "end": "S without it"},
     )
     return TEXTS.figure("influence", rows, test=key, title=title)

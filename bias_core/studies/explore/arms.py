@@ -240,7 +240,7 @@ def _figures(arms: Sequence[ArmReport], pairs: Sequence[_Pair], settings: StudyS
         "How often is each attribute seen?",
         [share_mark(score, group=name) for name, score in scores],
         "One dot per arm with its interval; the line between them is what changes. Diamonds: the "
-        "real-world rate, or the rate that was chosen where nobody knows it.",
+        "rate in the world; circles: a rate that was assumed where nobody knows it.",
         x="share of the pictures, P",
         reference="rate in the world, P*",
     )

@@ -9,9 +9,9 @@ from bias_core.studies.explore.results import ATTRIBUTES, KINDS
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyReport, lean, listed
 from bias_core.studies.reports.headline import differences_headline, numbers_headline
-from bias_core.types import Estimate, is_sourced
+from bias_core.studies.reports.text import format_rate, format_share
+from bias_core.types import is_sourced
 
-_SPACE = "\N{NO-BREAK SPACE}"
 _NO_SOURCE = "No real-world rate with a source is known, so that nothing here is called too often or too rare."
 
 
@@ -39,7 +39,7 @@ def shares_headline(attributes: Sequence[AttributeScore]) -> str:
         shares = [f"“{one.attribute.name}” in {_share_words(one)}" for one in others]
         return f"“{first.attribute.name}” is seen in {listed([_share_words(first), *shares])}. {_NO_SOURCE}"
     lead, some = max(compared, key=_departure), len(compared) < len(attributes)
-    rate = f"the rate in the world, {percent(lead.attribute.reference)}"
+    rate = f"the rate in the world, {format_rate(lead.attribute.reference)}"
     share = f"“{lead.attribute.name}” is seen in {_share_words(lead)}"
     which = "attribute with a sourced rate departs" if some else "attribute departs"
     rest = _rest(compared, " with a sourced rate" if some else "")
@@ -52,7 +52,7 @@ def shares_headline(attributes: Sequence[AttributeScore]) -> str:
 
 def _share_words(score: AttributeScore) -> str:
     share = score.prevalence
-    return f"{percent(share.value)} ({span(share)}) of {share.n} pictures"
+    return f"{format_share(share.value, share.low, share.high, n=share.n)} of {share.n} pictures"
 
 
 def arms_headline(report: StudyReport) -> str:
@@ -77,8 +77,8 @@ def _differences_of_arms(report: StudyReport) -> str:
     row = clear.sort_values("difference", key=abs, ascending=False).iloc[0]
     name, gap = row["finding"].rpartition(": ")[0], [100 * row[end] for end in ("difference", "low", "high")]
     return (
-        f"“{name}” is seen in {row['value first']:.0%} of the pictures of “{row['first']}” and in "
-        f"{row['value second']:.0%} of “{row['second']}”, on the same {row['n']} seeds: "
+        f"“{name}” is seen in {format_rate(row['value first'])} of the pictures of “{row['first']}” and in "
+        f"{format_rate(row['value second'])} of “{row['second']}”, on the same {row['n']} seeds: "
         f"{gap[0]:+.0f} points [{gap[1]:+.0f}, {gap[2]:+.0f}]. {n_clear} of "
         f"{int(frame['p adjusted'].notna().sum())} differences are clear after correction for looking at all."
     )
@@ -94,20 +94,6 @@ def _against_assumed_rates(report: StudyReport) -> set[str]:
         if not is_sourced(str(row["source of P*"]))
     }
     return {f"{name}: {KINDS[end].label}" for name in names for end in ("difference", "psi")}
-
-
-def percent(share: float | None) -> str:
-    """A share as people read it.
-
-    >>> percent(0.5625).split(), percent(float("nan"))
-    (['56', '%'], 'undefined')
-    """
-    return "undefined" if share is None or math.isnan(share) else f"{100 * share:.0f}{_SPACE}%"
-
-
-def span(estimate: Estimate) -> str:
-    """Both ends of the interval in percent."""
-    return f"{100 * estimate.low:.0f}–{100 * estimate.high:.0f}{_SPACE}%"
 
 
 def verdict(score: AttributeScore) -> str:

@@ -232,7 +232,7 @@ def share_figure(scores: Sequence[AttributeScore]) -> StudyFigure:
         [share_mark(score, expected=or_nan(score.drawn)) for score in scores if math.isfinite(score.prevalence.value)],
         "A dot is the share of the pictures; its line is the interval.",
         x="share of the pictures, P",
-        reference="P*, real-world or chosen rate",
+        reference="P*, rate in the world",
     )
 
 
@@ -260,8 +260,10 @@ def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: fl
 
 
 def share_mark(score: AttributeScore, **more: Any) -> dict[str, Any]:
-    """P of an attribute beside P*, as a mark of a figure."""
-    return mark(score.attribute.name, score.prevalence, reference=or_nan(score.attribute.reference), **more)
+    """P of an attribute beside P*, as a mark of a figure; an assumed P* is marked otherwise than one with a source."""
+    rate, kind = or_nan(score.attribute.reference), "reference" if score.attribute.has_source else "assumed"
+    rates = {"reference": math.nan, "assumed": math.nan} | {kind: rate}
+    return mark(score.attribute.name, score.prevalence, **rates, **more)
 
 
 def _prompt_figure(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure:

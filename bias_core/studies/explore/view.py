@@ -10,13 +10,13 @@ import pandas as pd
 
 from bias_core.metrics.stereotype import prevalence_estimate
 from bias_core.stats.effects import images_needed
-from bias_core.studies.explore.headline import percent, span, verdict
+from bias_core.studies.explore.headline import verdict
 from bias_core.studies.explore.report import Exploration, ExploredImage
 from bias_core.studies.explore.results import AssociationScore, group_name, share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyFigure, figure, lean
 from bias_core.studies.reports.embedded import N_COLOURS, average_uri, data_uri, figure_svg
-from bias_core.studies.reports.text import LIMITS
+from bias_core.studies.reports.text import LIMITS, format_rate, format_share
 from bias_core.studies.running.drawn import prompt_facts, reason_of
 from bias_core.types import Estimate
 from bias_core.ui.templates import render
@@ -182,13 +182,17 @@ def _signed(number: float) -> str:
     return "cannot tell" if math.isnan(number) else f"{number:+.3f}"
 
 
+def _share(share: Estimate) -> str:
+    return format_share(share.value, share.low, share.high, n=share.n)
+
+
 def says(score: AttributeScore) -> str:
     """What the numbers of one attribute say."""
-    share, name, reference = score.prevalence, score.attribute.name, percent(score.attribute.reference)
+    share, name, reference = score.prevalence, score.attribute.name, format_rate(score.attribute.reference)
     if math.isnan(share.value):
         return f"“{name}” could not be measured: {share.note or 'no picture was scored'}."
     count = round(share.value * share.n)
-    count_words = f"“{name}” is seen in {count} of {share.n} pictures: {percent(share.value)} ({span(share)})."
+    count_words = f"“{name}” is seen in {count} of {share.n} pictures: {_share(share)}."
     if score.cannot_tell is not None and score.cannot_tell.value > 0:
         count_words += f" Of {round(score.cannot_tell.value * score.cannot_tell.n)} more the judge cannot tell."
     compared = {
@@ -197,9 +201,9 @@ def says(score: AttributeScore) -> str:
         "within": f"P* = {reference} is inside the interval: no difference is shown, none ruled out.",
         "unknown": "No real-world rate was given, so there is nothing to compare it with.",
     }[verdict(score)]
-    truth = "" if score.drawn is None else f" Drawn, by the record, it is in {percent(score.drawn)} of them."
+    truth = "" if score.drawn is None else f" Drawn, by the record, it is in {format_rate(score.drawn)} of them."
     if (own := score.true_rate) is not None:
-        truth = f" True P of this model is {percent(own.value)} ({span(own)}), measured on {own.n:,} other pictures."
+        truth = f" True P of this model is {_share(own)}, measured on {own.n:,} other pictures."
     return f"{count_words} {compared}{truth}"
 
 

@@ -5,6 +5,7 @@ import math
 import pandas as pd
 
 from bias_core.studies.kit.types import StudyReport, listed
+from bias_core.studies.reports.text import format_share
 from bias_core.types import Estimate
 
 _NO_BASE = "Whether any of this is bias cannot be told: there is no base to hold it against."
@@ -73,4 +74,4 @@ def _moves(change: Estimate) -> str:
 
 
 def _percent(share: Estimate) -> str:
-    return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
+    return format_share(share.value, share.low, share.high, n=share.n)

@@ -3,10 +3,10 @@
 What each kind reads (a column in brackets may be missing):
 
 ==============  ====================================================================================
-intervals       name, value, low, high, [group], [published], [reference], [expected]; labels: x, null,
-                reference
-pairs           name, group, value, low, high, [reference]; dots of a name are joined; labels: x, null,
-                reference, whole (no ticks between whole numbers)
+intervals       name, value, low, high, [group], [published], [reference], [assumed], [expected]; labels:
+                x, null, reference
+pairs           name, group, value, low, high, [reference], [assumed]; dots of a name are joined; labels: x,
+                null, reference, whole (no ticks between whole numbers)
 bars            name, value, [low, high], [group]; labels: y, null
 distributions   group, value, [side: its colour]; labels: x, null; quartiles are drawn over the points
 arrows          name, start, end; labels: x, start, end, null
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, told apart with every kind of colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 MUTED = "#767676"
+ASSUMED = "assumed rate, without a source"
 _ROW = 0.32  # inches per named line
 _MOST_ROWS = 400  # taller figures are no longer drawn by every program
 _MANY_POINTS = 100
@@ -97,6 +98,7 @@ def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> No
     for column, marker, text in (
         ("published", "D", "published"),
         ("reference", "D", reference),
+        ("assumed", "o", ASSUMED),
         ("expected", "|", "drawn"),
     ):
         if column in data and data[column].notna().any():
@@ -120,10 +122,11 @@ def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         axes.plot(rows["value"], joined, "-", color=MUTED, lw=1, zorder=1)
     for i, (group, rows) in enumerate(groups):
         _error_bars(axes, rows, [places[name, group] for name in rows["name"]], i, group)
-    if "reference" in data and data["reference"].notna().any():
-        by_name = data.drop_duplicates("name")
-        axes.plot(by_name["reference"], [names.index(name) for name in by_name["name"]], "D", ms=6, mfc="none",
-                  color=MUTED, label=str(labels.get("reference", "")))  # fmt: skip
+    by_name = data.drop_duplicates("name")
+    for column, marker, text in (("reference", "D", str(labels.get("reference", ""))), ("assumed", "o", ASSUMED)):
+        if column in data and data[column].notna().any():
+            at = [names.index(name) for name in by_name["name"]]
+            axes.plot(by_name[column], at, marker, ms=6, mfc="none", color=MUTED, label=text)
     if labels.get("whole"):
         axes.locator_params(axis="x", integer=True)
     _finish(axes, labels, names)

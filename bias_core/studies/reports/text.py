@@ -103,6 +103,15 @@ def format_share(value: float, low: float = math.nan, high: float = math.nan, *,
     return f"{text} [{_rounded(low, decimals)}, {_rounded(high, decimals)}]"
 
 
+def format_rate(rate: float | None) -> str:
+    r"""A rate that has no interval, in whole percents.
+
+    >>> format_rate(0.5625), format_rate(math.nan)
+    ('56\xa0%', 'undefined')
+    """
+    return UNDEFINED if rate is None or math.isnan(rate) else f"{_rounded(100 * rate, 0)}{_SPACE}%"
+
+
 def format_p(p_value: float | None) -> str:
     """A p-value with three decimals, "< 0.001" below that, and words where there is none.
 
