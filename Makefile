@@ -57,7 +57,8 @@ types: $(VENV)/.installed-dev
 
 ## make unit    pytest with doctests, without a browser
 unit: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not browser" $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		-m "not browser" $(PYTEST_ARGS)
 
 ## make browser   the tests in a Chromium only
 browser: $(VENV)/.installed-dev

@@ -1,4 +1,4 @@
-"""A study is one folder: one that is copied into the tree is found at every door, and nothing else changes."""
+"""A study is one folder, a setting one declaration: added to a copy of the tree, they are found at every door."""
 
 import json
 import shutil
@@ -72,14 +72,24 @@ VIEW = '''
 
 QUESTION = "Who wears a hat?"
 '''
+NEW_SETTING = """    strength: float | None = setting(
+        None, "Strength", "How strong it is", ge=0, le=2, option="--strength"
+    )
+    arms: tuple[Arm, ...] = setting("""
 DOORS = """
-import json, sys
+import inspect, json, sys
 from typer.testing import CliRunner
 from bias_core.app.build import TABS, build_app
 from bias_core.app.api import Tools
 from bias_core.cli import app
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import settings_from_dict
+from bias_core.studies.running.export import to_command, to_python
+from bias_core.studies.running.run import with_options
+from bias_core.ui.links import LINK_NAMES
+from bias_core.ui.study.form import FIELDS, FORM
 
 def told(*words):
     result = CliRunner().invoke(app, words, env={"COLUMNS": "200", "BIAS_DATA_DIR": sys.argv[1]})
@@ -89,15 +99,25 @@ def told(*words):
 services = Services(Settings(data_dir=sys.argv[1]))
 page = build_app(services).get_config_file()
 heavy = {"torch", "diffusers", "transformers", "open_clip", "matplotlib"} & set(sys.modules)
-report = Tools(services).run_study("hats", scale=0.5, options=["least=0.1"])
+rendered = {"model": "calibration-renderer", "scale": 0.5}
+report = Tools(services).run_study("hats", options=["least=0.1"], **rendered)
+design = find_design("t2iat-tests")
+settings = with_options(design, settings_from_dict({"strength": 1.5}))
 print(json.dumps({
     "list": told("study", "list"),
     "show": told("study", "show", "hats"),
-    "run": told("study", "run", "hats", "--scale", "0.5", "--option", "least=0.2"),
+    "run": told("study", "run", "hats", "--model", rendered["model"], "--scale", "0.5", "--option", "least=0.2"),
     "docs": told("study", "list", "--markdown"),
     "api": [one for one in Tools(services).list_studies() if one["name"] == "hats"],
     "report": report,
     "heavy": sorted(heavy),
+    "help": told("study", "run", "--help"),
+    "signature": str(inspect.signature(Tools.run_study)),
+    "sentence": Tools.run_study.__doc__,
+    "form": [FIELDS, FORM["strength"].info],
+    "links": LINK_NAMES,
+    "command": to_command(design, settings),
+    "python": to_python(design, settings),
     "tabs": [[tab.key, tab.title, list(tab.studies)] for tab in TABS if getattr(tab, "studies", ())],
     "page": [one["props"].get("label") for one in page["components"] if one["type"] == "tabitem"],
 }))
@@ -106,11 +126,15 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory):
-    """What every door says in a copy of the tree with two studies more, in a process of its own."""
+    """What every door says in a copy of the tree with two studies and a setting more, in a process of its own."""
     tmp_path = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core")
     for name in ("assets", "refs.bib", "docs", "README.md"):
         (tmp_path / name).symlink_to(ROOT / name)
+    kit = tmp_path / "bias_core" / "studies" / "kit" / "types.py"
+    text = kit.read_text()
+    assert text.count("    arms: tuple[Arm, ...] = setting(") == 1
+    kit.write_text(text.replace("    arms: tuple[Arm, ...] = setting(", NEW_SETTING))
     plain = {name: text.replace("hats", "caps").replace("Hats", "Caps") for name, text in FOLDER.items()}
     for study, files in {"hats": FOLDER | {"tab.py": TAB, "view.py": VIEW}, "caps": plain}.items():
         for name, text in files.items():
@@ -140,3 +164,15 @@ def test_a_study_folder_that_is_copied_in_is_found_at_every_door(doors):
     assert ["hats", "Hats", ["hats"]] in doors["tabs"]
     assert ["caps", "Caps", ["caps"]] in doors["tabs"]  # which has no tab of its own
     assert {"Hats", "Caps"} <= set(doors["page"])
+
+
+def test_a_setting_that_is_added_in_one_place_is_found_at_every_door(doors):
+    assert "--strength" in doors["help"]
+    assert "How strong it is. 0 to 2." in " ".join(doors["help"].replace("│", " ").split())
+    assert "strength: float | None = None" in doors["signature"]
+    assert "strength: Strength. How strong it is. Range: 0 to 2." in doors["sentence"]
+    assert "strength" in doors["form"][0]
+    assert doors["form"][1] == "How strong it is. 0 to 2"
+    assert "strength" in doors["links"]
+    assert doors["command"].endswith("--strength 1.5")
+    assert "strength=1.5" in doors["python"]

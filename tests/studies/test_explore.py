@@ -289,10 +289,10 @@ def test_no_attribute_is_allowed(services):
     assert run(explore_settings(RENDERED, attributes=()), services).attributes == ()
 
 
-@pytest.mark.parametrize("concept", ["医生 👩‍⚕️", "=cmd|' /C calc'!A0", "doctor\n\n# <script>", "{braces}"])
-def test_odd_concepts_are_drawn_and_reported(services, tmp_path, concept):
+def test_an_odd_concept_is_drawn_and_reported(services, tmp_path):
+    concept = "=cmd|' /C calc'!A0 {braces} 医生 👩‍⚕️\n\n# <script>"
     report = run(explore_settings(RENDERED, concept=concept, n_images=4), services)
-    assert report.unknown_words or concept.startswith("doctor")
+    assert {"braces", "医生"} <= set(report.unknown_words)
     assert "<script>" not in to_markdown(report.report)
     write_zip(to_export(report.report, pictures=True), tmp_path / "run.zip")
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -22,56 +18,6 @@ from bias_core.studies.kit.setting_fields import setting, settings_class, settin
 from bias_core.studies.kit.types import Arm, StudySettings, settings_from_dict
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import plan_study, with_options
-
-ROOT = Path(__file__).parent.parent.parent
-NEW = """    strength: float | None = setting(
-        None, "Strength", "How strong it is", ge=0, le=2, option="--strength"
-    )
-    arms: tuple[Arm, ...] = setting("""
-PROBE = """
-import inspect, json
-from typer.testing import CliRunner
-from bias_core.cli import app
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.running.run import with_options
-from bias_core.studies.running.export import to_command, to_python
-from bias_core.studies.kit.types import StudySettings, settings_from_dict
-from bias_core.app.api import Tools
-from bias_core.ui.links import LINK_NAMES
-from bias_core.ui.study.form import FIELDS, FORM
-design = find_design("t2iat-tests")
-settings = with_options(design, settings_from_dict({"strength": 1.5}))
-print(json.dumps({
-    "help": CliRunner().invoke(app, ["study", "run", "--help"], env={"COLUMNS": "200"}).output,
-    "api": str(inspect.signature(Tools.run_study)),
-    "sentence": Tools.run_study.__doc__,
-    "form": [FIELDS, FORM["strength"].info],
-    "links": LINK_NAMES,
-    "command": to_command(design, settings),
-    "python": to_python(design, settings),
-}))
-"""
-
-
-def test_a_setting_that_is_added_in_one_place_is_found_at_every_door(tmp_path):
-    shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core")
-    (tmp_path / "assets").symlink_to(ROOT / "assets")
-    path = tmp_path / "bias_core" / "studies" / "kit" / "types.py"
-    text = path.read_text()
-    assert text.count("    arms: tuple[Arm, ...] = setting(") == 1
-    path.write_text(text.replace("    arms: tuple[Arm, ...] = setting(", NEW))
-    done = subprocess.run([sys.executable, "-c", PROBE], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert "--strength" in found["help"]
-    assert "How strong it is. 0 to 2." in " ".join(found["help"].replace("│", " ").split())
-    assert "strength: float | None = None" in found["api"]
-    assert "strength: Strength. How strong it is. Range: 0 to 2." in found["sentence"]
-    assert "strength" in found["form"][0]
-    assert found["form"][1] == "How strong it is. 0 to 2"
-    assert "strength" in found["links"]
-    assert found["command"].endswith("--strength 1.5")
-    assert "strength=1.5" in found["python"]
 
 
 @settings_class(frozen=True, kw_only=True)

@@ -192,13 +192,15 @@ class PixelEncoder:
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
-        rows = []
-        for text in texts:
-            values = _cues(text)
-            rng = Random(0 if values else zlib.crc32(text.encode()))
-            row = self.encode_images([render(_portrait(rng, **values)) for _ in range(60)]).mean(axis=0)
-            rows.append(row / np.linalg.norm(row))
-        return np.stack(rows)
+        return np.stack([_text_row(text) for text in texts])
+
+
+@cache
+def _text_row(text: str) -> np.ndarray:
+    values = _cues(text)
+    rng = Random(0 if values else zlib.crc32(text.encode()))
+    row = PixelEncoder().encode_images([render(_portrait(rng, **values)) for _ in range(60)]).mean(axis=0)
+    return row / np.linalg.norm(row)
 
 
 class FakeServices(Services):
