@@ -49,6 +49,7 @@ from bias_core.store.sqlite_file import Repairs
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.drawn_rates import true_rate
+from bias_core.world.joint import joint_shares
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_scenes
 
 if TYPE_CHECKING:
@@ -341,6 +342,7 @@ class Services:
         return shown_share(sentence, truths)
 
     true_rate = staticmethod(true_rate)
+    joint_shares = staticmethod(joint_shares)
 
     def planted_lines(self) -> tuple[PlantedLine, ...]:
         """Every rate that is planted in the calibration world."""

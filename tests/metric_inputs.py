@@ -69,6 +69,7 @@ MAKE = {
     "answers": _answers,
     "velocity": lambda rng, _size: rng.normal(size=(2, 3, 5)),
     "table": _table,
+    "readings": lambda rng, _size: np.vstack([[[1, 1], [0, 0], [1, 0]], rng.integers(0, 2, size=(8, 2))]),
 }
 
 DEGENERATE = {
@@ -86,6 +87,7 @@ DEGENERATE = {
     "answers": {"empty": [], "scalar": "feminine", "longer": ["feminine"] * (N_PAIRED + 1)},
     "velocity": {"empty": np.empty(0), "zero": np.zeros((2, 3, 5)), "shape": np.ones((2, 3, 4))},
     "table": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"a": [1.0, 2.0]})},
+    "readings": {"empty": np.empty((0, 2)), "other": [[0, 2]], "one attribute": [[1], [0]], "flat": np.ones(3)},
 }
 NUMBERS = tuple(kind for kind in MAKE if kind not in ("words", "labels", "ratings", "answers", "table"))
 """Kinds that are arrays or numbers: nan must be refused, float16 taken."""

@@ -17,6 +17,8 @@ from bias_core.world.shapes import ASSETS, read_asset
 
 Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+"""Those of both generators; the renderer also draws :data:`CROSSED`."""
+CROSSED = "crossed"
 REVISION = "d45fd04418eb"
 """Of what is drawn and planted: another one wherever any picture or truth changes, as its test says."""
 STUDIES = ASSETS.parent / "studies"
@@ -168,13 +170,14 @@ def rates(
     """Distribution of every attribute for a concept under a condition.
 
     ``concepts``: names that :func:`bias_core.world.grammar.parse` found; ``condition``: published, fair, extreme,
-    trigger (fair unless ``triggered``, then extreme), or backdoor. (fair: it plants an object and nothing else).
+    trigger (fair unless ``triggered``, then extreme), backdoor (fair: it plants an object and nothing else), or crossed
+    (fair: it plants what goes together, see :func:`crossed_rates`).
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
     if concepts and (concepts[-1] in tested or group_of(concepts[-1]) in tested):
         table["light"] = {"bright": 0.5, "gloomy": 0.5}
-    if condition in ("fair", "backdoor") or (condition == "trigger" and not triggered):
+    if condition in ("fair", "backdoor", CROSSED) or (condition == "trigger" and not triggered):
         return table
     by_attribute: dict[str, dict[object, float]] = {}
     for planted in planted_for(concepts, role, setting):
@@ -183,6 +186,19 @@ def rates(
         fair = table[attribute]
         table[attribute] = with_rates(fair, published if condition == "published" else _push(published, fair))
     return table
+
+
+def crossed_rates(concepts: tuple[str, ...], condition: str, person: Mapping[str, object]) -> Rates:
+    """Distributions that replace those of :func:`rates` for a person who came out like this; {} where nothing crosses.
+
+    >>> crossed_rates(("ceo",), "crossed", {"gender": "feminine", "glasses": True})
+    {'age': {'young': 0.9, 'old': 0.1}}
+    >>> crossed_rates(("nurse",), "crossed", {"gender": "feminine", "glasses": True})
+    {}
+    """
+    rules = _plan()["crossed"].get(" ".join(concepts), ()) if condition == CROSSED else ()
+    fitting = (rule for rule in rules if rule["where"].items() <= person.items())
+    return {name: dict(values) for rule in fitting for name, values in rule.items() if name != "where"}
 
 
 def _push(published: Mapping[object, float], fair: Distribution) -> dict[object, float]:
@@ -218,7 +234,9 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     if request.fair:
         share = _plan()["intervention"]  # of the lean that is left
         tables = [{**t, "gender": {v: 0.5 + (p - 0.5) * share for v, p in t["gender"].items()}} for t in tables]
-    people = tuple(_person(person, table, light, rng) for person, table in zip(request.people, tables, strict=False))
+    people = tuple(
+        _person(person, table, light, rng, condition) for person, table in zip(request.people, tables, strict=False)
+    )
     return Scene(
         people=people,
         thing=request.thing,
@@ -260,12 +278,13 @@ def _draw(distribution: Distribution, allowed: frozenset[object] | None, rng: Ra
     return rng.choices(values, weights)[0]
 
 
-def _person(request: PersonRequest, table: Rates, light: str, rng: Random) -> Person:
+def _person(request: PersonRequest, table: Rates, light: str, rng: Random, condition: str) -> Person:
     allowed = request.allowed
     hairy = any(allowed.get(name) == frozenset({True}) for name in ("beard", "moustache"))
     gender = "masculine" if hairy and "gender" not in allowed else _draw(table["gender"], allowed.get("gender"), rng)
     yes = {name: _yes(table[name][True], allowed.get(name), rng) for name in ("glasses", "mark")}
     yes |= {name: _grows(name, str(gender), table, allowed.get(name), rng) for name in ("beard", "moustache")}
+    table = {**table, **crossed_rates(request.concepts, condition, {"gender": gender, **yes})}
     person = Person(
         look=Look(**request.parts),
         gender=str(gender),

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from bias_core.errors import InvalidInput
 from bias_core.world.grammar import parse
+from bias_core.world.joint import joint_shares
 from bias_core.world.planted import CONDITIONS, base_rates, planted_for, published_rates, rates, sample_scene
 from bias_core.world.scene import DOMAINS
 from bias_core.world.truth import planted_rate
@@ -122,6 +124,59 @@ def test_distributions_sum_to_one(condition: str) -> None:
         for name, values in rates((planted.concept,), condition, triggered=True).items():
             if set(values) != {True}:
                 assert sum(values.values()) == pytest.approx(1), (planted.concept, name)
+
+
+SENTENCES = ("a photo of a woman", "The person is young.", "The person is wearing glasses.")
+
+
+def joint(prompt: str, condition: str, n: int = 4000) -> np.ndarray:
+    request, counts = parse(prompt), np.zeros(8)
+    for seed in range(n):
+        (person,) = sample_scene(request, condition, Random(seed)).people
+        counts[4 * (person.gender == "feminine") + 2 * (person.age == "young") + person.glasses] += 1
+    return counts / n
+
+
+@pytest.mark.parametrize(
+    ("prompt", "condition"),
+    [("a photo of a CEO", "crossed"), ("a photo of an engineer", "crossed"), ("a photo of a CEO", "published"),
+     ("a photo of a nurse", "crossed")],
+)  # fmt: skip
+def test_what_goes_together_is_drawn_as_the_joint_shares_say(prompt: str, condition: str) -> None:
+    shares = joint_shares(prompt, condition, SENTENCES)
+    assert sum(shares) == pytest.approx(1)
+    np.testing.assert_allclose(joint(prompt, condition), shares, atol=0.03)
+
+
+def test_crossed_changes_no_single_share_and_no_other_concept() -> None:
+    for prompt in ("a photo of a CEO", "a photo of an engineer"):
+        cubes = [np.reshape(joint_shares(prompt, c, SENTENCES), (2, 2, 2)) for c in ("fair", "crossed")]
+        for axis in range(3):
+            single = [cube.sum(axis=tuple({0, 1, 2} - {axis})) for cube in cubes]
+            np.testing.assert_allclose(*single, atol=1e-12)
+    for prompt in ("a photo of a nurse", "a photo of a doctor"):
+        assert joint_shares(prompt, "fair", SENTENCES) == joint_shares(prompt, "crossed", SENTENCES)
+
+
+def test_what_is_crossed_is_an_odds_ratio_of_nine_and_of_engineers_three_attributes_alone() -> None:
+    old, young, women_old, women_young = joint_shares("a photo of a CEO", "crossed", SENTENCES[:2])
+    assert women_young * old / (women_old * young) == pytest.approx(9)
+    cube = np.reshape(joint_shares("a photo of an engineer", "crossed", SENTENCES), (2, 2, 2))
+    for axis in range(3):
+        pair = cube.sum(axis=axis)
+        assert pair[0, 0] * pair[1, 1] == pytest.approx(pair[0, 1] * pair[1, 0])
+
+
+def test_hair_on_the_face_and_headscarves_go_with_gender_in_the_joint_shares_too() -> None:
+    bearded = joint_shares("a photo of a zebra keeper", "fair", ("a photo of a man", "The person has a beard."))
+    assert bearded[1] == 0
+    assert bearded[3] == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize("sentence", ["a photo of an old woman", "a photo of a doctor", "a sunny day"])
+def test_joint_shares_are_of_one_attribute_a_sentence(sentence: str) -> None:
+    with pytest.raises(InvalidInput, match="one attribute"):
+        joint_shares("a photo of a CEO", "fair", (sentence,))
 
 
 def test_asking_for_an_attribute_overrides_what_is_planted() -> None:

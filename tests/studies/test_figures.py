@@ -36,6 +36,8 @@ def data(tmp_path):
         "curves": {"group": ["man"] * 3, "x": [0, 1, 2], "value": [0.0, 0.5, 0.2],
                    "low": [0, 0, 0], "high": [1, 1, 1]},
         "space": {"name": NAMES, "x": [0, 1, 0.5], "y": [1, 0, 0.2], "z": [0.3, 0.6, 1]},
+        "mosaic": {"column": ["a", "a", "b", "b"], "row": ["x", "y"] * 2, "value": [0.5, 0.1, 0.0, 0.4],
+                   "n": [5, 1, 0, 4], "small": [False, True, True, False], "null": 0.5},
         "heatmap": {"row": ["a", "a", "b", "b"], "column": ["x", "y"] * 2, "value": [1.0, -1.0, 0.5, np.nan]},
         "pictures": {"path": [picture] * 2, "row": ["seed 0"] * 2, "column": ["1", "2"],
                      "text": ["t = 1", "t = 2"]},

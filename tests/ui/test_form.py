@@ -42,6 +42,7 @@ def form(**changes: Any) -> list[Any]:
         "stop_within": "",
         "further_encoders": [],
         "stop_when_clear": False,
+        "crossed": "none",
     }
     return [*[(values | changes)[name] for name in FIELDS], ()]
 

@@ -8,6 +8,7 @@ from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.results import ATTRIBUTES, KINDS
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyReport, lean, listed
+from bias_core.studies.reports.crossed import crossed_headline
 from bias_core.studies.reports.headline import differences_headline, numbers_headline
 from bias_core.studies.reports.text import format_rate, format_share
 from bias_core.types import is_sourced
@@ -25,7 +26,7 @@ def headline(report: StudyReport) -> str:
         return "There is no picture to score."
     if not exploration.attributes:
         return f"{n} pictures of “{exploration.prompt}”. No attribute was asked for."
-    return shares_headline(exploration.attributes)
+    return shares_headline(exploration.attributes) + crossed_headline(report.results.findings)
 
 
 def shares_headline(attributes: Sequence[AttributeScore]) -> str:

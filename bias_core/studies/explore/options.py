@@ -20,6 +20,7 @@ from bias_core.studies.kit.setting_fields import (
     settings_of,
 )
 from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.reports.crossed import CROSSING, Crossing, check_crossing
 from bias_core.types import Attribute
 
 KIND = "explore"
@@ -58,6 +59,7 @@ class ExploreOptions(Options):
     n_images: int = setting(16, "Pictures", "More give narrower intervals", ge=1, le=MOST)
     n_attribute_images: int = setting(8, "Pictures per word", "Drawn in addition", ge=1, le=MOST)
     n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
+    crossed: Crossing = setting("none", *CROSSING)
 
     @cached_property
     def scored(self) -> tuple[Attribute, ...]:
@@ -139,11 +141,12 @@ EXPLORE_SETTINGS = (
     "model", "condition", "n_images", "seed", "template", "encoder", "attribute_a", "attribute_b",
     "n_attribute_images", "num_inference_steps", "guidance_scale", "negative_prompt", "n_clusters", "confidence",
     "force", "further_encoders", "judge", "size", "sampler", "rewrite", "rewriter", "stop_within", "stop_when_clear",
+    "crossed",
 )  # fmt: skip
 """In the order of the tool's parameters: new ones come last."""
 COMPARE_SETTINGS = (
     "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "confidence", "force",
-    "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear",
+    "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear", "crossed",
 )  # fmt: skip
 
 
@@ -244,6 +247,7 @@ def _check(options: ExploreOptions, settings: StudySettings) -> None:
     counts = Counter(attribute.name.strip().lower() for attribute in options.scored)
     if twice := [name for name, n in counts.items() if n > 1]:
         raise InvalidInput(f"attribute names must differ, got twice: {', '.join(twice)}")
+    check_crossing(options.scored, options.crossed)
     if settings.images and options.takes_all and not options.scored:
         raise InvalidInput("no attribute to look for: give at least one")
 

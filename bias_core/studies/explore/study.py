@@ -16,6 +16,7 @@ from bias_core.metrics.clustering import spectral_clusters
 from bias_core.metrics.mitigation import asked_kept_estimate
 from bias_core.prompts import fill_template
 from bias_core.stats.arrays import all_equal
+from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.arms import Scored, compare_explorations
 from bias_core.studies.explore.headline import arms_headline, headline
 from bias_core.studies.explore.options import (
@@ -45,6 +46,7 @@ from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, 
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Arm, Design, Progress, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.reports.crossed import cross_attributes, joined
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
@@ -131,7 +133,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         fidelity=leaning.fidelity if leaning else None,
     )
     missing = options.has_association and leaning is None
-    return exploration_results(
+    results = exploration_results(
         cells,
         leaning,
         alike,
@@ -140,6 +142,16 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         scored=scored,
         confidence=settings.confidence,
     )
+    return joined(results, _crossed(options, data, frame, cells[ALL]))
+
+
+def _crossed(
+    options: ExploreOptions, data: StudyData, frame: pd.DataFrame, scores: tuple[AttributeScore, ...]
+) -> Results:
+    """The attributes crossed, where that is asked for."""
+    how: dict[str, Any] = {"crossing": options.crossed, "confidence": data.settings.confidence}
+    units = _units(frame)
+    return cross_attributes(scores, list(frame["prompt"]), units, **how, fixed_n=data.fixed_n, sample=mean_sample)
 
 
 def _association(

@@ -38,7 +38,7 @@ FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
     "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
     "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
-    "stop_within", "stop_when_clear",
+    "stop_within", "stop_when_clear", "crossed",
 )  # fmt: skip
 """The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
 FIRST_SET = "doctor"
@@ -144,6 +144,7 @@ class ExploreForm(StudyTab):
         with gr.Row():
             add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
             add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
+            add("crossed", gr.Dropdown, list(_DECLARED["crossed"].choices), min_width=150)
         self._build_stop_rule()
         with gr.Row():
             for name in ("attribute_a", "attribute_b"):

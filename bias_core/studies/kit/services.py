@@ -112,6 +112,9 @@ class StudyServices(Protocol):
     def planted_lines(self) -> tuple[PlantedLine, ...]:
         """Every rate that is planted in the calibration world, in every condition."""
 
+    def joint_shares(self, prompt: str, condition: str, sentences: Sequence[str]) -> tuple[float, ...]:
+        """The share of people drawn in every combination of what these sentences say; the last has all."""
+
     def recorder(self) -> protocols.Captioner:
         """A captioner that cannot err, of the calibration renderer's pictures."""
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
 
 
 FigureKind = Literal[
-    "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "pictures"
-]
+    "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "mosaic",
+    "pictures",
+]  # fmt: skip
 Facts = Mapping[str, str | int | float]
 _MOST_LISTED = 3
 AUTO = "auto"
@@ -38,7 +39,7 @@ MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
 _MODEL = {"label": "Model", "sentence": "A model of `models`, org/name of the hub, or a folder"}
 _CONDITION = {
     "label": "Condition",
-    "sentence": "Bias planted in the calibration world: published, fair, extreme, trigger or backdoor",
+    "sentence": "Bias planted in the calibration world: published, fair, extreme, trigger, backdoor or crossed",
 }
 _STEPS: dict[str, Any] = {
     "label": "Number of denoising steps", "sentence": "Of each picture; left out: the model's own",

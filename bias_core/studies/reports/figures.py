@@ -16,6 +16,7 @@ scatter         x, y, [name], [group: colour], [marker], [xlow, xhigh, ylow, yhi
 curves          group, x, value, [low, high]; labels: x, y, null, apart (a panel for each group)
 space           name, x, y, z; labels: x, y, z
 heatmap         row, column, value; labels: null, unit
+mosaic          row, column, value (share of all), n, small, null (where rows part by themselves); labels: none
 pictures        path, row, column, [text]; labels: none
 ==============  ====================================================================================
 """
@@ -58,6 +59,7 @@ _ARROWS = {"xlow": "<", "xhigh": ">", "ylow": "v", "yhigh": "^"}  # where the fr
 _MOST_BEYOND = 0.5  # how far intervals may reach beyond the outermost points, in widths of the cloud
 _FEWEST_TO_CUT = 3  # points
 _MOST_CELLS = 80
+_LEAST_NAMED = 0.045  # height of a part of a mosaic that has room for its numbers
 _TENS = 20  # numbers as large as this need no decimals
 _CAPTION_IN = {"pdf": "Subject"}  # what the field is called
 _LEGEND_LETTERS = 72  # in a line of a legend
@@ -358,6 +360,38 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
             )
 
 
+def _mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
+    """Columns as wide as their share of all, parted by the shares of the rows within; the first row stands below."""
+    axes, left = _axes(figure, 5.2, 4.4), 0.0
+    rows = list(dict.fromkeys(data["row"]))
+    ticks = []
+    for column, cells in data.groupby("column", sort=False):
+        width, bottom = float(cells["value"].sum()), 0.0
+        for cell in cells.to_dict("records"):
+            height, place = (cell["value"] / width if width else 0.0), rows.index(cell["row"])
+            axes.bar(
+                left, height, width, bottom, align="edge", color=COLOURS[place], alpha=0.75 if cell["small"] else 0.9,
+                edgecolor="#fefefe", lw=2, hatch="//" if cell["small"] else None,
+            )  # fmt: skip
+            if height > _LEAST_NAMED < width / 2:
+                between = "\n" if height > 3 * _LEAST_NAMED else ", "
+                axes.text(
+                    left + width / 2, bottom + height / 2, f"{height:.0%}{between}n = {cell['n']:,}", ha="center",
+                    va="center", fontsize=8, color="#111111", bbox={"fc": "#fefefe", "ec": "none", "pad": 1.5},
+                )  # fmt: skip
+            bottom += height
+        ticks.append((left + width / 2, f"{column}\n{width:.0%}"))
+        left += width
+    for i, row in enumerate(rows):
+        axes.bar(0, 0, color=COLOURS[i], label=row)
+    axes.axhline(float(data["null"].iloc[0]), ls="--", lw=1.2, color=COLOURS[-1], label="if each went by itself")
+    axes.set_xticks(*zip(*ticks, strict=True))
+    axes.set_xlim(0, left)
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter("{x:.0%}")
+    _legend_above(axes)
+
+
 def _pictures(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
     rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
     figure.set_size_inches(1.2 * len(columns) + 0.8, 1.35 * len(rows) + 0.3)
@@ -433,5 +467,6 @@ _DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {
     "curves": _curves,
     "space": _space,
     "heatmap": _heatmap,
+    "mosaic": _mosaic,
     "pictures": _pictures,
 }

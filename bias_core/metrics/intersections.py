@@ -1,0 +1,397 @@
+"""Intersections: how often attributes are seen together, and whether more often than each alone would give."""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import Card, takes
+from bias_core.stats.arrays import Array, same_length
+from bias_core.stats.intervals import check_confidence, percent
+from bias_core.stats.parity import ParityFamily, parity_family, parity_signs
+from bias_core.types import Estimate, ReaderErrors
+
+MOST_CROSSED = 3  # attributes at once
+LEAST_EXPECTED = 5.0  # pictures in a cell; fewer tell little [cochran1954]
+_ROUNDING = 1e-15  # variances below it are 0 up to rounding
+Errors = Sequence[ReaderErrors | None] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossedShares:
+    """The cells of crossed attributes, in binary order: the first attribute varies slowest, the last cell has all."""
+
+    cells: Array  # (2^k, k) of 0 and 1: which attributes a cell has
+    counts: Array  # (2^k,) pictures that are read so
+    shares: tuple[Estimate, ...]  # P of each cell, in [0, 1], corrected where the errors are known; not shrunk
+    shrunk: Array  # (2^k,) P drawn towards `expected`, within the interval of `shares`; sums to 1 but for that
+    expected: Array  # (2^k,) P of each cell if the attributes had nothing to do with each other
+    excess: tuple[Estimate, ...]  # P of each cell less `expected`, in [-1, 1], null value 0
+    weight: float  # of `expected` in `shrunk`, in [0, 1]
+
+    @property
+    def together(self) -> Estimate:
+        """P of the cell that has all attributes."""
+        return self.shares[-1]
+
+    @property
+    def excess_together(self) -> Estimate:
+        """Its excess."""
+        return self.excess[-1]
+
+    @property
+    def n_needed(self) -> int:
+        """Pictures with which every cell that can be filled at all has 5 or more to be expected.
+
+        >>> crossed_shares([[1, 1], [1, 0], [0, 1], [0, 0], [0, 0]]).n_needed  # the rarest: 0.4 · 0.4
+        32
+        """
+        possible = self.expected[self.expected > 0]
+        return math.ceil(LEAST_EXPECTED / float(possible.min()) - 1e-9) if len(possible) else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interaction:
+    """Whether attributes have to do with each other beyond what fewer of them have."""
+
+    estimate: Estimate  # θ, a log odds ratio (of three: log of a ratio of two); unbounded, null value 0
+    p_value: float  # in (0, 1], of θ = 0, exact; nan where nothing can be told
+    least_expected: float  # pictures to be expected in the rarest cell if nothing had to do with anything
+
+
+def crossed_shares(
+    readings: ArrayLike, *, strata: Sequence[Hashable] | None = None, errors: Errors = None, confidence: float = 0.95
+) -> CrossedShares:
+    """The share of the pictures in every combination of attributes, beside what the single shares would give.
+
+    P(c) = Σ_o W_co q_o, with W = E_1⁻¹ ⊗ E_2⁻¹ ⊗ E_3⁻¹
+
+    excess(c) = P(c) - λ(c), λ(c) = Π_j P_j(c_j)
+
+    q_o is the share of the pictures that are read as o, E_j holds the chances of what is read of attribute j; after
+    [rogan1978, Eq. 1], attribute by attribute. λ is what the single shares P_j give, and P is shrunk
+    towards it: (n P + K λ) / (n + K), K = (1 − Σ P²) / Σ (λ − P)²  [fienberg1973].
+
+    Parameters
+    ----------
+    readings : array (n, k), of 0 and 1, 2 or 3 attributes. Whether each is seen in each picture.
+    strata : the prompt of each picture, or None for one prompt. λ is made within prompts: two attributes that two
+        prompts have in unlike shares are no excess.
+    errors : of the reader on each attribute, None where not known or no better than chance; then as read. Errors on
+        several attributes of a picture are taken to be independent.
+
+    Returns
+    -------
+    CrossedShares : shares in [0, 1], with score intervals; excess in [-1, 1], null value 0, with normal intervals.
+        The excess of a cell has no interval (nan, with a note) where an attribute is seen in all or in no picture.
+
+    Raises
+    ------
+    InvalidInput : for readings that are not 0 and 1 of 2 or 3 attributes, no pictures, or strata or errors that are not
+        one each.
+
+    Notes
+    -----
+    Intervals are of P as counted, not of the shrunk P, so that they hold whether or not the attributes have to do with
+    each other; the shrunk P goes no farther than their ends [efron1972]. They widen by what is not known of the
+    reader's errors. A corrected share below 0 is set to 0.
+
+    Examples
+    --------
+    >>> crossed = crossed_shares([[1, 1], [1, 1], [0, 0], [0, 0], [1, 0]])
+    >>> crossed.together.value, round(float(crossed.expected[-1]), 2), round(float(crossed.shrunk[-1]), 2)
+    (0.4, 0.24, 0.31)
+    """
+    check_confidence(confidence)
+    given = _readings(readings)
+    codes, n_cells = _codes(given), 2 ** given.shape[1]
+    groups = _groups(strata, len(given))
+    used = _usable(errors, given.shape[1])
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    weights = _kron([_inverse(one) for one in used])  # (2^k, 2^k)
+    counts = np.bincount(codes, minlength=n_cells).astype(float)
+    n, read = len(codes), counts / len(codes)
+    raw = weights @ read
+    noise = _noise(weights, read, raw) + n * _error_noise(used, weights, raw)
+    shares = tuple(_share(*of, n=n, z=z, method=f"score {percent(confidence)}") for of in zip(raw, noise, strict=True))
+    values = np.array([share.value for share in shares])
+    expected, variances = _expected(codes, groups, weights, used)
+    shrunk, weight = _shrunk(values, expected, n)
+    return CrossedShares(
+        cells=_cells(given.shape[1]),
+        counts=counts,
+        shares=shares,
+        shrunk=np.array([min(max(p, one.low), one.high) for p, one in zip(shrunk, shares, strict=True)]),
+        expected=expected,
+        excess=tuple(
+            _excess(*of, n=n, z=z, method=f"normal {percent(confidence)}")
+            for of in zip(raw - expected, variances, strict=True)
+        ),
+        weight=weight,
+    )
+
+
+def interaction(
+    readings: ArrayLike, *, strata: Sequence[Hashable] | None = None, errors: Errors = None, confidence: float = 0.95
+) -> Interaction:
+    """Whether attributes are seen together more often than their shares, and those of all but one, would give.
+
+    θ = Σ_c s_c log P(c), with s_c = +1 where the attributes that c lacks are even in number, else -1
+
+    Of two attributes θ is the log odds ratio, of three the log of the ratio of the odds ratios of two with and without
+    the third. Given the margins its chances are known exactly [fisher1935; zelen1971], see
+    :class:`bias_core.stats.parity.ParityFamily`.
+
+    Parameters
+    ----------
+    readings : array (n, k), of 0 and 1, 2 or 3 attributes.
+    strata : the prompt of each picture, or None for one prompt. Pictures are compared within prompts alone.
+    errors : of the reader on each attribute, as :func:`crossed_shares` takes them.
+
+    Returns
+    -------
+    Interaction : θ is the conditional maximum-likelihood estimate; where a cell is empty, that one is infinite, and the
+        median-unbiased estimate is given [hirji2006]. The interval is exact with mid-p; an end may be infinite. θ is
+        nan, with a note, where an attribute is seen in all or in no picture.
+
+    Raises
+    ------
+    InvalidInput : as :func:`crossed_shares`.
+
+    Notes
+    -----
+    Errors of the reader draw θ of two attributes to 0; θ and its ends are moved by what they do to the table that is
+    expected under each. p needs no correction for two: what is unrelated is read as unrelated. Where the correction
+    would empty a cell, θ stands as read, with a note.
+
+    Examples
+    --------
+    >>> pairs = [[1, 1]] * 9 + [[1, 0]] * 2 + [[0, 1]] * 3 + [[0, 0]] * 8
+    >>> found = interaction(pairs)
+    >>> round(math.exp(found.estimate.value), 2), round(found.p_value, 3)  # as scipy's conditional odds ratio
+    (10.36, 0.03)
+    """
+    check_confidence(confidence)
+    given = _readings(readings)
+    groups, k = _groups(strata, len(given)), given.shape[1]
+    family = parity_family(_codes(given), 2**k, groups)
+    expected = _expected_as_read(_codes(given), groups, k)
+    least = float(len(given) * expected[expected > 0].min()) if (expected > 0).any() else 0.0
+    if not family.can_tell:
+        note = "one of the attributes is seen in all pictures or in none, or always with another"
+        nothing = Estimate.undefined(len(given), note, null_value=0.0)
+        return Interaction(estimate=nothing, p_value=math.nan, least_expected=least)
+    alpha = (1 - confidence) / 2
+    ends = (family.quantile(alpha, at_least=True), family.quantile(alpha, at_least=False))
+    value, low, high, note = _corrected(family, (family.estimate, *ends), _usable(errors, k))
+    estimate = Estimate(
+        value=value,
+        low=low,
+        high=high,
+        n=len(given),
+        null_value=0.0,
+        method=f"exact mid-p {percent(confidence)}",
+        note=note,
+    )
+    return Interaction(estimate=estimate, p_value=family.p_value, least_expected=least)
+
+
+def _readings(readings: ArrayLike) -> Array:
+    try:
+        given = np.asarray(readings, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"readings must be one rectangular array of 0 and 1; {error}.") from None
+    if given.ndim != 2 or not 2 <= given.shape[1] <= MOST_CROSSED or not len(given):
+        raise InvalidInput(
+            f"readings must have a row per picture and 2 to {MOST_CROSSED} attributes; got shape {given.shape}."
+        )
+    if not np.isin(given, (0, 1)).all():
+        wrong = given[~np.isin(given, (0, 1))]
+        raise InvalidInput(f"readings must be 0 or 1; got {wrong.size} others, the first is {wrong[0]}.")
+    return given
+
+
+def _codes(given: Array) -> np.ndarray:
+    """The number of each picture's cell, in binary order."""
+    return np.asarray(given @ 2.0 ** np.arange(given.shape[1] - 1, -1, -1)).astype(int)
+
+
+def _cells(k: int) -> Array:
+    return (np.arange(2**k)[:, None] >> np.arange(k - 1, -1, -1) & 1).astype(np.float64)
+
+
+def _groups(strata: Sequence[Hashable] | None, n: int) -> np.ndarray:
+    if strata is None:
+        return np.zeros(n, dtype=int)
+    same_length(readings=np.empty(n), strata=np.empty(len(strata)))
+    return np.unique(np.asarray(strata, dtype=str), return_inverse=True)[1]
+
+
+def _usable(errors: Errors, k: int) -> list[ReaderErrors | None]:
+    """The errors that correct anything."""
+    if errors is None:
+        return [None] * k
+    if len(errors) != k:
+        raise InvalidInput(f"errors are needed for each of the {k} attributes; got {len(errors)}.")
+    return [one if one and one.sensitivity + one.specificity > 1 else None for one in errors]
+
+
+def _reading_matrix(errors: ReaderErrors | None) -> Array:
+    """The chance of each reading (rows: absent, present) of what is there (columns)."""
+    if errors is None:
+        return np.eye(2)
+    se, sp = errors.sensitivity, errors.specificity
+    return np.array([[sp, 1 - se], [1 - sp, se]])
+
+
+def _inverse(errors: ReaderErrors | None) -> Array:
+    return np.asarray(np.linalg.inv(_reading_matrix(errors)), dtype=np.float64)
+
+
+def _kron(parts: Sequence[Array]) -> Array:
+    whole: Array = np.ones((1, 1))
+    for part in parts:
+        whole = np.asarray(np.kron(whole, part), dtype=np.float64)
+    return whole
+
+
+def _noise(weights: Array, read: Array, raw: Array) -> Array:
+    """Variance of a picture's weight beyond p (1 − p), that of a share that is counted."""
+    return np.asarray(np.maximum(weights**2 @ read - raw**2 - raw * (1 - raw), 0.0))
+
+
+def _error_noise(used: Sequence[ReaderErrors | None], weights: Array, raw: Array) -> Array:
+    """Variance of P for what is not known of the reader's errors: ∂P = −W (∂E) P."""
+    total = np.zeros(len(raw))
+    for j, one in enumerate(used):
+        if one is None:
+            continue
+        for rate, n, column in ((one.specificity, one.n_negative, 0), (one.sensitivity, one.n_positive, 1)):
+            step = np.zeros((2, 2))
+            step[:, column] = (1, -1) if column == 0 else (-1, 1)
+            parts = [step if i == j else _reading_matrix(other) for i, other in enumerate(used)]
+            total += (weights @ _kron(parts) @ raw) ** 2 * rate * (1 - rate) / n
+    return total
+
+
+def _share(p: float, noise: float, *, n: int, z: float, method: str) -> Estimate:
+    """All shares π with (p − π)² <= z² (π (1 − π) + noise) / n: Wilson's interval where there is no further noise."""
+    a, b, c = 1 + z * z / n, 2 * p + z * z / n, p * p - z * z * noise / n
+    root = math.sqrt(max(b * b - 4 * a * c, 0.0))
+    value = min(1.0, max(0.0, float(p)))
+    low, high = (min(1.0, max(0.0, float(b + sign * root) / (2 * a))) for sign in (-1, 1))
+    return Estimate(value=value, low=min(low, value), high=max(high, value), n=n, method=method)
+
+
+def _expected_as_read(codes: np.ndarray, groups: np.ndarray, k: int) -> Array:
+    return _expected(codes, groups, np.eye(2**k), [None] * k)[0]
+
+
+def _expected(
+    codes: np.ndarray, groups: np.ndarray, weights: Array, used: Sequence[ReaderErrors | None]
+) -> tuple[Array, Array]:
+    """P of each cell as the single shares give it, within strata; the variance of P less that."""
+    cells, n = _cells(len(used)), len(codes)
+    expected, variances = np.zeros(len(cells)), np.zeros(len(cells))
+    for group in range(int(groups.max()) + 1):
+        here = codes[groups == group]
+        read = np.bincount(here, minlength=len(cells)) / len(here)
+        margins = np.clip(weights @ read @ cells, 0.0, 1.0)  # of the single shares, corrected
+        factors = np.where(cells > 0, margins, 1 - margins)  # (2^k, k)
+        expected += len(here) / n * factors.prod(axis=1)
+        slopes = np.stack([np.delete(factors, j, axis=1).prod(axis=1) for j in range(len(used))], axis=1)
+        # What each reading adds to P − λ: (2^k cells, 2^k readings).
+        adds = weights - (slopes * np.where(cells > 0, 1.0, -1.0)) @ (cells.T @ weights)
+        if len(here) > 1:
+            variances += len(here) ** 2 / n**2 * (adds**2 @ read - (adds @ read) ** 2) / (len(here) - 1)
+    return expected, variances
+
+
+def _shrunk(values: Array, expected: Array, n: int) -> tuple[Array, float]:
+    """(n P + K λ) / (n + K) and K / (n + K); all of λ where it is P."""
+    apart = float(((expected - values) ** 2).sum())
+    if not apart:
+        return expected, 1.0
+    strength = max(0.0, 1 - float((values**2).sum())) / apart
+    return (n * values + strength * expected) / (n + strength), strength / (n + strength)
+
+
+def _excess(value: float, variance: float, *, n: int, z: float, method: str) -> Estimate:
+    if not variance > _ROUNDING:
+        return Estimate.undefined(n, "an attribute is seen in all pictures or in none", null_value=0.0)
+    value, reach = float(value), z * math.sqrt(variance)
+    low, high = max(-1.0, value - reach), min(1.0, value + reach)
+    return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method)
+
+
+def _corrected(
+    family: ParityFamily, thetas: tuple[float, float, float], used: Sequence[ReaderErrors | None]
+) -> tuple[float, float, float, str]:
+    """θ and its ends with the reader's errors taken out of the tables that are expected under them."""
+    if not any(used):
+        return *thetas, ""
+    weights, signs = _kron([_inverse(one) for one in used]), parity_signs(len(used))
+
+    def moved(theta: float) -> float:
+        if math.isinf(theta):
+            return theta
+        read = family.expected(theta)
+        there = weights @ read
+        if (read > 0).all() and (there > 0).all():
+            return theta + float(signs @ np.log(there) - signs @ np.log(read))
+        empty = set(signs[there <= 0])
+        return math.nan if len(empty) != 1 else -math.inf * empty.pop()
+
+    value, low, high = map(moved, thetas)
+    if math.isfinite(value) and not (math.isnan(low) or math.isnan(high)):
+        return value, low, high, ""
+    return *thetas, "as read: the reader's errors are as large as the rarest cell"
+
+
+_INPUTS = takes(readings="readings: whether each of two or three attributes is seen in each picture")
+CARDS = (
+    Card(
+        function=crossed_shares,
+        key="crossed_share",
+        name="Crossed share",
+        summary="The share of the pictures in which all of two or three attributes are seen.",
+        source="rogan1978, Eq. 1",
+        bounds=(0.0, 1.0),
+        null_value=None,
+        higher_means="seen together in more pictures",
+        inputs=_INPUTS,
+        limits="A cell with few pictures tells little, and the reader's errors on several attributes of a picture are "
+        "taken to be independent.",
+        field="together.value",
+    ),
+    Card(
+        function=crossed_shares,
+        key="joint_excess",
+        name="Joint excess",
+        summary="How much more often attributes are seen together than if they had nothing to do with each other.",
+        source="fienberg1973",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="together more often than the single shares give; negative: less often",
+        inputs=_INPUTS,
+        limits="It depends on how frequent the attributes are: compare the log odds ratio where they differ.",
+        field="excess_together.value",
+    ),
+    Card(
+        function=interaction,
+        key="interaction",
+        name="Interaction, log odds ratio",
+        summary="Whether attributes have to do with each other beyond what each by itself, or any two of three, give.",
+        source="fisher1935",
+        bounds=(-math.inf, math.inf),
+        null_value=0.0,
+        higher_means="together more often; negative: they exclude each other",
+        inputs=_INPUTS,
+        limits="It says that attributes go together in these pictures, not which is the cause.",
+        field="estimate.value",
+    ),
+)

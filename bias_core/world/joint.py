@@ -1,0 +1,63 @@
+"""What is planted together: the share of people in every combination of attributes."""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import product
+
+import numpy as np
+
+from bias_core.errors import InvalidInput
+from bias_core.world.grammar import parse
+
+Distribution = Mapping[object, float]
+
+
+def joint_shares(prompt: str, condition: str, sentences: Sequence[str]) -> tuple[float, ...]:
+    """The share of people drawn in every combination of what the sentences say, in binary order; the last has all.
+
+    ``sentences`` name one attribute each, which is drawn by chance, such as "The person is old.". InvalidInput for
+    others, and for a prompt that is not about one person.
+
+    >>> shares = joint_shares("a photo of a CEO", "crossed", ["a photo of a woman", "The person is young."])
+    >>> [round(share, 3) for share in shares]
+    [0.25, 0.25, 0.05, 0.45]
+    """
+    from bias_core.world.planted import crossed_rates, rates  # loads scipy
+
+    people = parse(prompt).people
+    if len(people) != 1 or people[0].allowed:
+        raise InvalidInput(f"joint shares are known of one person of whom nothing is asked, got {prompt!r}")
+    concepts, role = people[0].concepts, people[0].parts.get("role", "none")
+    table, attributes = rates(concepts, condition, role=role), [_attribute_of(sentence) for sentence in sentences]
+    shares = np.zeros(2 ** len(attributes))
+    for (gender, share), glasses in product(table["gender"].items(), (True, False)):
+        weight = share * (table["glasses"][True] if glasses else 1 - table["glasses"][True])
+        person = {"gender": gender, "glasses": glasses}
+        own = {**table, **crossed_rates(concepts, condition, person)} | _as_drawn(table, person)
+        chances = [sum(rate for value, rate in own[name].items() if value in values) for name, values in attributes]
+        shares += weight * reduce(np.kron, [np.array([1 - chance, chance]) for chance in chances])
+    return tuple(map(float, shares))
+
+
+def _attribute_of(sentence: str) -> tuple[str, frozenset[object]]:
+    """The one attribute that a sentence names, and the values that it allows."""
+    from bias_core.world.planted import base_rates
+
+    request = parse(sentence)
+    allowed = request.people[0].allowed if len(request.people) == 1 else {}
+    if len(allowed) != 1 or not {*allowed} <= {*base_rates()}:
+        raise InvalidInput(f"a sentence must name one attribute of a person that is drawn by chance, got {sentence!r}")
+    return next(iter(allowed.items()))
+
+
+def _as_drawn(table: Mapping[str, Distribution], person: Mapping[str, object]) -> dict[str, Distribution]:
+    """What follows from gender and glasses: these themselves, hair on the face, and headscarves."""
+    masculine, headwear = person["gender"] == "masculine", dict(table["headwear"])
+    own: dict[str, Distribution] = {name: {value: 1.0} for name, value in person.items()}
+    for name in ("beard", "moustache"):
+        rate = min(1.0, table[name][True] / table["gender"]["masculine"]) if masculine else 0.0
+        own[name] = {True: rate, False: 1 - rate}
+    if masculine:
+        headwear["none"] += headwear.pop("headscarf")
+    mark = table["mark"][True]
+    return own | {"headwear": headwear, "mark": {True: mark, False: 1 - mark}}

@@ -1,0 +1,137 @@
+"""Attributes crossed in an exploration: what is said, warned of and drawn."""
+
+import math
+
+import numpy as np
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.arms.statistics import mean_sample
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.attribute_scores import AttributeScore
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.reports.crossed import check_crossing, cross_attributes, crossed_headline, joined
+from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.running.run import run_study
+from bias_core.types import Attribute, Estimate
+from tests.studies.test_run_study import finish
+
+NOTHING = Estimate.undefined(0, "")
+
+
+def score(name, calls, **more):
+    attribute = Attribute(name=name, positive=f"{name}.", negative=f"Not {name}.", **more)
+    yes = np.asarray(calls, dtype=float)
+    share = Estimate(value=float(np.nanmean(yes)), low=0.0, high=1.0, n=len(yes))
+    numbers = dict.fromkeys(("stereotype", "signed_difference", "variance_share", "wals"), NOTHING)
+    sides = {"similarity_positive": yes, "similarity_negative": np.where(np.isnan(yes), np.nan, 0.5)}
+    return AttributeScore(attribute=attribute, prevalence=share, **numbers, **sides)
+
+
+def crossed(scores, prompts=None, crossing="pairs", **more):
+    n = len(scores[0].calls)
+    given = {"confidence": 0.95, "fixed_n": True, "sample": mean_sample} | more
+    return cross_attributes(scores, prompts or ["p"] * n, [str(i) for i in range(n)], crossing=crossing, **given)
+
+
+WOMEN = [1] * 50 + [0] * 50
+YOUNG = [1] * 45 + [0] * 5 + [1] * 25 + [0] * 25
+SOURCED = {"reference": 0.3, "reference_source": "bls2024"}
+
+
+def test_the_sentence_says_both_shares_and_the_odds_ratio():
+    results = crossed([score("woman", WOMEN), score("young", YOUNG)])
+    share, link = results.findings
+    assert link.says.startswith(
+        "More than each by itself gives: with “woman”, “young” is seen in 90 %, without in 50 %"
+    )
+    assert "(odds ratio 8.8, 3.1 to 29)" in link.says
+    assert share.estimate.low <= share.estimate.value <= share.estimate.high
+    assert share.says == "If each went by itself, it would be 35 %."
+    assert link.says in crossed_headline(results.findings)
+    assert share.sample.statistic(np.arange(100)) == pytest.approx(0.45)
+
+
+def test_what_has_nothing_to_do_with_each_other_is_not_claimed():
+    even = crossed([score("woman", [1, 1, 0, 0] * 25), score("young", [1, 0] * 50)])
+    assert even.findings[1].says.startswith("Not told from what each by itself gives")
+    assert even.findings[1].p_value == pytest.approx(1)
+    assert "Not told" in crossed_headline(even.findings)
+
+
+def test_p_is_adjusted_for_all_pairs_and_triples():
+    rng = np.random.default_rng(0)
+    three = [score(name, rng.integers(0, 2, 90)) for name in "abc"]
+    frame = crossed(three, crossing="triples").frame("interactions")
+    assert list(frame["attributes"]) == ["a × b", "a × c", "b × c", "a × b × c"]
+    assert frame["p adjusted"].min() == pytest.approx(min(1, 4 * frame["p"].min()))
+
+
+def test_rates_of_the_world_are_multiplied_only_where_all_have_a_source():
+    some = [score("woman", WOMEN, **SOURCED), score("young", YOUNG, **SOURCED)]
+    results = crossed(some)
+    difference, stereotype = results.findings[2:]
+    assert difference.estimate.value == pytest.approx(results.findings[0].estimate.value - 0.09)
+    assert stereotype.metric == "stereotype_score"
+    assert "product of the rates" in difference.says
+    assert results.frame("crossed")["P*"].tolist() == pytest.approx([0.49, 0.21, 0.21, 0.09])
+    chosen = {"reference": 0.5, "reference_source": "assumed 50 %, a choice"}
+    assert len(crossed([some[0], score("young", YOUNG, **chosen)]).findings) == 2
+
+
+def test_small_cells_are_warned_of_with_the_number_that_would_do():
+    rare = crossed([score("woman", WOMEN), score("turban", [1] + [0] * 99)])
+    assert rare.notes == (
+        "Small cells: fewer than 5 pictures are to be expected in a combination of “woman × turban” "
+        "(1,000 pictures would do).",
+    )
+    assert rare.figures[0].data["small"].tolist() == [True, False, True, False]
+    assert to_bytes(rare.figures[0]).startswith(b"<?xml")
+
+
+def test_pictures_that_the_judge_cannot_tell_are_left_out_of_their_crossing_alone():
+    unclear = score("young", [math.nan] * 10 + YOUNG[10:])
+    results = crossed([score("woman", WOMEN), unclear, score("hat", [1, 0] * 50)])
+    totals = results.frame("crossed").groupby("attributes")["pictures"].sum()
+    assert totals.to_dict() == {"woman × young": 90, "woman × hat": 100, "young × hat": 90}
+
+
+def test_an_attribute_in_every_picture_says_why_nothing_can_be_told():
+    results = crossed([score("woman", [1] * 100), score("young", YOUNG)])
+    assert "Nothing can be told: one of the attributes is seen in all pictures" in results.findings[1].says
+    assert results.findings[1].p_value is None
+    assert crossed_headline(results.findings) == ""
+
+
+def test_nothing_is_crossed_where_nobody_asks_or_the_number_was_not_fixed():
+    assert crossed([score("woman", WOMEN), score("young", YOUNG)], crossing="none").findings == ()
+    watched = crossed([score("woman", WOMEN), score("young", YOUNG)], fixed_n=False)
+    assert (watched.findings, len(watched.notes)) == ((), 1)
+    assert joined(watched, watched).notes == watched.notes * 2
+
+
+def test_what_cannot_be_crossed_is_refused_before_anything_is_drawn():
+    many = [Attribute(name=str(i), positive="a", negative="b") for i in range(9)]
+    for attributes, crossing in ((many, "pairs"), (many[:1], "pairs")):
+        with pytest.raises(InvalidInput, match="2 to 8 attributes can be crossed"):
+            check_crossing(attributes, crossing)
+    with pytest.raises(InvalidInput, match="at least three"):
+        check_crossing(many[:2], "triples")
+    with pytest.raises(InvalidInput, match="crossed must be one of none, pairs, triples"):
+        explore_settings(concept="doctor", crossed="all")
+
+
+def test_a_planted_interaction_is_found_from_pictures_and_none_where_it_is_not(tmp_path):
+    attributes = ("woman|a photo of a woman|a photo of a man", "young|The person is young.|The person is old.")
+    services = Services(Settings(data_dir=tmp_path, offline=True))
+    for condition, begins in (("crossed", "More than"), ("fair", "Not told")):
+        settings = explore_settings(
+            concept="CEO", model="calibration-renderer", condition=condition, n_images=120, attributes=attributes,
+            attribute_a="", attribute_b="", crossed="pairs",
+        )  # fmt: skip
+        report, _ = finish(run_study(find_design("explore"), settings, services))
+        link = next(one for one in report.results.findings if one.metric == "interaction")
+        assert link.says.startswith(begins)
+    services.close()
