@@ -123,15 +123,15 @@ def test_what_cannot_be_crossed_is_refused_before_anything_is_drawn():
         explore_settings(concept="doctor", crossed="all")
 
 
-def test_a_planted_interaction_is_found_from_pictures_and_none_where_it_is_not(tmp_path):
-    attributes = ("woman|a photo of a woman|a photo of a man", "young|The person is young.|The person is old.")
+def test_a_planted_interaction_is_found_from_pictures(tmp_path):
     services = Services(Settings(data_dir=tmp_path, offline=True))
-    for condition, begins in (("crossed", "More than"), ("fair", "Not told")):
-        settings = explore_settings(
-            concept="CEO", model="calibration-renderer", condition=condition, n_images=120, attributes=attributes,
-            attribute_a="", attribute_b="", crossed="pairs",
-        )  # fmt: skip
-        report, _ = finish(run_study(find_design("explore"), settings, services))
-        link = next(one for one in report.results.findings if one.metric == "interaction")
-        assert link.says.startswith(begins)
+    settings = explore_settings(
+        concept="CEO", model="calibration-renderer", condition="crossed", n_images=70, attribute_a="", attribute_b="",
+        attributes=("woman|a photo of a woman|a photo of a man", "young|The person is young.|The person is old."),
+        crossed="pairs",
+    )  # fmt: skip
+    report, _ = finish(run_study(find_design("explore"), settings, services))
+    link = next(one for one in report.results.findings if one.metric == "interaction")
+    assert link.says.startswith("More than each by itself gives: with “woman”, “young” is seen in")
+    assert {"interactions", "crossed"} <= {table.key for table in report.results.tables}
     services.close()
