@@ -21,6 +21,7 @@ from bias_core.studies.validity.headline import ADVICE, verdict_lines
 from bias_core.studies.validity.summary import STUDIES, load_others, load_shipped, report_files, shipped_files
 from bias_core.studies.validity.tab import CalibrationTab, summary_html
 from bias_core.studies.validity.verdicts import measured, results_of
+from tests.ui.tabs import built
 
 if TYPE_CHECKING:
     from tests.ui.fakes import FakeServices
@@ -180,3 +181,18 @@ def test_what_is_shipped_and_what_is_documented_is_the_same() -> None:
         if line.coverage is not None
     }
     assert shares <= told
+
+
+def test_what_a_shipped_report_shows_is_made_once_for_all_visitors(
+    fakes: FakeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tab = built(CalibrationTab, fakes)
+    tab.__dict__["shipped"] = dict(list(tab.shipped.items())[:1])
+    first, header = tab.first_example(), tab.parts["header"]
+    assert "Example" in first[header]
+    assert first[tab.parts["shown"]]["visible"]
+    first[tab.parts["shown"]].clear()  # Gradio takes them apart
+    with monkeypatch.context() as patched:
+        patched.setattr(CalibrationTab, "finished", None)
+        assert tab.first_example()[header] == first[header]
+        assert tab.on_open(*tab.shipped)[tab.parts["shown"]]["visible"]

@@ -8,12 +8,14 @@ from typing import ClassVar
 import gradio as gr
 
 from bias_core.metrics.cards import METRICS
+from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.validity.headline import GRADES, VerdictLine, counts_of, verdict_lines
 from bias_core.studies.validity.summary import NOT_HERE, STUDIES, load_others, load_shipped
 from bias_core.studies.validity.verdicts import AS_PUBLISHED, HEADLINE, rule
 from bias_core.ui.messages import heading_html, user_errors
+from bias_core.ui.study.examples import copy_of
 from bias_core.ui.study.study_tab import StudyTab, Updates
 from bias_core.ui.study.view import example_html
 from bias_core.ui.templates import render
@@ -44,6 +46,10 @@ class CalibrationTab(StudyTab):
     studies: ClassVar = STUDIES
     null_words: ClassVar = "it should read"
     first_percent: ClassVar = 2  # of every planted rate, and within what one run may have
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._opened: dict[str, Updates] = {}  # what shipped reports show, by their study
 
     @cached_property
     def shipped(self) -> Mapping[str, SavedReport]:
@@ -79,9 +85,11 @@ class CalibrationTab(StudyTab):
         return self.on_open(next(name for name, button in self.openers.items() if button is event.target))
 
     def on_open(self, name: str) -> Updates:
-        """All of a shipped report; the form stays as it is, as a full run takes long."""
-        shown = self.opened(self.shipped[name], example_html(self.shipped[name]))
-        return {part: value for part, value in shown.items() if part in set(self.outputs())}
+        """All of a shipped report, made once for all visitors; the form stays as it is, as a full run takes long."""
+        if name not in self._opened:
+            shown = self.opened(self.shipped[name], example_html(self.shipped[name]))
+            self._opened[name] = {part: value for part, value in shown.items() if part in set(self.outputs())}
+        return copy_of(self._opened[name])
 
 
 def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[SavedReport]] | None = None) -> str:

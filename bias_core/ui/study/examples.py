@@ -16,6 +16,11 @@ from bias_core.ui.templates import script
 Updates = dict[Any, Any]
 
 
+def copy_of(updates: Updates) -> Updates:
+    """Updates that were made before, for Gradio to change as it likes."""
+    return {part: dict(value) if isinstance(value, dict) else value for part, value in updates.items()}
+
+
 class ExamplesPart:
     """A button for each example; none where none are shipped."""
 
@@ -52,7 +57,7 @@ class ExamplesPart:
                     saved, banner = self.opened(example)
                     shown = show(saved.report)
                     self._first = shown | {header: banner + shown[header], status: READY}
-        return {part: dict(value) if isinstance(value, dict) else value for part, value in self._first.items()}
+        return copy_of(self._first)
 
     def opened(self, example: Example) -> tuple[SavedReport, str]:
         """Its report, and what it says above it; nothing is run."""
