@@ -30,6 +30,7 @@ from bias_core.studies.explore.options import (
     offered_settings,
     read_attributes,
 )
+from bias_core.studies.explore.packs import pack_of
 from bias_core.studies.explore.suggest import (
     DESIGN as SUGGEST,
     suggest_attributes as run_suggestions,
@@ -57,6 +58,7 @@ from bias_core.ui.visitor import RUN, of_program, token_of
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_PROMPTS = "A CSV or JSONL of prompts instead of a concept, uploaded; columns prompt, and group, n, attributes"
 _API = "api-"  # sessions of programs begin with this; only their reports can be asked for by their id
 _LISTS = {"options": list[str] | None, "arms": list[str] | None}  # as name=value, and key=value|key=value
 _OF_A_MODEL = ("id", "name", "conditions", "default_steps", "default_guidance", "licence", "note")
@@ -142,8 +144,17 @@ def _uploaded(file: object) -> str:
     """Where Gradio keeps a file that a program has sent; InvalidInput for any other place."""
     path = Path(str(file.get("path"))).resolve() if isinstance(file, Mapping) else Path()
     if not path.is_relative_to(Path(get_upload_folder()).resolve()) or not path.is_file():
-        raise InvalidInput(f"pictures are files that were uploaded (handle_file of gradio_client); got {quoted(file)}")
+        raise InvalidInput(
+            f"pictures and prompts are files that were uploaded (handle_file of gradio_client); got {quoted(file)}"
+        )
     return str(path)
+
+
+def _of_pack(packs: list[Any], concept: str, settings: StudySettings) -> tuple[Design, StudySettings]:
+    """The design and settings of an uploaded file of prompts; InvalidInput where something else is asked for, too."""
+    if concept.strip() or len(packs) != 1:
+        raise InvalidInput(f'prompts are one file, with concept "" beside it; got {len(packs)} and {quoted(concept)}')
+    return pack_of(_uploaded(packs[0]), settings)
 
 
 class Tools:
@@ -170,17 +181,20 @@ class Tools:
         return self.services.for_visitor(token) if token else self.services
 
     @tool
-    @with_settings(offered_settings(EXPLORE_SETTINGS, explore_settings()))
+    @with_settings(offered_settings(EXPLORE_SETTINGS, explore_settings()), prompts=_PROMPTS)
     def explore(self, concept: str, attributes: list[str] | None = None, **given: Any) -> dict[str, Any]:
         """Draw pictures of a concept with a text-to-image model and measure how often attributes appear.
 
         The report has per attribute the share of pictures with its interval, n and null value.
 
         Args:
-            concept: Who or what is drawn, for example "doctor".
+            concept: Who or what is drawn, for example "doctor"; "" beside prompts.
             attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
                 Left out: the set suggested for the concept.
         """
+        if packs := given.pop("prompts"):
+            settings = explore_settings(attributes=[SUGGESTED] if attributes is None else attributes, **given)
+            return self._report(*_of_pack(packs, concept, settings))
         to_score = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
         return self._report(find_design(KIND), explore_settings(concept=concept, attributes=to_score, **given))
 

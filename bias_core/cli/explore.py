@@ -24,6 +24,8 @@ from bias_core.cli.common import (
     with_options,
 )
 from bias_core.cli.reports import OUT, save_study_report, show_study_report
+from bias_core.errors import InvalidInput, quoted
+from bias_core.exchange.prompt_packs import ENDINGS, HUB
 from bias_core.models.catalogue import Role
 from bias_core.studies.explore.options import (
     COMPARE_SETTINGS,
@@ -42,6 +44,7 @@ from bias_core.studies.running.arms import check_several, parse_arms
 
 _FLAGS = {"n_images": ("-n",), "n_clusters": ("--clusters",)}
 _OF_EXPLORE = offered_settings((*EXPLORE_SETTINGS, "images", "arms"), explore_settings())
+_OF_A_CONCEPT = ("template", "attribute_a", "attribute_b", "n_attribute_images")
 _OF_COMPARE = offered_settings(COMPARE_SETTINGS, compare_settings("", []))
 Attributes = Annotated[
     list[str] | None,
@@ -54,9 +57,12 @@ NoAttributes = Annotated[bool, typer.Option("--no-attributes", help="Score no at
 
 @with_options(_OF_EXPLORE, flags=_FLAGS)
 def explore(
-    concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor; '' with --images: all pictures.")],
+    concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor; '' with --images: all pictures.")] = "",
     *,
     given: Given,
+    prompts: Annotated[
+        str, typer.Option(help=f"Prompts instead of a concept: a file {' or '.join(ENDINGS)}, or {HUB}owner/name.")
+    ] = "",
     attribute: Attributes = None,
     no_attributes: NoAttributes = False,
     engine: EngineOption = EngineName.local,
@@ -70,16 +76,13 @@ def explore(
     Ctrl-C stops: what is finished is scored, and the exit code is 130.
     """
     with user_errors():
+        check_source(concept, prompts, given)
         attributes = [] if no_attributes else find_attributes(concept, attribute)
         chosen = {**given, "attributes": attributes, "arms": parse_arms(given.get("arms", []))}
-        _run(
-            explore_settings(concept=concept, **chosen),
-            (engine, workers),
-            out,
-            pictures=True,
-            keep=keep,
-            token_env=token_env,
-        )
+        if prompts and attribute is None and not no_attributes:
+            chosen["attributes"] = (SUGGESTED,)  # those that the rows name
+        settings, how = explore_settings(concept=concept, **chosen), (engine, workers)
+        _run(settings, how, out, pictures=True, keep=keep, token_env=token_env, prompts=prompts)
 
 
 @with_options(_OF_COMPARE, flags=_FLAGS)
@@ -112,6 +115,16 @@ def compare(
         _run(settings, (engine, workers), out, token_env=token_env)
 
 
+def check_source(concept: str, prompts: str, given: Given) -> None:
+    """Raises InvalidInput: there is nothing to draw, or two things, or words that prompts of one's own leave unused."""
+    if not (concept.strip() or prompts or given.get("images")):
+        raise InvalidInput("name a concept, such as doctor, or give --prompts or --images")
+    if prompts and concept.strip():
+        raise InvalidInput(f"--prompts draws its own prompts: leave the concept {quoted(concept)} out")
+    if prompts and (unused := [name for name in _OF_A_CONCEPT if name in given]):
+        raise InvalidInput(f"--prompts has no use for --{unused[0].replace('_', '-')}: that is about one concept")
+
+
 def _run(
     settings: StudySettings,
     engine: tuple[EngineName, int],
@@ -120,15 +133,18 @@ def _run(
     pictures: bool = False,
     keep: bool = False,
     token_env: str = "",
+    prompts: str = "",
 ) -> None:
     """Run behind a progress bar, show and save. A signal stops within one step, and what is finished is scored."""
+    from bias_core.studies.explore.packs import pack_of
     from bias_core.studies.running.run import run_study
 
     with open_services(token_env) as services:
         choose_engine(services, *engine)
+        design, settings = pack_of(prompts, settings) if prompts else (find_design("explore"), settings)
 
         def steps(cancelled: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
-            report = yield from run_study(find_design("explore"), settings, services, cancelled=cancelled)
+            report = yield from run_study(design, settings, services, cancelled=cancelled)
             return report, cancelled.signal
 
         report, signum = run_with_bar(steps)

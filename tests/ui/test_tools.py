@@ -232,5 +232,5 @@ def test_pictures_that_are_uploaded_are_an_arm_and_no_path_of_the_server_is(clie
     inside = tmp_path / "inside.zip"
     inside.write_bytes(path.read_bytes())
     for wrong in ({"path": str(inside)}, str(inside), {"name": "x"}):
-        with pytest.raises(Exception, match="pictures are files that were uploaded"):
+        with pytest.raises(Exception, match="are files that were uploaded"):
             client.predict(pictures=[wrong], **asked)

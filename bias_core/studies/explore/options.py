@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import Any
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.exchange.prompt_packs import PackedPrompt, checked_prompts
 from bias_core.given_values import check_settings
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, fill_template, guided_prompt
 from bias_core.studies.kit.attributes import SEPARATOR, find_attribute, load_attribute_sets, suggest_set
+from bias_core.studies.kit.designs import PACK
 from bias_core.studies.kit.setting_fields import (
     Options,
     Setting,
@@ -19,13 +21,14 @@ from bias_core.studies.kit.setting_fields import (
     settings_class,
     settings_of,
 )
-from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.kit.types import Arm, Design, StudySettings
 from bias_core.studies.reports.crossed import CROSSING, Crossing, check_crossing
 from bias_core.types import Attribute
 
 KIND = "explore"
 OLD_KIND = "own_pictures"  # what older versions called explorations of pictures that were brought along
 MAX_ATTRIBUTES = 50
+NO_GROUP = "no group"  # of a prompt without one beside others that have one
 MAX_CLUSTERS = 20
 MOST = 1_000_000  # pictures that can be asked for, whatever the limit of a run
 MODEL = "calibration-diffusion"  # what draws an exploration where nothing is said
@@ -41,6 +44,14 @@ class OwnPictureOptions(Options):
 
     attributes: tuple[str, ...] = setting(("man", "old", "dark skin"), "Attributes", _ATTRIBUTES)
     groups: int = setting(0, "Groups of look-alikes", "0: found from the pictures", ge=0, le=MAX_CLUSTERS)
+
+
+@settings_class(frozen=True, kw_only=True)
+class PackOptions(Options):
+    """What may be asked of prompts that come from a file, and of no single concept."""
+
+    attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
+    n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -90,6 +101,8 @@ def explore_options(settings: StudySettings) -> ExploreOptions:
     given = option_values(settings.options)
     if "groups" in given:
         given = {**NO_WORDS, "concept": "", "n_clusters": given.pop("groups"), **given}
+    if isinstance(settings.options, PackOptions):
+        given |= {**NO_WORDS, "concept": ""}
     options = ExploreOptions(**given)
     _check(options, settings)
     if len(settings.negative_prompt) > MAX_PROMPT_CHARACTERS:
@@ -230,6 +243,37 @@ def explore_words(settings: StudySettings) -> list[str]:
         words += ["--model", settings.model]
     first = [*words, "--", options.concept] if options.concept.startswith("-") else [options.concept, *words]
     return ["explore", *first]
+
+
+def prompts_of(design: Design) -> tuple[PackedPrompt, ...]:
+    """The prompts of a pack; InvalidInput names the rows that cannot be used, such as in a YAML of one's own."""
+    rows = design.data.get("prompts")
+    if not isinstance(rows, (list, tuple)) or not all(isinstance(row, Mapping) for row in rows):
+        raise InvalidInput(f"{design.name} has no list of prompts in its data")
+    return checked_prompts(design.name, ((str(row.get("place") or f"row {i}"), row) for i, row in enumerate(rows, 1)))
+
+
+def cells_of(prompts: Sequence[PackedPrompt]) -> list[str]:
+    """What the pictures of each prompt are counted with: its group, or itself where no prompt has one."""
+    grouped = any(one.group for one in prompts)
+    return [one.group or NO_GROUP if grouped else one.prompt for one in prompts]
+
+
+def attributes_of_cells(design: Design) -> dict[str, tuple[Attribute, ...]]:
+    """What the rows of a pack ask for, by what their pictures are counted with; {} for every other design."""
+    if design.kind != PACK:
+        return {}
+    sets, of_cell = load_attribute_sets(), dict[str, dict[str, Attribute]]()
+    prompts = prompts_of(design)
+    for cell, one in zip(cells_of(prompts), prompts, strict=True):
+        for text in one.attributes:
+            try:
+                attribute = find_attribute(text, "", sets)
+                _check_attribute(attribute)
+            except InvalidInput as error:
+                raise InvalidInput(f"{design.name}, {one.place}: {error}") from error
+            of_cell.setdefault(cell, {})[attribute.name.lower()] = attribute
+    return {cell: tuple(named.values()) for cell, named in of_cell.items()}
 
 
 def _check(options: ExploreOptions, settings: StudySettings) -> None:

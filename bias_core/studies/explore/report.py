@@ -34,7 +34,7 @@ from bias_core.studies.explore.results import (
     picture_columns,
 )
 from bias_core.studies.kit.attribute_scores import NOT_MEASURED, AttributeScore
-from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.designs import PACK, find_design
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Arm, Results, StudyReport, StudySettings, StudyTable
 from bias_core.types import Attribute, Estimate, StoredImage
@@ -186,7 +186,7 @@ class Exploration:
 def is_exploration(report: StudyReport) -> bool:
     """Whether a report can be read as an exploration: those of own pictures once held less."""
     tables = [table.frame for table in report.results.tables if table.key == ATTRIBUTES]
-    return report.design.kind in (KIND, OLD_KIND) and all("positive" in frame for frame in tables)
+    return report.design.kind in (KIND, OLD_KIND, PACK) and all("positive" in frame for frame in tables)
 
 
 def explore_values(report: StudyReport) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from bias_core.studies.explore.options import (
     OLD_KIND,
     ExploreOptions,
     OwnPictureOptions,
+    attributes_of_cells,
     explore_options,
     explore_settings,
     explore_words,
@@ -104,7 +105,7 @@ def beside_a_person(design: Design, settings: StudySettings) -> tuple[StudySetti
     return replace(settings, arms=arms), f"“{fill_template(options.template, 'person')}”"
 
 
-def measure_exploration(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
+def measure_exploration(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """Every attribute on the concept's pictures, their lean, and which of them look alike."""
     options = explore_options(settings)
     keep_people(data)
@@ -117,12 +118,13 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         return Results(notes=tuple(_notes(data, 0, missing=False)))
     rows = yield from data.embed(frame)
     leaning = yield from _association(options, data, frame, rows)
-    cells, notes = yield from _cells(options, data, frame, rows)
+    cells, notes = yield from _cells(design, options, data, frame, rows)
     alike = None
     if _FEWEST <= len(rows) <= _MOST_ON_MAP:
         alike = spectral_clusters(rows, n_clusters=min(options.n_clusters, len(rows)) or None, seed=settings.seed)
-    # By their seeds where they were drawn here, and one after the other otherwise.
-    numbers = range(1, len(frame) + 1) if settings.images else frame["seed"].to_numpy(int) - settings.seed + 1
+    # By their seeds where they were drawn here of one prompt, and one after the other otherwise.
+    several = settings.images or options.takes_all
+    numbers = range(1, len(frame) + 1) if several else frame["seed"].to_numpy(int) - settings.seed + 1
     data.keep(frame, number=numbers, **picture_columns(cells[ALL], leaning, alike))
     scored = Scored(
         units=_units(frame),
@@ -197,19 +199,25 @@ def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
 
 
 def _cells(
-    options: ExploreOptions, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
+    design: Design, options: ExploreOptions, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
 ) -> Steps[tuple[dict[str, tuple[AttributeScore, ...]], list[str]]]:
-    """The scores of all pictures, then of the prompts with most pictures; what is to be said of the others."""
+    """The scores of all pictures, then of the prompts (or groups of prompts) with most; what is to be said of others.
+
+    In a group of a prompt pack more may be looked for.
+    """
     cells = {ALL: (yield from score_attributes(data, frame, rows, options.scored))}
-    counts = frame["prompt"].value_counts()
-    prompts = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS]) if len(counts) > 1 else []
-    for prompt in prompts:
+    by, of_cell = ("set" if "set" in frame else "prompt"), attributes_of_cells(design)
+    counts = frame[by].value_counts()
+    named = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS]) if len(counts) > 1 or of_cell else []
+    for name in named:
         data.check()
-        at = np.flatnonzero(frame["prompt"] == prompt)
-        cells[prompt] = yield from score_attributes(data, frame.iloc[at], rows[at], options.scored)
-    if len(counts) == 1 or len(prompts) == len(counts):
+        at = np.flatnonzero(frame[by] == name)
+        present = {attribute.name.lower() for attribute in options.scored}
+        further = tuple(one for one in of_cell.get(name, ()) if one.name.lower() not in present)
+        cells[name] = yield from score_attributes(data, frame.iloc[at], rows[at], (*options.scored, *further))
+    if len(named) == len(counts) or len(counts) == 1:
         return cells, []
-    few = f"{len(counts) - len(prompts):,} prompts have too few pictures, or come too late, to be scored by themselves"
+    few = f"{len(counts) - len(named):,} {by}s have too few pictures, or come too late, to be scored by themselves"
     return cells, [f"{few}: they count in “{ALL}” only."]
 
 

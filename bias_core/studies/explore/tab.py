@@ -14,6 +14,7 @@ from bias_core.studies.explore.report import COMPARE, Exploration, is_exploratio
 from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.explore.suggest import KIND as SUGGEST
 from bias_core.studies.explore.tab_form import ExploreForm
+from bias_core.studies.kit.designs import PACK
 from bias_core.studies.kit.readers import ERRORS_KNOWN
 from bias_core.studies.kit.types import StudyFigure, StudyReport
 from bias_core.studies.reports.embedded import data_uri
@@ -44,7 +45,7 @@ class ExploreTab(ExploreForm):
     question: ClassVar = "What does a model draw for a concept, and how far is that from the world?"
     caution: ClassVar = "It is about what pictures show to a reader, never about who anybody is."
     studies: ClassVar = (KIND,)
-    also: ClassVar = (OLD_KIND, COMPARE, SUGGEST)
+    also: ClassVar = (OLD_KIND, PACK, COMPARE, SUGGEST)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; pictures come first, then the numbers."""

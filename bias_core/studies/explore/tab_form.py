@@ -8,10 +8,13 @@ from urllib.parse import urlencode
 
 import gradio as gr
 
+from bias_core.exchange.prompt_packs import ENDINGS
 from bias_core.services import Services
-from bias_core.studies.explore.options import KIND, ExploreOptions, explore_options, explore_settings
+from bias_core.studies.explore.options import KIND, ExploreOptions, explore_options, explore_settings, prompts_of
+from bias_core.studies.explore.packs import pack_of
 from bias_core.studies.explore.tab_suggest import SuggestPart
 from bias_core.studies.kit.attributes import load_attribute_sets
+from bias_core.studies.kit.designs import pack_design
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Design, StudyReport, StudySettings
 from bias_core.studies.running.arms import arm_text
@@ -33,6 +36,7 @@ from bias_core.ui.model_menu import (
 )
 from bias_core.ui.study.arms_form import ArmsForm, apart
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
+from bias_core.ui.templates import render
 
 FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
@@ -91,6 +95,12 @@ class ExploreForm(StudyTab):
             self.suggest.build()
         with gr.Accordion("Prompt, sampling, reading", open=False, elem_id="options"):
             self._build_options()
+        with gr.Accordion("Your own prompts", open=False, elem_id="own-prompts"):
+            self.form["pack"] = gr.File(
+                label="Prompts instead of the concept (CSV or JSONL)", file_types=list(ENDINGS), height=130,
+                elem_id="prompts-file",
+            )  # fmt: skip
+            self.form["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
         self.arms = ArmsForm(self.key, self.services, self._build_chips)
 
     def _build_question(self) -> None:
@@ -186,8 +196,8 @@ class ExploreForm(StudyTab):
         self.form[name] = kind(*first, **more | own)
 
     def inputs(self) -> list[Any]:
-        """The form's components in the order of ``FIELDS``, the arms, and the report that is shown."""
-        return [*(self.form[name] for name in FIELDS), self.arms.chosen, self.parts["report"]]
+        """The form's components in the order of ``FIELDS``, the arms, the file of prompts, and the shown report."""
+        return [*(self.form[name] for name in FIELDS), self.arms.chosen, self.form["pack"], self.parts["report"]]
 
     def linked(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
@@ -202,15 +212,23 @@ class ExploreForm(StudyTab):
         self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
         form["model"].input(self.on_model, form["model"], depends, **QUIET)
+        form["pack"].change(self.on_pack, form["pack"], form["pack_note"], **QUIET)
         parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
         parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)
         form["attributes"].select(self.on_choose_row, None, parts["row"], **QUIET)
         table = [form["attributes"], parts["row"]]
         parts["remove"].click(self.on_remove, table, table, **QUIET)
-        self.suggest.wire(self, read_form)
+        self.suggest.wire(self, lambda values: read_form(values[:-1]))  # all but the prompts
         parts["restore"].click(
             lambda key: attribute_rows(self.sets[key].attributes), form["set"], form["attributes"], **QUIET
         )
+
+    def on_pack(self, path: str | None) -> str:
+        """What is in a file of prompts, or which of its rows cannot be used."""
+        with messages.user_errors() as problem:
+            design = pack_design(path) if path else None
+            return render("prompt_pack", design=design, prompts=prompts_of(design) if design else ())
+        return messages.error_html(problem.message)
 
     def on_set(self, key: str) -> Updates:
         """Fill the table and the association's words from a built-in set."""
@@ -267,7 +285,9 @@ class ExploreForm(StudyTab):
 
     def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
-        return self.designs[KIND], read_form(values[:-1])
+        *form, pack, _ = values
+        settings = read_form(form)
+        return pack_of(str(pack), settings) if pack else (self.designs[KIND], settings)
 
     def report_before(self, values: Sequence[Any]) -> StudyReport | None:
         """The report that is shown."""

@@ -5,15 +5,17 @@ A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a stud
 """
 
 import csv
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.exchange.prompt_packs import ENDINGS, HUB, is_pack, read_pack
 from bias_core.models.catalogue import read_yaml
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.program import Program
@@ -34,6 +36,11 @@ STUDY_DATA = ASSETS / "studies"
 _PAGE = ("tab", "view")  # of the page, whose libraries the command line does not need
 
 
+PACK = "prompt_pack"
+"""The kind of a design that was made of a file of prompts."""
+PACK_PICTURES = 16  # of a prompt whose row names no number
+
+
 def design_files() -> dict[str, Path]:
     """The file of each shipped design by its name."""
     return {path.stem: path for path in sorted(STUDIES.glob("*/designs/*.yaml"))}
@@ -50,7 +57,10 @@ def list_designs() -> tuple[Design, ...]:
 
 
 def find_design(name: str) -> Design:
-    """A shipped design by name, or that of a YAML file; InvalidInput lists the names, StorageError for no design."""
+    """A shipped design by name, or that of a YAML file or a prompt pack.
+
+    InvalidInput lists the names, StorageError for no design.
+    """
     own, shipped = Path(name).expanduser(), design_files()
     if name in shipped:
         return _load(shipped[name])
@@ -58,7 +68,31 @@ def find_design(name: str) -> Design:
         design = _load(own)
         typed_options(design, {})
         return design
-    raise InvalidInput(f"no study {name!r}; there are {', '.join(shipped)}, or give the path of a design's YAML file")
+    if is_pack(name):
+        return pack_design(name)
+    raise InvalidInput(
+        f"no study {name!r}; there are {', '.join(shipped)}, or give the path of a design's YAML file, or of prompts "
+        f"as {', '.join(ENDINGS)} or {HUB}owner/name"
+    )
+
+
+def pack_design(name: str) -> Design:
+    """The design of a prompt pack (:mod:`bias_core.exchange.prompt_packs`)."""
+    prompts = read_pack(name)
+    title = re.sub(r"\W+", " ", PurePath(name.removeprefix(HUB)).stem).strip() or "a file"
+    groups = len({one.group for one in prompts})
+    count = f"{len(prompts):,} prompt{'' if len(prompts) == 1 else 's'}"
+    return Design(
+        name=f"prompts-{'-'.join(title.split())[:60]}",
+        title=f"Prompts of {title}",
+        kind=PACK,
+        reference="",
+        where="",
+        summary=f"{count} of one's own{f' in {groups} groups' if groups > 1 else ''}, from {title}.",
+        data={"prompts": [asdict(one) for one in prompts]},
+        images_per_prompt=PACK_PICTURES,
+        options={"attributes": ()} if any(one.attributes for one in prompts) else {},
+    )
 
 
 def program_of(design: Design) -> Program:

@@ -1,0 +1,78 @@
+"""Prompts of one's own from a file: an exploration of all of them, and of each group with what is looked for in it."""
+
+import math
+from dataclasses import replace
+
+from bias_core.studies.explore.headline import headline, percent, span
+from bias_core.studies.explore.options import SUGGESTED, PackOptions, attributes_of_cells, cells_of, prompts_of
+from bias_core.studies.explore.report import Exploration
+from bias_core.studies.explore.results import CONCEPT
+from bias_core.studies.explore.study import PROGRAM
+from bias_core.studies.kit.designs import PACK, pack_design
+from bias_core.studies.kit.rows import larger, scaled
+from bias_core.studies.kit.setting_fields import option_values, settings_of
+from bias_core.studies.kit.types import Design, Shot, StudyReport, StudySettings, listed
+
+
+def pack_of(name: str, settings: StudySettings) -> tuple[Design, StudySettings]:
+    """The design of a pack, and the settings of an exploration as those of its run.
+
+    What is looked for is what the settings ask for; where they leave that to the program, what the rows name.
+    """
+    design, values = pack_design(name), option_values(settings.options)
+    options = {one: values[one] for one in settings_of(PackOptions) if one in values}
+    if tuple(options.get("attributes", ())) == (SUGGESTED,):
+        del options["attributes"]
+    if "n_images" in values:
+        design = replace(design, images_per_prompt=values["n_images"])
+    return design, replace(settings, options=options)
+
+
+def pack_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """The pictures of every prompt; with its group, where any has one."""
+    prompts = prompts_of(design)
+    cells = cells_of(prompts)
+    attributes_of_cells(design)  # what cannot be looked for is said before anything is drawn
+    return [
+        Shot(
+            prompt=one.prompt,
+            n=scaled(one.n or design.images_per_prompt, settings.scale),
+            group=CONCEPT,
+            facts={"set": cell} if cell != one.prompt else {},
+        )
+        for one, cell in zip(prompts, cells, strict=True)
+    ]
+
+
+def larger_pack(design: Design, settings: StudySettings, times: float) -> tuple[Design, StudySettings]:
+    """So many times the pictures of every prompt; unchanged where rows say how many they want."""
+    has_own = any(one.n for one in prompts_of(design))
+    return (design, settings) if has_own else larger(design, settings, times)
+
+
+def pack_headline(report: StudyReport) -> str:
+    """As of an exploration; where every group is looked at for something else, the shares of the first ones."""
+    measured = [one for one in report.results.findings if one.key.endswith("-p") and not math.isnan(one.estimate.low)]
+    if Exploration(report).attributes or not measured:
+        return headline(report)
+    shares = [
+        f"{one.title.removesuffix(': P')}, in {percent(one.estimate.value)} ({span(one.estimate)}) of {one.estimate.n}"
+        for one in measured
+    ]
+    return f"What the rows ask for is seen so often: {listed(shares, '; ')} pictures."
+
+
+PROGRAMS = {
+    PACK: replace(
+        PROGRAM,
+        shots=pack_shots,
+        options=PackOptions,
+        title=lambda design, _settings: design.title,
+        larger=larger_pack,
+        headline=pack_headline,
+        with_base=lambda _design, _settings: None,
+        command=None,
+        old_settings={},
+        old_report=None,
+    )
+}

@@ -1,0 +1,107 @@
+"""Prompt packs are read from CSV, JSONL and data sets of a hub, and bad rows are named by their lines."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from bias_core.errors import HubNotReached, InvalidInput
+from bias_core.exchange.prompt_packs import read_pack
+
+
+def pack(tmp_path, text, name="pack.csv"):
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_pack(str(tmp_path / name))
+
+
+def rows(prompts):
+    return [(one.prompt, one.group, one.n, one.attributes, one.place) for one in prompts]
+
+
+def test_a_table_of_any_common_form_is_read(tmp_path):
+    expected = [
+        ("a nurse, at work", "care", 8, ("man", "old"), "line 2"),
+        ("ein Arzt im Krankenhaus", "", None, (), "line 3"),
+    ]
+    comma = (
+        '\ufeffprompt,group,n,attributes,ignored\n" a nurse,  at work ",care,8,man; old;,x\n'
+        "ein Arzt im Krankenhaus,,,,\n"
+    )
+    assert rows(pack(tmp_path, comma)) == expected
+    assert rows(pack(tmp_path, comma.replace(",group,n,attributes,ignored", ";Group;N;Attributes;x").replace(
+        '",care,8,man; old;,x', '";care;8;"man; old";x').replace(",,,,", ";;;;"))) == expected  # fmt: skip
+    lines = '{"text": "a nurse, at work", "group": "care", "n": 8.0, "attributes": ["man", "old"]}\n\n{"prompt": 7}\n'
+    first, second = rows(pack(tmp_path, lines, "PACK.JSONL"))
+    assert first == (*expected[0][:4], "line 1")
+    assert second == ("7", "", None, (), "line 3")
+
+
+def test_a_cell_over_several_lines_is_one_prompt_and_moves_the_lines_behind_it(tmp_path):
+    first, second = pack(tmp_path, 'prompt\n"a photo\nof a nurse"\na doctor\n')
+    assert (first.prompt, second.place) == ("a photo of a nurse", "line 4")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prompt,n\na,0\nb,x\nc,2.5\n,4\na,3\n", r"2: n is 1 to .*; line 3: .*'x'; line 4: .*whole.*; line 5: has no"),
+        ("prompt\na nurse\na doctor\na  nurse\n", "line 4: the prompt of line 2 again"),
+        ("prompt\n" + "\n".join("" for _ in range(3)) + "\n", "0 prompts; a pack has 1 to 1,000"),
+        ("prompt\n" + "\n".join(f"p{i}" for i in range(1001)), "1,001 prompts; a pack has 1 to 1,000"),
+        ("words,n\na,3\n", "has no column prompt; its first line has 'words, n'"),
+        ("", "has no column prompt"),
+        (f"prompt\n{'x' * 2001}\n", "line 2: prompt has 2,001 characters; at most 2,000"),
+        ("prompt\na\x07b\n", r"line 2: prompt holds the character U\+0007"),
+        (b"prompt\n\xff\xfe\n", "not UTF-8"),
+        (b"prompt\n" + b"x" * 5_000_001, "larger than 5 MB"),
+    ],
+    ids=["n", "twice", "none", "many", "no column", "empty", "long", "control", "encoding", "large"],
+)
+def test_what_cannot_be_used_is_named_by_its_line(tmp_path, text, message):
+    with pytest.raises(InvalidInput, match=message):
+        pack(tmp_path, text)
+
+
+def test_of_many_bad_rows_the_first_are_named_and_the_others_counted(tmp_path):
+    with pytest.raises(InvalidInput, match=r"line 1: is no object such as .*line 5: .*; and 2 more$"):
+        pack(tmp_path, '[1]\n{\n3\nnull\n"a"\n{}\n{"prompt": [1]}\n', "bad.jsonl")
+    with pytest.raises(InvalidInput, match=r"nothing\.csv cannot be read: No such file"):
+        read_pack(str(tmp_path / "nothing.csv"))
+
+
+def test_a_data_set_of_a_hub_is_a_pack(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    frame = pd.DataFrame({"prompt": ["a nurse", "a doctor"], "n": [3, None], "attributes": [["man"], None]})
+    frame.to_parquet(tmp_path / "train.parquet")
+    files, calls = ["README.md", "data/train-0.parquet", "test.csv"], []
+
+    def download(repo, file, *, repo_type, revision):
+        calls.append((repo, file, repo_type, revision))
+        return str(tmp_path / "train.parquet")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", lambda *_, **__: files)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    found = rows(read_pack("hf://datasets/org/prompts@v1"))
+    assert found == [("a nurse", "", 3, ("man",), "row 1"), ("a doctor", "", None, (), "row 2")]
+    assert rows(read_pack("hf://datasets/org/prompts/data/train-0.parquet")) == found
+    named = ("org/prompts", "data/train-0.parquet", "dataset")
+    assert calls == [(*named, "v1"), (*named, None)]
+    files[1] = "other.jsonl"
+    with pytest.raises(InvalidInput, match=r"has 2 files of a pack \(other.jsonl, test.csv\): add the file's name"):
+        read_pack("hf://datasets/org/prompts")
+    for name in ("hf://datasets/org", "hf://datasets/../x/y", "hf://datasets/org/prompts/README.md"):
+        with pytest.raises(InvalidInput, match=r"hf://datasets|a pack is a file"):
+            read_pack(name)
+
+
+def test_a_hub_that_does_not_answer_is_said(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    import huggingface_hub
+
+    def fail(*_, **__):
+        raise ConnectionError("offline mode is on\nmore")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", fail)
+    with pytest.raises(HubNotReached, match=r"cannot be fetched: offline mode is on$"):
+        read_pack("hf://datasets/org/prompts")
