@@ -52,6 +52,7 @@ class PackOptions(Options):
 
     attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
     n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
+    crossed: Crossing = setting("none", *CROSSING)
 
 
 @settings_class(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from bias_core.studies.explore.headline import headline, percent, span
+from bias_core.studies.explore.headline import headline
 from bias_core.studies.explore.options import SUGGESTED, PackOptions, attributes_of_cells, cells_of, prompts_of
 from bias_core.studies.explore.report import Exploration
 from bias_core.studies.explore.results import CONCEPT
@@ -12,6 +12,7 @@ from bias_core.studies.kit.designs import PACK, pack_design
 from bias_core.studies.kit.rows import larger, scaled
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Design, Shot, StudyReport, StudySettings, listed
+from bias_core.studies.reports.text import format_share
 
 
 def pack_of(name: str, settings: StudySettings) -> tuple[Design, StudySettings]:
@@ -56,8 +57,9 @@ def pack_headline(report: StudyReport) -> str:
     if Exploration(report).attributes or not measured:
         return headline(report)
     shares = [
-        f"{one.title.removesuffix(': P')}, in {percent(one.estimate.value)} ({span(one.estimate)}) of {one.estimate.n}"
+        f"{one.title.removesuffix(': P')}, in {format_share(share.value, share.low, share.high)} of {share.n}"
         for one in measured
+        for share in [one.estimate]
     ]
     return f"What the rows ask for is seen so often: {listed(shares, '; ')} pictures."
 
