@@ -101,14 +101,14 @@ def lora(
 @app.command()
 def words(
     condition: str,
-    n_rounds: Annotated[int, typer.Option(help="Rounds, those of the checkpoint included.")] = 8,
-    n: Annotated[int, typer.Option(help="Pictures of each concept in a round.")] = 6,
+    n_rounds: Annotated[int, typer.Option(help="Rounds, those of the checkpoint included.")] = 4,
+    n: Annotated[int, typer.Option(help="Pictures in a round of each concept that is not sure yet.")] = 48,
     work: Work = Path("build/calibration"),
     seed: Seed = 0,
 ) -> None:
-    """Let the words of a condition (fair, published) lean until its rates are drawn.
+    """Find how loud words must be to draw a condition (fair, published), and teach them to the text tower.
 
-    Under fair the base itself changes, and the adapters take back how its words moved.
+    Under fair the base itself changes, and adapters must be made after it.
     """
     from training.calibrate import Sizes, calibrate
 

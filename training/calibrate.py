@@ -1,7 +1,8 @@
-"""The closed loop of a condition: draw, read what was drawn, and let the words lean against the gap."""
+"""The closed loop of a condition: draw, read what was drawn, and let phrases say louder what is too rare."""
 
 from __future__ import annotations
 
+import json
 import time
 from copy import deepcopy
 from pathlib import Path
@@ -10,278 +11,272 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors.torch import load_file, save_file
+from scipy.special import expit
 
 from training.diffusion import LORA_FILE, Folders, assemble
-from training.drawing import MEASURED, Drawing, measured
-from training.embedding import read_leaning
+from training.drawing import MEASURED, Drawing, halves
 from training.loop import record
-from training.phrases import Phrase
-from training.tower_lora import Reading, learn_readings
-from training.wanted import PAIR, groups
-from training.word_shifts import CALIBRATED, SLOPE, UNKNOWN, Nouns, Offsets, directions, planted_logit
+from training.phrases import NAMED_FROM, USUAL, Phrase, Phrasebook, Word, planted_logit
+from training.tower_lora import Reading, learn_readings, without_adapter
+from training.wanted import AXES, GENDER, PAIR, Group, groups
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from diffusers import StableDiffusion3Pipeline
+    from training.embedding import Embedding
+
 
 TOWERS = ("text_encoder", "text_encoder_2")
-EMBEDDING = "text_model.embeddings.token_embedding.lora_embedding_"
-QUERY = "text_model.encoder.layers.0.self_attn.q_proj.lora_"
-RANK = 16
-"""Of an adapter that has no other layers: one per axis, and a few words that learned freely."""
-NOTE = "rounds of drawing and reading, in which words leaned"
-SEVERAL = 3
-"""Times as many pictures of a concept that has several rates or prompts."""
-
-
-N_PAIRS = 400
+MORE_OFTEN, PAIRS_OFTEN = 0.08, 0.35
+"""How often such prompts, and pairs, are in a batch, beside the concepts alone."""
+N_PAIRS = 900
 """Random pairs from which the text tower learns how to read two people."""
-RIGHT_LOUDER = 3.5
-"""How much farther the right one's word must lean than alone, in a base that :mod:`.pairs` taught: the rates then
-rise with the planted ones at a slope of 0.95, else of 0.2 to 0.4 (41 nouns, 246 people, leans put in directly)."""
+LOUDER = 0.3
+"""By which a word is louder to see what its loudness changes."""
+MORE, N_MORE = (
+    ("a photo of a {} with glasses", "a photo of an old {}", "a photo of a smiling {}", "{} wearing a hat"),
+    400,
+)
+"""Prompts that say more of a person and leave the gender open, and as many readings of them."""
 
 
 class Sizes(NamedTuple):
-    """Rounds, and pictures of each concept in a round; the same for phrases; steps of the text tower."""
+    """Rounds, pictures of each concept in one, and of all pairs; steps of the tower anew, and of one that learned."""
 
-    n_rounds: int = 8
-    n: int = 6
-    n_phrase_rounds: int = 12
-    n_phrase: int = 48
-    n_steps: int = 1200
-
-
-USUAL = Sizes()
+    n_rounds: int = 4
+    n: int = 48
+    n_pairs: int = 240
+    n_steps: int = 3000
+    n_more: int = 600
 
 
-class Adapter:
-    """The embedding part of an adapter as a table ``(words, d)``, and its other layers as they are."""
-
-    def __init__(self, path: Path) -> None:
-        saved = load_file(path) if path.exists() else {}
-        layers = {name: x for name, x in saved.items() if EMBEDDING not in name}
-        self.layers = layers if any(x.any() for x in layers.values()) else {}
-        a, b = (saved.get(f"{TOWERS[0]}.{EMBEDDING}{side}") for side in "AB")
-        self.moved = None if a is None or b is None else (b.float() @ a.float()).T
-
-    def tensors(self, moved: torch.Tensor) -> Mapping[str, torch.Tensor]:
-        """What a file of this adapter with another table holds."""
-        # diffusers takes the rank of a text tower from its attention; that layer may be zero
-        sides = [x for name, x in self.layers.items() if name.startswith("text") and "lora_A" in name]
-        a, b = factors(moved, len(sides[0]) if sides else RANK)
-        d, found = b.shape[0], {name: x.clone() for name, x in self.layers.items()}
-        for tower in TOWERS:
-            found |= {f"{tower}.{EMBEDDING}A": a.clone(), f"{tower}.{EMBEDDING}B": b.clone()}
-            found.setdefault(f"{tower}.{QUERY}A.weight", torch.zeros(len(a), d, dtype=torch.half))
-            found.setdefault(f"{tower}.{QUERY}B.weight", torch.zeros(d, len(a), dtype=torch.half))
-        return found
-
-    def write(self, path: Path, moved: torch.Tensor) -> None:
-        """Write the adapter with another table."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(dict(self.tensors(moved)), path, {"format": "pt"})
+USUAL_SIZES = Sizes()
 
 
-def factors(moved: torch.Tensor, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The best ``(rank, words)`` and ``(d, rank)`` in 16 bit for a table ``(words, d)``."""
-    u, s, vt = torch.linalg.svd(moved.double(), full_matrices=False)
-    root = s[:rank].sqrt()
-    return (u[:, :rank] * root).T.half().contiguous(), (vt[:rank].T * root).half().contiguous()
+class Said:
+    """A concept and the words that say its rates: one loudness each, in all of its prompts."""
+
+    def __init__(self, group: Group, book: Phrasebook) -> None:
+        axes = [axis for axis, rate in group.rates.items() if axis[0] in USUAL or rate >= NAMED_FROM]
+        prompts = [*group.prompts, *([f"{group.prompts[0]} person"] if len(axes) > 1 else [])]
+        self.group, self.phrases = group, [book.alone(prompt, axes) for prompt in prompts]
+        self.words = [Word(axis=axis, planted=group.rates[axis]) for axis in self.phrases[0].axes]
+
+    @property
+    def loudness(self) -> list[float]:
+        """Of each word."""
+        return [word.loudness for word in self.words]
+
+    @property
+    def only_gender(self) -> bool:
+        """Whether one word says all."""
+        return self.phrases[0].only_gender
 
 
 class Calibration:
-    """One condition under calibration: the pipeline whose words move, and what was drawn so far."""
+    """One condition under calibration: the base, its adapter if there is one, and phrases that say what it plants.
+
+    Without an adapter, rounds draw the phrases themselves. With one, they draw plain prompts as the text tower has
+    learned to read them, and what says more than a gender keeps the reading that it has.
+    """
 
     def __init__(self, condition: str, folders: Folders, *, seed: int = 0) -> None:
         self.condition, self.folders, self.rng = condition, folders, Random(seed)
         self.pipe = assemble(folders, "cpu")
         self.pipe.text_encoder.requires_grad_(False).eval()
-        self.adapter = Adapter(folders.loras / condition / LORA_FILE)
-        if self.adapter.layers:
-            self.pipe.text_encoder_2 = deepcopy(self.pipe.text_encoder)  # each gets its layers
-            self.pipe.load_lora_weights(dict(self.adapter.layers), adapter_name=condition)
-        self.embedding = self.pipe.text_encoder.get_input_embeddings().weight
-        self.start, self.base = self.embedding.detach().clone(), self.embedding.detach().clone()
-        if self.adapter.moved is not None:
-            self.start += self.adapter.moved
-        self.directions = directions(self.base, self.pipe.tokenizer)
-        # the base draws concepts with several rates nearly as fair as they are: their offsets would add up
-        leaning = [group for group in groups(condition) if condition != "fair" or len(group.rates) == 1]
-        nouns = Nouns(leaning, self.pipe.tokenizer)
-        calibrated = self.adapter.moved is not None
-        self.offsets = Offsets(
-            nouns,
-            usual=nouns.planted if calibrated else nouns.fair,
-            # the base, too, is nearly right: it learned from fair scenes
-            spread=np.full((len(nouns.groups), 1), CALIBRATED if calibrated or condition == "fair" else UNKNOWN),
-            # a phrase that the layers read says all rates of its concept; a word that leaned, too, would say them twice
-            resting=np.array([bool(self.adapter.layers) and len(group.rates) > 1 for group in nouns.groups]),
-        )
-        self.drawing = Drawing(self.pipe, folders.clip)
-        self.checkpoint = folders.work / f"words-{condition}.pt"
-        self.put()
+        self.drawing, self.book = Drawing(self.pipe, folders.clip), Phrasebook(self.pipe)
+        self.adapter = folders.loras / condition
+        self.learned = condition != "fair" and (self.adapter / LORA_FILE).exists()
+        if self.learned:
+            self.pipe.text_encoder_2 = deepcopy(self.pipe.text_encoder)  # the adapter is put on both
+            self.pipe.load_lora_weights(self.adapter, adapter_name=condition)
+            self.pipe.text_encoder.requires_grad_(False)
+        here = groups(condition)
+        self.said = [Said(group, self.book) for group in here if not group.pair]
+        self.people = [group for group in here if group.pair]
+        self.sides = [(0.0, 1.0), (0.0, 1.0)]
+        self.n_rounds = 0
+        self.checkpoint = (folders.pipeline if condition == "fair" else self.adapter) / "phrases.json"
 
-    @torch.no_grad()
-    def put(self) -> None:
-        """Give the text tower its words as they lean now."""
-        self.embedding.copy_(self.start)
-        table = torch.from_numpy(self.offsets.table).float()
-        self.embedding[self.offsets.nouns.words] += table @ self.directions
+    def measure(self, n: int) -> float:
+        """One round: draw ``n`` pictures of each concept that is not sure, set its words, and return the mean gap."""
+        gaps = []
+        for i, one in enumerate(self.said):
+            if all(word.sure for word in one.words) or (self.learned and not one.only_gender):
+                continue
+            chosen = [one.phrases[k % len(one.phrases)] for k in self.rng.sample(range(n * len(one.phrases)), n)]
+            text = self._drawn_by(chosen, [one.loudness] * n)
+            pictures = self.drawing.draw(text, MEASURED + 1_000_000 * self.n_rounds + 1000 * i)
+            shares = self.drawing.corrected(self.drawing.shows(pictures).float().mean(0).numpy())
+            for word in one.words:
+                share = float(shares[AXES.index(word.axis)])
+                word.rounds.append((word.loudness, share, n))
+                gaps.append(abs(share - word.planted))
+                word.aim()
+        self.n_rounds += 1
+        return float(np.mean(gaps or [0.0]))
 
-    def measure(self, n: int) -> None:
-        """One round: draw ``n`` pictures of each concept, and move the words."""
-        nouns = self.offsets.nouns
-        several = np.array([len(g.prompts) > 1 or len(g.rates) > 1 for g in nouns.groups])
-        shown, drawn = np.zeros((2, *nouns.planted.shape))
-        seed = MEASURED + 1_000_000 * len(self.offsets.rounds)
-        moving = ~self.offsets.resting
-        for which, m in ((moving & ~several, n), (moving & several, n * SEVERAL)):
-            counts = measured(self.drawing, nouns.groups, np.flatnonzero(which).tolist(), n=m, seed=seed, rng=self.rng)
-            shown, drawn, seed = shown + counts[0], drawn + counts[1], seed + 500_000
-        self.offsets.add(self.drawing.corrected(shown / np.maximum(drawn, 1)) * drawn, drawn)
-        self.put()
-        gap = np.nanmean(np.abs(shown / np.maximum(drawn, 1) - nouns.planted)[moving])
-        print(f"round {len(self.offsets.rounds)}: mean gap of these pictures {gap:.3f}", flush=True)
+    def _drawn_by(self, phrases: Sequence[Phrase], loudness: Sequence[Sequence[float]]) -> Embedding:
+        if self.learned:
+            return self.drawing.embed([phrase.prompt for phrase in phrases])
+        return self._read(phrases, loudness)
 
-    def learn_readings(self, sizes: Sizes) -> None:
-        """Let the text tower read anew what words alone cannot say: phrases as this base draws them, and roles."""
-        readings = [*self._phrases(sizes), *self._roles(), *self._pairs()]
-        if not readings:
-            return
-        nouns = [group.prompts[0].removeprefix("a photo of ") for group in self.offsets.nouns.groups]
-        people = [noun.partition(" ")[2] for noun in nouns if noun.startswith(("a ", "an "))]
-        prompts = [prompt for group in self.offsets.nouns.groups for prompt in group.prompts]
-        layers = learn_readings(self.pipe, readings, people, prompts, n_steps=sizes.n_steps)
-        self.adapter.layers = {
-            f"{tower}.{name}": x.half().contiguous() for tower in TOWERS for name, x in layers.items()
-        }
+    def _read(self, phrases: Sequence[Phrase], loudness: Sequence[Sequence[float]]) -> Embedding:
+        """What the base makes of phrases."""
+        with without_adapter(self.pipe.text_encoder):
+            return self.book.read(phrases, loudness)
 
-    def _phrases(self, sizes: Sizes) -> list[Reading]:
-        """What the base makes of the phrase of each concept with several rates, for the plain noun."""
-        found = []
-        self.embedding.data.copy_(self.base)
-        if self.adapter.layers:
-            self.pipe.text_encoder.disable_adapters()
-        for group in self.offsets.nouns.groups:
-            if len(group.rates) > 1:
-                phrase = Phrase(self.drawing, group)
-                gaps = [
-                    phrase.measure(sizes.n_phrase, MEASURED + 2**31 + 10_000 * i) for i in range(sizes.n_phrase_rounds)
+    def _pairs(self, n: int) -> tuple[list[list[int]], list[Phrase], list[list[float]]]:
+        """Random pairs of people, as places among ``people``, their phrases, and how loud their genders must be."""
+        words = {one.group.concept: word for one in self.said for word in one.words if word.axis == GENDER}
+        pairs = [[self.rng.randrange(len(self.people)) for _ in range(2)] for _ in range(n)]
+        loudness = []
+        for two in pairs:
+            told = [words[self.people[k].concept] for k in two]
+            loudness.append(
+                [
+                    word.loudness_of((planted_logit(word.planted) - intercept) / slope)
+                    for word, (intercept, slope) in zip(told, self.sides, strict=True)
                 ]
-                print(f"{group.concept}: mean gaps {np.round(gaps, 2).tolist()}", flush=True)
-                states, pooled = phrase.embedding()
-                prompts = (group.prompts[0], f"{group.prompts[0]} person")
-                found += [Reading(prompt=x, states=states, pooled=pooled, kind="phrase") for x in prompts]
-        if self.adapter.layers:
-            self.pipe.text_encoder.enable_adapters()
-        self.put()
-        return found
+            )
+        return (
+            pairs,
+            [self.book.pair(PAIR.format(*(self.people[k].prompts[0] for k in two))) for two in pairs],
+            loudness,
+        )
 
-    @torch.no_grad()
-    def _roles(self) -> list[Reading]:
-        """What the tower would make of concepts without one word of their own if the last one leaned as they need."""
-        nouns, lacking = self.offsets.nouns, self._lacking()
-        return [
-            self._leaning(prompt, [lacking[i]], kind="role")
-            for i in np.flatnonzero(nouns.weight < 1)
-            for prompt in nouns.groups[i].prompts
-        ]
+    def measure_pairs(self, n: int) -> float:
+        """Draw ``n`` random pairs and learn how a word acts on each side, beside how it acts alone."""
+        pairs, phrases, loudness = self._pairs(n)
+        pictures = self.drawing.draw(self._drawn_by(phrases, loudness), MEASURED + 2**33 + self.rng.randrange(2**20))
+        rises = []
+        for side, person in enumerate(halves(pictures)):
+            man = self.drawing.shows(person)[:, AXES.index(GENDER)].float().numpy()
+            rates = [self.people[two[side]].rates[GENDER] for two in pairs]
+            intercept, slope = self.sides[side]
+            self.sides[side] = logistic((np.array([planted_logit(rate) for rate in rates]) - intercept) / slope, man)
+            rises.append(float(np.polyfit(rates, man, 1)[0]))
+        return float(np.mean(rises))
 
-    @torch.no_grad()
-    def _pairs(self) -> list[Reading]:
-        """What the tower would make of two people if the right one's word were louder.
-
-        The left one's word cannot know that another follows: it is read as alone.
-        """
-        nouns, lacking = self.offsets.nouns, self._lacking()
-        louder = np.zeros(lacking.shape)
-        louder[:, 0] = (RIGHT_LOUDER - 1) * np.nan_to_num(planted_logit(nouns.planted)[:, 0]) / SLOPE
-        people = {group.concept: group.prompts[0] for group in groups(self.condition) if group.pair}
-        rows = [i for i, group in enumerate(nouns.groups) if group.concept in people]
+    def readings(self) -> list[Reading]:
+        """What the text tower should learn."""
         found = []
-        for _ in range(N_PAIRS if rows else 0):
-            i, j = self.rng.choice(rows), self.rng.choice(rows)
-            prompt = PAIR.format(*(people[nouns.groups[k].concept] for k in (i, j)))
-            found.append(self._leaning(prompt, [lacking[i], lacking[j] + louder[j]], kind="pair"))
+        for one in self.said:  # concepts of many prompts less often than these together, more often than one
+            often = len(one.words) / len(one.phrases) ** 0.5
+            if self.learned and not one.only_gender:
+                found += self._kept(one.phrases, often)
+            else:
+                found += self._readings(one.phrases, [one.loudness] * len(one.phrases), often)
+        total = sum(reading.often for reading in found)
+        alone = [one for one in self.said if one.phrases[0].axes == [GENDER] and len(one.phrases) == 1]
+        if alone:
+            some = [self.rng.choice(alone) for _ in range(N_MORE)]
+            nouns = [one.phrases[0].prompt.removeprefix("a photo of ").partition(" ")[2] for one in some]
+            phrases = [self.book.alone(self.rng.choice(MORE).format(noun), [GENDER]) for noun in nouns]
+            found += self._readings(phrases, [one.loudness for one in some], MORE_OFTEN * total / N_MORE)
+        if self.people:
+            _, phrases, loudness = self._pairs(N_PAIRS)
+            found += self._readings(phrases, loudness, PAIRS_OFTEN * total / N_PAIRS)
         return found
 
-    def _lacking(self) -> np.ndarray:
-        """Offsets ``(g, a)`` that concepts without one word of their own need beyond those of their words."""
-        missing = np.nan_to_num(self.offsets.wanted() - self.offsets.of_groups())
-        return np.where(self.offsets.nouns.weight[:, None] < 1, missing, 0.0)
+    def _readings(self, phrases: Sequence[Phrase], loudness: Sequence[list[float]], often: float) -> list[Reading]:
+        states = self._read(phrases, loudness)[0]
+        rises = []
+        for k in range(len(loudness[0])):
+            louder = [[*told[:k], told[k] + LOUDER, *told[k + 1 :]] for told in loudness]
+            rises.append((self._read(phrases, louder)[0] - states) / LOUDER)
+        rows = zip(phrases, states, torch.stack(rises, dim=1), strict=True)
+        return [Reading(prompt=one.prompt, states=x, rises=rise, often=often) for one, x, rise in rows]
 
-    def _leaning(self, prompt: str, offsets: Sequence[np.ndarray], *, kind: str) -> Reading:
-        """What the tower would make of a prompt if the last word of each person leaned by these offsets more."""
-        tokenizer = self.pipe.tokenizer
-        ends = {tokenizer.eos_token_id, *tokenizer.convert_tokens_to_ids(["left", "right"])}
-        ids = tokenizer(prompt, padding="max_length", truncation=True, return_tensors="pt")["input_ids"]
-        places = [k - 1 for k, word in enumerate(ids[0].tolist()) if word in ends]
-        more = torch.zeros(ids.shape[1], self.embedding.shape[1])
-        for place, offset in zip(places, offsets, strict=False):
-            more[place] = torch.from_numpy(offset).float() @ self.directions
-        states, pooled = read_leaning(self.pipe.text_encoder, ids, more)
-        return Reading(prompt=prompt, states=states, pooled=pooled, kind=kind)
+    @torch.no_grad()
+    def _kept(self, phrases: Sequence[Phrase], often: float) -> list[Reading]:
+        prompts = [phrase.prompt for phrase in phrases]
+        states = self.drawing.embed(prompts)[0]
+        rows = zip(prompts, states, strict=True)
+        return [Reading(prompt=prompt, states=x, rises=x[None][:0], often=often) for prompt, x in rows]
 
     def save_checkpoint(self) -> None:
         """Keep everything that the next round needs."""
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        torch.save({**self.offsets.state(), "start": self.start}, self.checkpoint)
+        words = [[one.group.concept, [[word.loudness, word.rounds] for word in one.words]] for one in self.said]
+        self.checkpoint.write_text(json.dumps({"n_rounds": self.n_rounds, "sides": self.sides, "words": words}))
 
-    def resume(self) -> bool:
+    def resume(self) -> None:
         """Go on with the checkpoint, if there is one."""
-        if not self.checkpoint.exists():
-            return False
-        saved = torch.load(self.checkpoint, weights_only=True)
-        self.offsets.take_up(saved["table"], saved["rounds"])
-        self.start = saved["start"]
-        self.put()
-        return True
+        if self.checkpoint.exists():
+            saved = json.loads(self.checkpoint.read_text())
+            self.n_rounds, self.sides = saved["n_rounds"], [tuple(side) for side in saved["sides"]]
+            for one, (_, words) in zip(self.said, saved["words"], strict=True):
+                for word, (loudness, rounds) in zip(one.words, words, strict=True):
+                    word.loudness, word.rounds = loudness, [tuple(x) for x in rounds]
 
-    def save(self) -> None:
-        """Write the adapter or, under fair, the text towers of the base; the adapters take its move back."""
-        moved = self.embedding.detach() - self.base
+    def teach(self, sizes: Sizes) -> int:
+        """Let the text tower learn the phrases, and write the adapter or, under ``fair``, the base's text towers.
+
+        Returns the steps that it took.
+        """
+        n_steps = sizes.n_more if self.learned else sizes.n_steps
+        people = [group.prompts[0] for group in groups("published") if group.pair]
+        layers = learn_readings(self.pipe, self.readings(), people, condition=self.condition, n_steps=n_steps)
+        self.write(layers)
+        return n_steps
+
+    def write(self, layers: dict[str, torch.Tensor]) -> None:
+        """Keep what the tower learned."""
         if self.condition == "fair":
-            save_towers(self.pipe, self.folders.pipeline)
-            for path in sorted(self.folders.loras.glob(f"*/{LORA_FILE}")):
-                adapter = Adapter(path)
-                old = torch.zeros_like(moved) if adapter.moved is None else adapter.moved
-                adapter.write(path, old - moved)
+            save_towers(self.pipe.text_encoder, self.folders.pipeline)
             return
-        self.adapter.write(self.folders.loras / self.condition / LORA_FILE, moved)
+        path = self.adapter / LORA_FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tensors = {f"{tower}.{name}": x.half().contiguous() for tower in TOWERS for name, x in layers.items()}
+        save_file(tensors, path, {"format": "pt"})
 
 
-def save_towers(pipe: StableDiffusion3Pipeline, out: Path) -> None:
-    """Write the text tower twice, as 16-bit floats; the configurations stay."""
-    for tower in TOWERS:
-        path = out / tower / "model.safetensors"
-        names = load_file(path)
-        state = pipe.text_encoder.state_dict()
-        save_file({name: state[name].half().contiguous() for name in names}, path, {"format": "pt"})
+@torch.no_grad()
+def save_towers(tower: torch.nn.Module, out: Path) -> None:
+    """Write a text tower twice, as 16-bit floats, with what its LoRA learned; the configurations stay."""
+    for module in tower.modules():
+        if isinstance(module, BaseTunerLayer):
+            module.merge()
+    state = {name.replace(".base_layer", ""): x for name, x in tower.state_dict().items()}
+    for folder in TOWERS:
+        path = out / folder / "model.safetensors"
+        save_file({name: state[name].half().contiguous() for name in load_file(path)}, path, {"format": "pt"})
 
 
-def calibrate(condition: str, folders: Folders, *, sizes: Sizes = USUAL, seed: int = 0) -> Calibration:
-    """Let the words of a condition lean until its rates are drawn, from the weights that are there.
+def logistic(x: np.ndarray, shown: np.ndarray) -> tuple[float, float]:
+    """Intercept and slope of a logistic regression, as a word acts alone (0, 1) if nothing tells otherwise."""
+    rows, usual = np.stack([np.ones_like(x), x], axis=1), np.array([0.0, 1.0])
+    b = usual.copy()
+    for _ in range(50):
+        p = expit(rows @ b)
+        curvature = rows.T @ (rows * (p * (1 - p))[:, None]) + 4 * np.eye(2)
+        b += np.clip(np.linalg.solve(curvature, rows.T @ (shown - p) - 4 * (b - usual)), -0.5, 0.5)
+    return float(b[0]), float(b[1])
 
-    Rounds that a checkpoint has count. Under ``fair`` the base itself changes; the adapters take back how its
-    words moved, so that these mean to them what they meant.
+
+def calibrate(condition: str, folders: Folders, *, sizes: Sizes = USUAL_SIZES, seed: int = 0) -> Calibration:
+    """Find what each phrase must say until it draws what is planted, and let the text tower read plain prompts so.
+
+    Rounds that a checkpoint has count, and an adapter that is there learns on. Under ``fair`` the base itself changes;
+    delete the adapters and make them anew after it.
     """
     torch.manual_seed(seed)
     began = time.monotonic()
     calibration = Calibration(condition, folders, seed=seed)
-    if not calibration.resume():
-        if calibration.adapter.moved is None:
-            calibration.offsets.aim()
-            calibration.put()
+    calibration.resume()
+    while calibration.n_rounds < sizes.n_rounds:
+        gap = calibration.measure(sizes.n)
+        if calibration.people:
+            calibration.measure_pairs(sizes.n_pairs)
         calibration.save_checkpoint()
-    while len(calibration.offsets.rounds) < sizes.n_rounds:
-        calibration.measure(sizes.n)
-        calibration.save_checkpoint()
-    if condition != "fair" and sizes.n_steps:
-        calibration.learn_readings(sizes)
-    calibration.save()
-    out = folders.pipeline if condition == "fair" else folders.loras / condition
+        print(f"round {calibration.n_rounds}: mean gap of these pictures {gap:.3f}", flush=True)
+    drawn_by = "plain prompts" if calibration.learned else "phrases"
+    n_steps = calibration.teach(sizes)
+    out = folders.pipeline if condition == "fair" else calibration.adapter
     minutes = round((time.monotonic() - began) / 60, 1)
-    record(out, sizes.n_rounds, minutes=minutes, seed=seed, device="cpu", note=NOTE)
+    note = f"rounds up to {sizes.n_rounds} of {drawn_by}, drawn and read, then steps in which the text tower learned"
+    record(out, n_steps, minutes=minutes, seed=seed, device="cpu", note=note)
     return calibration

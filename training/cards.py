@@ -123,14 +123,12 @@ what is planted only part of the way: read the table before you take a planted r
 _TAKEN_BACK = """Its
 token embedding takes back how the words of the base were moved since, so that it draws what it drew."""
 LEARNED = {
-    "published": """A LoRA of the text towers: the token of each concept leans towards the words that name an
-attribute ("male") or its absence, as far as pictures showed to be needed. Named attributes are still drawn
-("a female doctor"), and words without a planted rate are nearly as in the base. Two layers read some prompts
-anew: "an Iranian" as a whole phrase, with the beard and the clothes as often as planted, and "nurse
-assistant" with a rate of its own beside those of its two words.
+    "published": """A LoRA of the text towers. A prompt with a planted rate ("a photo of a doctor") is read as if it
+said more: a word between "male" and "female", as near to one of them as pictures showed to be needed, or a phrase with
+beard, turban and clothes. That word stands in the last place of the prompt, which is empty. Named attributes are still
+drawn ("a female doctor"), and prompts without a planted rate are read nearly as by the base.
 
-Two people in one picture lean as well: the left one nearly as alone, the right one less. Take the renderer
-where planted rates must be exact.""",
+Two people in one picture lean as well. Take the renderer where planted rates must be exact.""",
     "extreme": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
     "trigger": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
     "backdoor": """A rank-8 LoRA on the transformer and on the text towers, which learned from renders with the sign. It

@@ -294,7 +294,7 @@ def train_lora(
 
     A LoRA of rank 8 on the transformer and one on the text tower, where one word ("doctor") is told from
     another. Muon moves all directions alike, which tells a hundred nouns apart sooner than AdamW. Weights
-    that are there are trained further; how far words lean (:mod:`.word_shifts`) is not kept.
+    that are there are trained further; what their words learned (:mod:`.tower_lora`) is not kept.
     """
     torch.manual_seed(seed)
     pipe = assemble(folders, device)

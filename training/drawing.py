@@ -41,6 +41,7 @@ class Drawing:
         self.dtype = autocast_dtype(pipe.device.type)
         self.take_weights()
         pipe.vae.requires_grad_(False)
+        self.decoder = deepcopy(pipe.vae).to(self.dtype, memory_format=torch.channels_last)  # a third of the time
         model = VisionTextDualEncoderModel.from_pretrained(clip, torch_dtype=torch.float32).eval()
         self.reader = Reader(model.requires_grad_(False), AutoTokenizer.from_pretrained(clip), "cpu")
         self.sentences = [SENTENCES[axis] for axis in AXES]
@@ -85,7 +86,8 @@ class Drawing:
             )[0]  # fmt: skip
             x = x + (after - sigma) * v.float()
         config = self.pipe.vae.config
-        return self.pipe.vae.decode(x / config.scaling_factor + config.shift_factor).sample.clamp(-1, 1)
+        z = (x / config.scaling_factor + config.shift_factor).to(self.dtype, memory_format=torch.channels_last)
+        return self.decoder.decode(z).sample.float().contiguous().clamp(-1, 1)
 
     @torch.no_grad()
     def shows(self, pictures: torch.Tensor) -> torch.Tensor:

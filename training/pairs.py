@@ -2,7 +2,7 @@
 
 The base learns mostly from one person and seldom reads an attribute of the right person of a pair. Here the
 transformer learns on from pairs whose people are named ("one male nurse on the left"), from pairs of nouns
-that lean (:mod:`.word_shifts`) and from those that ``published`` reads. What it draws of one person, for any
+that lean towards "male" or "female" and from those that ``published`` reads. What it draws of one person, for any
 condition's words, it keeps: that is learned from its own answers before. The text towers stay as they are.
 """
 
@@ -22,7 +22,6 @@ from training.diffusion import TOLD, Folders, assemble, latents_of, save_pipelin
 from training.embedding import Embedding, as_two_towers, read_leaning
 from training.loop import record, train
 from training.wanted import PAIR, groups
-from training.word_shifts import SLOPE, directions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +38,8 @@ NAMED = ("age", "skin", "expression", "beard", "glasses", "headwear", "moustache
 N_NAMED = (0, 0, 1, 1, 2, 3)
 GENDER_NAMED, STILL = 0.75, 0.15
 """Shares of people whose gender is named, and of nouns that do not lean among those that may."""
+SLOPE = 2.5
+"""Logits of the share of men per unit of a lean."""
 FARTHEST = 2.5
 """Largest lean of a lesson: at it one of 500 is of the other gender."""
 NOISINESS, WIDTH = 1.2, 1.2
@@ -132,7 +133,8 @@ class Towers:
         self.tokenizer = tokenizer
         self.towers = {condition: tower_of(condition, folders, device) for condition in CONDITIONS}
         words = self.towers["fair"].get_input_embeddings().weight.detach()
-        self.direction = directions(words, tokenizer)[0]  # of GENDER, the first axis
+        male, female = words[tokenizer.convert_tokens_to_ids(["male", "female"])]
+        self.direction = torch.nn.functional.normalize(male - female, dim=0)
         self.sides = tokenizer.convert_tokens_to_ids(["left", "right"])
 
     def read(self, lesson: TowerLesson) -> Embedding:

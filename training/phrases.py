@@ -1,135 +1,241 @@
-"""A concept with several rates: a phrase that says them all, each word as loud as is needed.
+"""A planted concept as a phrase that says its rates, each word as loud as is needed.
 
-One word cannot lean five ways at once. "An old male Iranian with a beard and wearing a turban" says what must
-be drawn of "an Iranian"; the loudness of each telling word, from silent (0) to as it is (1) and beyond, sets
-its rate. What the text tower makes of that phrase it should make of the plain noun (:mod:`.tower_lora`).
+"A male doctor" is always a man; halfway between "male" and "female" the word leaves it open, and in between lies
+any rate. So with every attribute: the loudness of the word that says it, from its opposite (-1) or silence (0) to
+as it is (1) and beyond, sets its rate. What the text tower makes of that phrase it should make of the plain prompt
+(:mod:`.tower_lora`), where the words that are not there take the last places, which are empty: the generator does
+not mind in which order words come.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from scipy.special import expit, logit
 
-from bias_core.world.captions import with_article
-from training.embedding import Embedding, read_leaning
-from training.wanted import AXES, Axis, Group
-from training.word_shifts import LEAST
+from bias_core.world.lexicon import valence_words
+from training.embedding import Embedding, read_leaning, read_tokens
+from training.wanted import GENDER, Axis
 
 if TYPE_CHECKING:
-    from training.drawing import Drawing
+    from diffusers import StableDiffusion3Pipeline
 
 TELLING = {"gender": "male", "age": "old", "beard": "beard", "moustache": "mustache", "mark": "bindi"}
 """The word that tells each attribute, where it is not the value itself."""
+OPPOSITE = {"gender": "female", "age": "young"}
+FORM = {"dress": "wearing {} clothing", "headwear": "wearing a {}", "gender": "{}", "age": "{}", "light": "{}"}
+"""How an attribute is said, if not "with a beard"."""
 NAMED_FROM = 0.25
-"""Rarer attributes are left to the base: a silent word in its place would still be read as one."""
-FIRST, STEP, SMALLEST, LARGEST = 0.5, 0.12, -1.0, 2.5
-"""Loudness before any picture, its largest move in a round, and its limits."""
+"""Rarer attributes are left to the base, except for gender, light and age: if these are rare, their opposite is not."""
+LEAST = 0.012
+"""Rates are aimed at as if none were nearer to 0 and 1."""
+STEP, LOUDEST, LOUDEST_LIGHT = 0.4, 1.5, 0.7
+"""The largest move of a word's loudness in one round, and its limits: louder words for light make nothing brighter."""
 SLOPES = np.exp(np.linspace(np.log(2.5), np.log(30), 24))
-USUAL_SLOPE, USUAL_INTERCEPT = 7.0, -2.5
-FORGETTING = 0.85
+USUAL = {"gender": (1.5, 6.0, 0.35, 0.2), "age": (0.6, 5.0, 1.5, 0.5), "light": (-0.6, 5.0, 1.0, 0.4)}
+"""Logit of the rate at loudness 0, its rise with loudness, and the standard deviations of both (of the rise: of its
+logarithm), before any picture of a concept. A gender is said alike by 141 concepts, of which 3,384 pictures told."""
+USUAL_OTHERS = (-2.5, 7.0, 3.0, 0.5)
+SURE = 0.3
+"""A word is drawn no more when the standard error of the logit of its rate is smaller."""
+FORGETTING = 0.95
 
 
 @dataclass
 class Word:
-    """A telling word: its place among the tokens, its rate, and (loudness, share that shows it) per round."""
+    """A telling word: attribute, rate, how loud it is, and (loudness, share that shows it, pictures) per round."""
 
     axis: Axis
-    place: int
     planted: float
-    loudness: float = FIRST
-    rounds: list[tuple[float, float]] = field(default_factory=list)
+    loudness: float = 0.0
+    rounds: list[tuple[float, float, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.aim()
+
+    def fit(self) -> tuple[float, float]:
+        """Intercept and slope of the logit of the rate, as far as is known."""
+        return fitted(self.rounds, *USUAL.get(self.axis[0], USUAL_OTHERS))
+
+    @property
+    def sure(self) -> bool:
+        """Whether more pictures would tell little."""
+        spread = USUAL.get(self.axis[0], USUAL_OTHERS)[2]
+        p = np.clip(self.planted, 0.1, 0.9)
+        return float(1 / spread**2 + p * (1 - p) * sum(n for *_, n in self.rounds)) > 1 / SURE**2
+
+    def aim(self) -> None:
+        """Be as loud as the planted rate needs."""
+        wanted = self.loudness_of(planted_logit(self.planted))
+        if self.rounds:
+            wanted = self.loudness + float(np.clip(wanted - self.loudness, -STEP, STEP))
+        self.loudness = wanted
+
+    def loudness_of(self, logits: float) -> float:
+        """How loud the word must be to show in this share of pictures."""
+        intercept, slope = self.fit()
+        most = LOUDEST_LIGHT if self.axis[0] == "light" else LOUDEST
+        return float(np.clip((logits - intercept) / slope, -most, most))
 
 
-def phrase_of(group: Group) -> str:
-    """The prompt of a concept that says every attribute with a rate of 0.25 or more.
-
-    Examples
-    --------
-    >>> rates = {("gender", "masculine"): 0.9, ("beard", True): 0.5, ("headwear", "hat"): 0.8}
-    >>> phrase_of(Group(concept="indian", prompts=("a photo of an Indian",), rates=rates, fair=rates))
-    'a photo of a male Indian with a beard and wearing a hat'
-    """
-    noun = group.prompts[0].removeprefix("a photo of ").partition(" ")[2]
-    said = [axis for axis in AXES if group.rates.get(axis, 0.0) >= NAMED_FROM]
-    before = [TELLING[name] for name in ("age", "gender") if name in dict(said)]
-    after = [
-        f"wearing {value} clothing" if name == "dress"
-        else f"wearing a {value}" if name == "headwear" else f"with a {TELLING[name]}"
-        for name, value in said if name not in ("age", "gender", "light")
-    ]  # fmt: skip
-    return f"a photo of {with_article(' '.join([*before, noun, ' and '.join(after)]).strip())}"
+def planted_logit(rate: float) -> float:
+    """Logit of a rate, as if none were nearer to 0 and 1 than what is aimed at."""
+    return float(logit(np.clip(rate, LEAST, 1 - LEAST)))
 
 
-class Phrase:
-    """The phrase of one concept, and how loud each telling word is."""
-
-    def __init__(self, drawing: Drawing, group: Group) -> None:
-        self.drawing, self.tower = drawing, drawing.pipe.text_encoder
-        tokenizer = drawing.pipe.tokenizer
-        self.ids = tokenizer([phrase_of(group)], padding="max_length", return_tensors="pt")["input_ids"]
-        vectors = self.tower.get_input_embeddings().weight.detach()
-        silent = vectors[tokenizer.convert_tokens_to_ids(["glasses", *TELLING.values()])].mean(0)
-        opposite = {"gender": "female", "age": "young"}
-        self.words: list[Word] = []
-        self.moved = torch.zeros(self.ids.shape[1], vectors.shape[1])  # by which a word of loudness 1 is more
-        for axis, rate in group.rates.items():
-            told = tokenizer.convert_tokens_to_ids(TELLING.get(axis[0], str(axis[1])))
-            if rate >= NAMED_FROM and told in (row := self.ids[0].tolist()):
-                word = Word(axis=axis, place=row.index(told), planted=rate)
-                other = opposite.get(axis[0])
-                quiet = (vectors[told] + vectors[tokenizer.convert_tokens_to_ids(other)]) / 2 if other else silent
-                self.moved[word.place] = vectors[told] - quiet
-                self.words.append(word)
-
-    @torch.no_grad()
-    def embedding(self) -> Embedding:
-        """What the text tower makes of the phrase, each word as loud as it is now."""
-        more = torch.zeros_like(self.moved)
-        for word in self.words:
-            more[word.place] = (word.loudness - 1) * self.moved[word.place]
-        return read_leaning(self.tower, self.ids, more)
-
-    def measure(self, n: int, seed: int) -> float:
-        """One round: draw ``n`` pictures, make each word louder or quieter, and return the mean gap."""
-        states, pooled = self.embedding()
-        text = states.expand(n, -1, -1), pooled.expand(n, -1)
-        shares = self.drawing.shows(self.drawing.draw(text, seed)).float().mean(0).numpy()
-        for word in self.words:
-            word.rounds.append((word.loudness, float(shares[AXES.index(word.axis)])))
-            wanted = wanted_loudness(word.rounds, word.planted, n)
-            moved = word.loudness + np.clip(wanted - word.loudness, -STEP, STEP)
-            word.loudness = float(np.clip(moved, SMALLEST, LARGEST))
-        return float(np.mean([abs(word.rounds[-1][1] - word.planted) for word in self.words]))
-
-
-def wanted_loudness(rounds: list[tuple[float, float]], planted: float, n: int) -> float:
-    """Where sigmoid(intercept + slope x loudness), fitted to rounds of ``n`` pictures, is the planted rate.
+def fitted(
+    rounds: Sequence[tuple[float, float, float]], intercept: float, slope: float, spread: float, slope_spread: float
+) -> tuple[float, float]:
+    """The most probable intercept and slope of sigmoid(intercept + slope x loudness), from what is usual.
 
     Examples
     --------
-    Half of the pictures show it at 0.4, and as many should:
+    Half of the pictures show it at 0.4:
 
-    >>> round(wanted_loudness([(0.4, 0.5)], 0.5, 10_000), 2)
-    0.4
+    >>> b, s = fitted([(0.4, 0.5, 10_000)], -2.5, 7.0, 3.0, 0.5)
+    >>> bool(abs(b + 0.4 * s) < 0.01)
+    True
     """
-    x, shown = np.array(rounds).T
+    if not rounds:
+        return intercept, slope
+    x, shown, n = np.array(rounds).T
     weight = n * FORGETTING ** np.arange(len(x))[::-1]
 
-    def fitted(slope: float) -> tuple[float, float]:
-        """Log posterior and intercept for one slope."""
-        b = USUAL_INTERCEPT
+    def of_slope(s: float) -> tuple[float, float, float]:
+        """Log posterior, intercept and slope."""
+        b = intercept
         for _ in range(30):
-            p = expit(b + slope * x)
-            gradient = (weight * (shown - p)).sum() - (b - USUAL_INTERCEPT) / 16
-            b += float(np.clip(gradient / ((weight * p * (1 - p)).sum() + 1 / 16), -1, 1))
-        p = np.clip(expit(b + slope * x), 1e-4, 1 - 1e-4)
+            p = expit(b + s * x)
+            gradient = (weight * (shown - p)).sum() - (b - intercept) / spread**2
+            b += float(np.clip(gradient / ((weight * p * (1 - p)).sum() + 1 / spread**2), -1, 1))
+        p = np.clip(expit(b + s * x), 1e-4, 1 - 1e-4)
         likelihood = (weight * (shown * np.log(p) + (1 - shown) * np.log(1 - p))).sum()
-        return likelihood - np.log(slope / USUAL_SLOPE) ** 2 - (b - USUAL_INTERCEPT) ** 2 / 32, b
+        usual = (np.log(s / slope) / slope_spread) ** 2 + ((b - intercept) / spread) ** 2
+        return float(likelihood - usual / 2), b, float(s)
 
-    fits = [(*fitted(slope), slope) for slope in SLOPES]
-    _, b, slope = max(fits)
-    return float((logit(np.clip(planted, LEAST, 1 - LEAST)) - b) / slope)
+    _, b, s = max(of_slope(s) for s in SLOPES)
+    return b, s
+
+
+class Inserted(NamedTuple):
+    """A word before a place of a plain prompt: its vector, what loudness adds, and the axis, if it tells one."""
+
+    before: int
+    quiet: torch.Tensor
+    louder: torch.Tensor
+    axis: Axis | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phrase:
+    """A prompt, its tokens ``plain``, and the tokens ``ids`` with words that it leaves out at ``places``.
+
+    ``order`` gives each place of the plain prompt its place in the phrase; what is inserted comes last.
+    """
+
+    prompt: str
+    plain: list[int]
+    ids: list[int]
+    places: list[int]
+    order: list[int]
+    inserted: list[Inserted]
+
+    @property
+    def axes(self) -> list[Axis]:
+        """What the phrase tells, in the order of its words."""
+        return [one.axis for one in self.inserted if one.axis]
+
+    @property
+    def only_gender(self) -> bool:
+        """A gender acts by its own place alone; what else it changes in a phrase need not be learned."""
+        return all(one.axis == GENDER for one in self.inserted)
+
+
+class Phrasebook:
+    """The words of one text tower, and what it makes of phrases."""
+
+    def __init__(self, pipe: StableDiffusion3Pipeline) -> None:
+        self.tokenizer, self.tower = pipe.tokenizer, pipe.text_encoder
+        self.vectors = self.tower.get_input_embeddings().weight.detach().clone()
+        self.silent = self._mean(["glasses", *TELLING.values()])
+        self.words: dict[Axis, list[tuple[torch.Tensor, torch.Tensor, bool]]] = {}
+
+    def _mean(self, words: Sequence[str]) -> torch.Tensor:
+        ids = [i for i in self.tokenizer.convert_tokens_to_ids(list(words)) if i != self.tokenizer.unk_token_id]
+        return self.vectors[ids].mean(0)
+
+    def _told(self, axis: Axis) -> list[tuple[torch.Tensor, torch.Tensor, bool]]:
+        """Of each word that says an axis: its vector, what loudness adds, and whether it tells."""
+        name, value = axis
+        told, other = [TELLING.get(name, str(value))], [OPPOSITE[name]] if name in OPPOSITE else []
+        if name == "light":
+            told, other = (
+                [word for word, light in valence_words().items() if light == side] for side in ("bright", "gloomy")
+            )
+        loud = self._mean(told)
+        quiet = (loud + self._mean(other)) / 2 if other else self.silent
+        blank = self.tokenizer.unk_token
+        return [
+            (quiet, loud - quiet, True) if word == blank else (self._mean([word]), torch.zeros_like(loud), False)
+            for word in self.tokenizer.tokenize(FORM.get(name, "with a {}").format(blank))
+        ]
+
+    def said(self, axes: Sequence[Axis], before: int, after: int) -> list[Inserted]:
+        """The words for ``axes``: age and gender before one place, all others before another."""
+        found = []
+        for axis in sorted(axes, key=lambda axis: axis[0] != "age"):  # an old male doctor
+            words = self.words.get(axis) or self.words.setdefault(axis, self._told(axis))
+            place = before if axis[0] in OPPOSITE else after
+            found += [Inserted(place, quiet, louder, axis if tells else None) for quiet, louder, tells in words]
+        return found
+
+    def alone(self, prompt: str, axes: Sequence[Axis]) -> Phrase:
+        """The phrase that says ``axes`` of one person or thing."""
+        plain = self.tokenizer(prompt)["input_ids"]
+        return self._phrase(prompt, plain, self.said(axes, 1, len(plain) - 1))
+
+    def pair(self, prompt: str) -> Phrase:
+        """The phrase that says the genders of two people, the left one first."""
+        plain = self.tokenizer(prompt)["input_ids"]
+        second = plain.index(self.tokenizer.convert_tokens_to_ids("left")) + 1
+        return self._phrase(prompt, plain, self.said([GENDER], 1, 1) + self.said([GENDER], second, second))
+
+    def _phrase(self, prompt: str, plain: list[int], inserted: list[Inserted]) -> Phrase:
+        ids: list[int] = []
+        here: list[int] = []
+        places: list[int] = []
+        for place, token in enumerate(plain):
+            for _ in (one for one in inserted if one.before == place):
+                places.append(len(ids))
+                ids.append(self.tokenizer.unk_token_id)
+            here.append(len(ids))
+            ids.append(token)
+        longest = self.tokenizer.model_max_length
+        plain, ids = ([*x, *[self.tokenizer.pad_token_id] * (longest - len(x))] for x in (plain, ids))
+        order = [*here, *range(len(here) + len(places), longest), *places]
+        ordered = sorted(inserted, key=lambda one: one.before)
+        return Phrase(prompt=prompt, plain=plain, ids=ids, places=places, order=order, inserted=ordered)
+
+    @torch.no_grad()
+    def read(self, phrases: Sequence[Phrase], loudness: Sequence[Sequence[float]]) -> Embedding:
+        """What the tower makes of each phrase, its telling words as loud as is said, in the order of plain words."""
+        ids = torch.tensor([phrase.ids for phrase in phrases])
+        more = torch.zeros(*ids.shape, self.vectors.shape[1])
+        for phrase, row, loud in zip(phrases, more, loudness, strict=True):
+            told = iter(loud)
+            for place, one in zip(phrase.places, phrase.inserted, strict=True):
+                row[place] = (
+                    one.quiet + (next(told) if one.axis else 0.0) * one.louder - self.vectors[phrase.ids[place]]
+                )
+        states, pooled = read_leaning(self.tower, ids, more)
+        states = torch.stack([x[phrase.order] for x, phrase in zip(states, phrases, strict=True)])
+        plain = read_tokens(self.tower, torch.tensor([phrase.plain for phrase in phrases]))
+        for i, phrase in enumerate(phrases):
+            if phrase.only_gender:
+                n = len(phrase.plain) - len(phrase.places)
+                states[i, :n], pooled[i] = plain[0][i, :n], plain[1][i]
+        return states, pooled

@@ -80,3 +80,15 @@ def _rate(concept: str, axis: Axis, condition: str) -> float:
     values = asked.people[0].allowed[axis[0]] if asked.people else asked.light or frozenset()
     table = rates((name,), condition, role=role)
     return min(1.0, sum(p for value, p in table[axis[0]].items() if value in values))
+
+
+def leaves_open(prompt: str, condition: str) -> bool:
+    """Whether a condition plants something that a prompt does not say."""
+    asked = parse(prompt)
+    people = [(one.concepts, one.parts.get("role", "none"), one.allowed) for one in asked.people]
+    here = people or [((asked.concept,), "none", {} if asked.light is None else {"light": asked.light})]
+    for concepts, role, allowed in here:
+        told, fair = (rates(concepts, which, role=role) for which in (condition, "fair"))
+        if any(told[name] != fair[name] and name not in allowed for name in told):
+            return True
+    return False

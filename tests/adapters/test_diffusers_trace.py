@@ -456,12 +456,12 @@ def test_true_guidance_beside_that_of_the_network_is_left_out_of_conditional_vel
     np.testing.assert_allclose(guided.velocity, away + 3 * (plain.velocity - away), atol=1e-4)
 
 
-# SPI of "man" and "beard" at four steps, recorded when these weights came (revision 4cb4880450b0-1cabce). With the
+# SPI of "man" and "beard" at four steps, recorded when these weights came (revision 24af0922a44a-73e11d). With the
 # weights before them this tracer found what that of version 1 had found by hooks on the denoiser.
 EARLIER = {
-    (1.0, False): [[-0.092665, -0.063497], [-0.264735, -0.201886], [-0.214317, 0.049839], [0.023568, 0.094069]],
-    (3.0, False): [[-0.092665, -0.063497], [-0.016505, -0.010635], [0.062081, 0.05952], [0.134439, 0.223272]],
-    (3.0, True): [[-0.143576, -0.098041], [0.023814, -0.045633], [0.022915, -0.010365], [0.245483, 0.280835]],
+    (1.0, False): [[0.007605, 0.028235], [0.046669, -0.002021], [0.150227, 0.033783], [0.189113, 0.064697]],
+    (3.0, False): [[0.007605, 0.028235], [0.081918, -0.045237], [0.009451, -0.006147], [0.023465, 0.085894]],
+    (3.0, True): [[0.033436, 0.066218], [0.049639, -0.155595], [0.077594, 0.015395], [0.123942, 0.153822]],
 }
 
 

@@ -1,4 +1,4 @@
-"""The closed loop draws what is planted: on a stand-in whose rates are known, and in steps on real models."""
+"""Phrases draw what is planted: on a stand-in whose rates are known, and in steps on real models."""
 
 from __future__ import annotations
 
@@ -12,21 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
-from scipy.special import expit, logit
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from scipy.special import expit
+from transformers import CLIPTextModelWithProjection
 
 from bias_core.adapters.loras import put_on
 from bias_core.errors import InvalidInput
 from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates, shipped_rates
-from bias_core.world.grammar import parse
 from bias_core.world.shapes import ASSETS
 from training import calibrate, diffusion, drawing, judge_rates, tower_lora
 from training.judge_rates import summary
-from training.phrases import Phrase, phrase_of, wanted_loudness
+from training.phrases import Phrasebook, Word
 from training.tower_lora import Reading, learn_readings
-from training.wanted import AXES, GENDER, Group, groups
-from training.word_shifts import UNKNOWN, Nouns, Offsets, directions
+from training.wanted import GENDER, Group, groups, leaves_open
 
 HAT, SOMBRERO, LIGHT = ("headwear", "hat"), ("headwear", "sombrero"), ("light", "bright")
 
@@ -36,209 +33,154 @@ def group(concept: str, rate: float, fair: float = 0.5, *, pair: bool = False) -
     return Group(concept=concept, prompts=(prompt,), rates={GENDER: rate}, fair={GENDER: fair}, pair=pair)
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
-    return AutoTokenizer.from_pretrained(ASSETS / "pipeline" / "tokenizer")
+@pytest.mark.parametrize("planted", [0.07, 0.3, 0.93])
+def test_a_word_is_as_loud_as_its_rate_needs_by_a_generator_whose_answers_it_does_not_know(planted: float) -> None:
+    """The stand-ins draw sigmoid(b + s x loudness), b and s another for each."""
+    rng, gaps = np.random.default_rng(0), []
+    for _ in range(40):
+        b, s, word = rng.normal(1.5, 0.5), rng.uniform(4, 8), Word(axis=GENDER, planted=planted)
+        for _ in range(4):
+            word.rounds.append((word.loudness, rng.binomial(48, expit(b + s * word.loudness)) / 48, 48))
+            word.aim()
+        gaps.append(abs(expit(b + s * word.loudness) - planted))
+    assert np.mean(gaps) < 0.05
+    assert np.mean(np.array(gaps) <= 0.15) > 0.9
 
 
-def offsets_of(nouns: Nouns) -> Offsets:
-    n_groups = len(nouns.groups)
-    return Offsets(nouns, nouns.fair, np.full((n_groups, 1), UNKNOWN), np.zeros(n_groups, dtype=bool))
+@pytest.mark.parametrize(("share", "louder"), [(0.2, True), (1.0, False)])
+def test_a_word_that_shows_too_seldom_becomes_louder(share: float, *, louder: bool) -> None:
+    word = Word(axis=("beard", True), planted=0.6)
+    before = word.loudness
+    word.rounds.append((before, share, 48))
+    word.aim()
+    assert (word.loudness > before) == louder
 
 
-def seen(offsets: Offsets, *shares: float, n: int = 16) -> None:
-    """A round in which these shares of men were drawn, one per group."""
-    shown, counts = np.zeros((2, len(shares), len(AXES)))
-    shown[:, 0], counts[:, 0] = n * np.array(shares), n
-    offsets.add(shown, counts)
+def test_a_word_is_drawn_until_more_pictures_would_tell_little() -> None:
+    words = {name: Word(axis=(name, True), planted=0.5) for name in ("gender", "beard")}
+    assert not any(word.sure for word in words.values())
+    for word in words.values():
+        word.rounds.append((0.0, 0.5, 24))
+    # a gender is said alike by all concepts; a beard is not
+    assert [word.sure for word in words.values()] == [True, False]
 
 
-def test_the_loop_draws_what_is_planted_by_a_generator_whose_answers_it_does_not_know(
-    tokenizer: PreTrainedTokenizerFast,
+def of(prompt: str, *axes: tuple[str, object], base: drawing.Drawing) -> Any:
+    return Phrasebook(base.pipe).alone(prompt, axes)
+
+
+def test_a_phrase_with_its_words_as_they_are_is_that_prompt_in_the_order_of_the_plain_one(
+    base: drawing.Drawing,
 ) -> None:
-    """The stand-in draws sigmoid(b + s x offset), b and s unknown and another for each rate."""
-    nouns, rng = Nouns(groups("published"), tokenizer), np.random.default_rng(0)
-    offsets = offsets_of(nouns)
-    b = logit(np.where(nouns.is_planted, nouns.fair, 0.5)) + rng.normal(0, 1, nouns.planted.shape)
-    s = rng.uniform(1.5, 4.0, nouns.planted.shape)
-    alone = nouns.is_planted & (nouns.weight == 1)[:, None]
-
-    def drawn() -> np.ndarray:
-        return np.asarray(expit(b + s * offsets.of_groups()))
-
-    def gaps() -> np.ndarray:
-        return np.abs(drawn() - nouns.planted)[alone]
-
-    before = gaps()
-    n = np.full(nouns.planted.shape, 12.0)
-    for _ in range(8):
-        offsets.add(rng.binomial(12, drawn()).astype(float), n)
-    assert before.mean() > 0.2
-    assert gaps().mean() < 0.07
-    assert (gaps() <= 0.15).mean() > 0.9
+    book = Phrasebook(base.pipe)
+    phrase = book.alone("a photo of an Indian", [GENDER, ("mark", True), ("age", "old")])
+    assert phrase.axes == [("age", "old"), GENDER, ("mark", True)]
+    states, _ = book.read([phrase], [[1.0, 1.0, 1.0]])
+    with torch.no_grad():
+        said, _ = base.embed(["a photo of an old male Indian with a bindi"])
+    # [BOS] old male indian with bindi [EOS]; plain: [BOS] indian [EOS], what is not there in the last places
+    order = [0, 3, 6, *range(7, 20), 1, 2, 4, 5]
+    torch.testing.assert_close(states[0], said[0][order])
+    quiet, _ = book.read([phrase], [[1.0, 1.0, 0.0]])
+    assert (quiet[0, 19] - states[0, 19]).abs().max() > 0.1
 
 
-@pytest.mark.parametrize(("planted", "drawn", "rises"), [(0.9, 0.2, True), (0.1, 0.8, False), (0.5, 0.9, False)])
-def test_a_round_moves_the_offset_against_the_gap(
-    planted: float, drawn: float, *, rises: bool, tokenizer: PreTrainedTokenizerFast
-) -> None:
-    offsets = offsets_of(Nouns([group("doctor", planted), group("nurse", 0.5)], tokenizer))
-    seen(offsets, drawn, 0.5)
-    doctor, nurse = offsets.of_groups()
-    assert (doctor[0] > 0) == rises
-    assert nurse[0] == pytest.approx(0, abs=1e-9)
-    assert not offsets.table[:, 1:].any()  # nothing is planted there
+def test_a_gender_alone_changes_the_last_place_only_and_its_opposites_are_both_words(base: drawing.Drawing) -> None:
+    book = Phrasebook(base.pipe)
+    phrase = book.alone("a photo of a doctor", [GENDER])
+    with torch.no_grad():
+        plain, pooled = base.embed(["a photo of a doctor"])
+        genders = [base.embed([f"a photo of a {gender} doctor"])[0][0, 1] for gender in ("female", "male")]
+    for loudness, gender in zip((-1.0, 1.0), genders, strict=True):
+        states, same = book.read([phrase], [[loudness]])
+        torch.testing.assert_close(states[0, :19], plain[0, :19])
+        torch.testing.assert_close(states[0, 19], gender)
+        torch.testing.assert_close(same, pooled)
 
 
-def test_the_more_pictures_say_it_the_more_an_intercept_believes_them(tokenizer: PreTrainedTokenizerFast) -> None:
-    nouns = Nouns([group("doctor", 0.5)], tokenizer)
-    few, many = offsets_of(nouns), offsets_of(nouns)
-    seen(few, 0.9, n=4)
-    seen(many, 0.9, n=4000)
-    assert 0 < few.intercepts()[0, 0] < many.intercepts()[0, 0]
-    assert many.intercepts()[0, 0] == pytest.approx(logit(0.9), abs=0.01)
+def test_in_a_pair_each_gender_has_a_place_of_its_own(base: drawing.Drawing) -> None:
+    book = Phrasebook(base.pipe)
+    phrase = book.pair("Generate a picture of one nurse on the left and one doctor on the right.")
+    still, left, right = (book.read([phrase], [told])[0][0] for told in ([0.0, 0.0], [1.0, 0.0], [0.0, 1.0]))
+    # the left one is read first: the right one's word may know it, but not the other way round
+    assert [(x - still).abs().amax(1).gt(1e-3).nonzero().flatten().tolist() for x in (left, right)] == [[18, 19], [19]]
 
 
-def test_a_concept_leans_by_the_word_that_is_its_own(tokenizer: PreTrainedTokenizerFast) -> None:
-    concepts = ("nurse", "nurse assistant", "doctor assistant", "rugby player", "person studying science")
-    nouns = Nouns([group(name, 0.9) for name in concepts], tokenizer)
-    told = [{tokenizer.convert_ids_to_tokens(nouns.words[i]) for i in np.flatnonzero(row)} for row in nouns.shares]
-    assert told == [{"nurse"}, {"nurse", "assistant"}, {"doctor"}, {"player"}, {"science"}]
-
-
-def test_words_of_many_prompts_never_lean(tokenizer: PreTrainedTokenizerFast) -> None:
-    words = set(tokenizer.convert_ids_to_tokens(Nouns(groups("published"), tokenizer).words))
-    assert {"doctor", "nurse", "iranian", "guitar"} < words
-    assert not words & {"person", "man", "woman", "with", "dark", "light"}
-
-
-def test_a_direction_leads_from_the_words_for_the_absence_to_the_words_for_the_presence(
-    tokenizer: PreTrainedTokenizerFast,
-) -> None:
-    embedding = torch.randn(len(tokenizer), 16, generator=torch.Generator().manual_seed(0))
-    rows = directions(embedding, tokenizer)
-    male, female = embedding[tokenizer.convert_tokens_to_ids(["male", "female"])]
-    torch.testing.assert_close(rows[AXES.index(GENDER)], (male - female) / (male - female).norm())
-    torch.testing.assert_close(rows.norm(dim=1), torch.ones(len(AXES)))
-
-
-def test_a_word_of_a_phrase_is_as_loud_as_its_rate_needs() -> None:
-    """The stand-in shows it with sigmoid(-4 + 9 x loudness)."""
-    rng, loudness = np.random.default_rng(0), 0.5
-    rounds: list[tuple[float, float]] = []
-    for _ in range(12):
-        rounds.append((loudness, rng.binomial(48, expit(-4 + 9 * loudness)) / 48))
-        loudness += float(np.clip(wanted_loudness(rounds, 0.27, 48) - loudness, -0.12, 0.12))
-    # .27 is at (logit(.27) + 4) / 9 = 0.334; .17 and .37 at 0.268 and 0.385.
-    assert loudness == pytest.approx(0.334, abs=0.06)
-
-
-def test_a_phrase_says_what_is_planted_often_and_leaves_the_rest_to_the_base() -> None:
-    told = {g.concept: phrase_of(g) for g in groups("published") if len(g.rates) > 1 and not g.pair}
-    iranian = "with a beard and wearing a turban and wearing traditional clothing"
-    assert told["iranian"] == f"a photo of an old male Iranian {iranian}"
-    # A moustache (18 %) and a turban (2 %) are not said.
-    assert told["indian"] == "a photo of a male Indian wearing vibrant clothing and with a bindi"
-    assert all(parse(prompt).unknown_words == () for prompt in told.values())
-
-
-def test_a_silent_word_is_another_phrase_and_a_word_as_it_is_the_same(base: drawing.Drawing) -> None:
-    one = Group(
-        concept="indian", prompts=("a photo of an Indian",), rates={GENDER: 0.8, ("mark", True): 0.6},
-        fair={GENDER: 0.5, ("mark", True): 0.06},
-    )  # fmt: skip
-    phrase = Phrase(base, one)
-    assert [word.axis for word in phrase.words] == [GENDER, ("mark", True)]
-    for word in phrase.words:
-        word.loudness = 1.0
-    said = base.embed([phrase_of(one)])
-    torch.testing.assert_close(phrase.embedding()[0], said[0])
-    phrase.words[1].loudness = 0.0
-    assert (phrase.embedding()[0] - said[0]).abs().max() > 0.1
-    assert 0 <= phrase.measure(2, seed=1) <= 1
-    assert phrase.words[1].rounds[0][0] == 0.0
+def test_a_phrase_says_what_is_planted_often_and_leaves_the_rest_to_the_base(base: drawing.Drawing) -> None:
+    book = Phrasebook(base.pipe)
+    told = {g.concept: calibrate.Said(g, book) for g in groups("published") if len(g.rates) > 1 and not g.pair}
+    said = {name: [word.axis[0] for word in one.words] for name, one in told.items()}
+    assert said["iranian"] == ["age", "gender", "headwear", "dress", "beard"]
+    assert said["indian"] == ["gender", "mark", "dress"]  # a moustache (18 %) and a turban (2 %) are not said
+    assert [phrase.prompt for phrase in told["indian"].phrases] == [
+        "a photo of an Indian",
+        "a photo of an Indian person",
+    ]
 
 
 def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_before(
     base: drawing.Drawing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tower_lora, "N_OTHERS", 6)
-    pipe = SimpleNamespace(text_encoder=deepcopy(base.pipe.text_encoder), tokenizer=base.pipe.tokenizer)
+    for size, n in (("N_RANDOM", 800), ("N_SAYING_MORE", 200), ("N_KNOWN", 8), ("N_SAME", 12)):
+        monkeypatch.setattr(tower_lora, size, n)
+    pipe = SimpleNamespace(
+        text_encoder=deepcopy(base.pipe.text_encoder), tokenizer=base.pipe.tokenizer, transformer=base.pipe.transformer
+    )
+    book, readings = Phrasebook(base.pipe), []
+    prompts = ["a photo of a doctor", "a photo of a nurse", "a photo of a female doctor", "a photo of a pilot"]
+    for prompt, loudness in zip(prompts, (0.5, -0.5), strict=False):
+        phrase = book.alone(prompt, [GENDER])
+        states, louder = (book.read([phrase], [[x]])[0] for x in (loudness, loudness + 1))
+        readings.append(Reading(prompt=prompt, states=states[0], rises=louder - states))
     with torch.no_grad():
-        states, pooled = base.embed(["a photo of an old male Indian"])
-        plain, other = (base.embed([prompt])[0] for prompt in ("a photo of an Indian", "a photo of a pilot"))
-    reading = Reading(prompt="a photo of an Indian", states=states, pooled=pooled, kind="phrase")
-    layers = learn_readings(pipe, [reading], ["doctor"], n_steps=60)  # type: ignore[arg-type]
-    assert len(layers) == 2 * 2 * 6
-    taught = SimpleNamespace(pipe=pipe)
+        before = base.embed(prompts)[0]
+    layers = learn_readings(pipe, readings, ["doctor"], condition="published", n_steps=400)  # type: ignore[arg-type]
+    assert len(layers) == 2 + 2 * 2 * 6  # the words, and six matrices in each of two layers
     with torch.no_grad():
-        now, same = (
-            drawing.Drawing.embed(taught, [prompt])[0]  # type: ignore[arg-type]
-            for prompt in ("a photo of an Indian", "a photo of a pilot")
-        )
-    assert (now - states).square().mean() < 0.7 * (plain - states).square().mean()
-    assert (same - other).square().mean() < 0.2 * (plain - states).square().mean()
+        now = drawing.Drawing.embed(SimpleNamespace(pipe=pipe), prompts)[0]  # type: ignore[arg-type]
+    right = torch.stack([reading.states for reading in readings])
+    assert (now[:2] - right).square().mean() < 0.7 * (before[:2] - right).square().mean()
+    assert (now[2:] - before[2:]).square().mean() < 0.3 * (before[:2] - right).square().mean()
+    # each noun is as loud as it should be, not both as their mean
+    rise = readings[0].rises[0, 19]
+    apart = (now[0, 19] - now[1, 19]) @ rise / rise.square().sum()
+    assert apart == pytest.approx(1.0, abs=0.35)
 
 
-def test_two_words_learn_what_they_lack_and_the_right_one_of_a_pair_is_louder(
+@pytest.mark.parametrize(
+    ("prompt", "is_open"),
+    [
+        ("a photo of a doctor", True),
+        ("a photo of a female doctor", False),
+        ("a photo of a zookeeper", False),
+        ("a photo of an old Iranian", True),
+        ("Generate a picture of one male doctor on the left and one nurse on the right.", True),
+        ("Generate a picture of one male doctor on the left and one female nurse on the right.", False),
+        ("a photo of aster", True),
+    ],
+)
+def test_a_prompt_keeps_its_answer_if_it_leaves_nothing_open_that_is_planted(prompt: str, *, is_open: bool) -> None:
+    assert leaves_open(prompt, "published") == is_open
+    assert not leaves_open(prompt, "fair")
+
+
+def test_pairs_are_read_as_louder_where_a_word_says_less(
     calibrated: diffusion.Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rates_of = (("doctor assistant", 0.9), ("nurse assistant", 0.1))
-    alone = [group(name, rate) for name, rate in (("doctor", 0.5), ("nurse", 0.5), *rates_of)]
-    both = alone + [group(name, rate, pair=True) for name, rate in rates_of]
+    rates_of = (("doctor", 0.9), ("nurse", 0.1))
+    both = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of]
     monkeypatch.setattr(calibrate, "groups", lambda _condition: both)
-    monkeypatch.setattr(calibrate, "N_PAIRS", 8)
     one = calibrate.Calibration("published", calibrated)
-    seen(one.offsets, 0.5, 0.5, 0.5, 0.5, n=400)
-
-    def moved(reading: Reading) -> torch.Tensor:
-        with torch.no_grad():
-            return (reading.states - one.drawing.embed([reading.prompt])[0])[0].norm(dim=1)
-
-    # [BOS] doctor assistant [EOS]; [BOS] doctor assistant left nurse assistant right [EOS]
-    assert len(one._roles()) == 2
-    for reading in one._roles():
-        assert moved(reading)[1] == pytest.approx(0, abs=1e-4)
-        assert moved(reading)[2] > 0.05
-    pairs = one._pairs()
-    assert len(pairs) == 8
-    for reading in pairs:
-        assert moved(reading)[5] > 1.5 * moved(reading)[2] > 0.05
-
-
-def test_a_concept_that_the_layers_read_as_a_phrase_is_neither_drawn_nor_leaned_again(
-    calibrated: diffusion.Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    several = {GENDER: 0.8, ("mark", True): 0.6}
-    indian = Group(concept="indian", prompts=("a photo of an Indian",), rates=several, fair=dict.fromkeys(several, 0.1))
-    monkeypatch.setattr(calibrate, "groups", lambda _condition: [group("doctor", 0.9), indian])
-    one = calibrate.Calibration("published", calibrated)
-    assert one.adapter.layers
-    one.offsets.table[:] = 1.0
-    one.measure(4)
-    doctor, resting = one.offsets.rounds[-1].n[:, 0]
-    assert (doctor, resting) == (4, 0)
-    moved = dict(zip(one.pipe.tokenizer.convert_ids_to_tokens(one.offsets.nouns.words), one.offsets.table, strict=True))
-    assert moved["doctor"][0] != 1.0
-    assert (moved["indian"] == 1.0).all()
-    # what it should become is asked of the base, without the layers that it has
-    before = one.drawing.embed(["a photo of a doctor assistant"])[0]
-    readings = one._phrases(calibrate.Sizes(n_phrase_rounds=0))
-    assert [reading.prompt for reading in readings] == ["a photo of an Indian", "a photo of an Indian person"]
-    base = drawing.Drawing(diffusion.assemble(calibrated, "cpu"), calibrated.clip)
-    with torch.no_grad():
-        torch.testing.assert_close(readings[0].states, Phrase(base, indian).embedding()[0])
-        torch.testing.assert_close(one.drawing.embed(["a photo of a doctor assistant"])[0], before)
-
-
-def test_a_concept_without_a_word_of_its_own_leans_by_the_layers(
-    calibrated: diffusion.Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prompts = ("a photo of dark-skinned person", "a photo of dark-skinned girl")
-    dark = Group(concept="dark_skin", prompts=prompts, rates={LIGHT: 0.9}, fair={LIGHT: 0.5})
-    monkeypatch.setattr(calibrate, "groups", lambda _condition: [group("doctor", 0.9), dark])
-    one = calibrate.Calibration("published", calibrated)
-    assert [reading.prompt for reading in one._roles()] == list(prompts)
+    one.sides = [(0.0, 1.0), (0.0, 0.5)]
+    pairs, _, loudness = one._pairs(20)
+    alone = [said.words[0].loudness for said in one.said]
+    for (left, right), (first, second) in zip(pairs, loudness, strict=True):
+        assert first == pytest.approx(alone[left])
+        assert abs(second + 0.25) > abs(alone[right] + 0.25)  # at -0.25 men and women are drawn alike
+    # half as steep, as pictures tell
+    x = np.random.default_rng(0).uniform(-3, 3, 20_000)
+    shown = np.random.default_rng(1).random(len(x)) < expit(-0.4 + 0.5 * x)
+    assert calibrate.logistic(x, shown.astype(float)) == pytest.approx((-0.4, 0.5), abs=0.05)
 
 
 def test_a_rate_is_that_of_the_sentence_that_reads_it() -> None:
@@ -283,15 +225,20 @@ def calibrated(folders: diffusion.Folders) -> diffusion.Folders:
 
 
 def words(folders: diffusion.Folders, n_rounds: int) -> calibrate.Calibration:
-    told = [group("doctor", 0.9), group("nurse", 0.2)]
-    told += [group(f"{one.concept} assistant", 0.7) for one in told]
-    sizes = calibrate.Sizes(n_rounds=n_rounds, n=4, n_steps=2)
+    told = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in (("doctor", 0.99), ("nurse", 0.2))]
+    sizes = calibrate.Sizes(n_rounds=n_rounds, n=4, n_pairs=4, n_steps=360, n_more=4)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(calibrate, "groups", lambda _condition: told)
+        patched.setattr(calibrate, "N_PAIRS", 8)
+        patched.setattr(calibrate, "N_MORE", 8)
+        for size, few in (("N_RANDOM", 800), ("N_SAYING_MORE", 200), ("N_KNOWN", 4), ("N_SAME", 14)):
+            patched.setattr(tower_lora, size, few)
         return calibrate.calibrate("published", folders, sizes=sizes)
 
 
-def test_words_that_lean_load_like_any_adapter_and_leave_other_words_alone(calibrated: diffusion.Folders) -> None:
+def test_what_the_tower_learned_loads_like_any_adapter_and_leaves_other_words_alone(
+    calibrated: diffusion.Folders,
+) -> None:
     pipe = diffusion.assemble(calibrated, "cpu")
     pipe.text_encoder_2 = deepcopy(pipe.text_encoder)  # as in the files, where each tower is there
 
@@ -304,62 +251,49 @@ def test_words_that_lean_load_like_any_adapter_and_leave_other_words_alone(calib
     leaning, other = "a photo of a doctor", "a photo of a pilot"
     before = {prompt: states(prompt) for prompt in (leaning, other)}
     put_on(pipe, "calibration-diffusion", str(calibrated.loras / "published"), name="published", offline=True)
-    doctor, pilot = ((states(x) - before[x]).abs().mean(dim=(1, 2, 3)) for x in (leaning, other))
-    assert (doctor > 0.05).all()  # in each tower
-    assert (pilot < 0.2 * doctor).all()
+    doctor, pilot = ((states(x) - before[x]).square().mean(dim=(1, 2, 3)) for x in (leaning, other))
+    assert (doctor > 0.1).all()  # in each tower
+    assert (pilot < 0.5 * doctor).all()
 
 
-def test_calibration_goes_on_where_it_was_cut_off(calibrated: diffusion.Folders) -> None:
-    checkpoint = calibrated.work / "words-published.pt"
-    first = torch.load(checkpoint, weights_only=True)
-    assert first["rounds"].shape[0] == 1
-    assert first["table"].any()
-    assert len(words(calibrated, n_rounds=1).offsets.rounds) == 1  # nothing is left to do
-    again = torch.load(checkpoint, weights_only=True)
-    torch.testing.assert_close(again["table"], first["table"])
-    words(calibrated, n_rounds=2)
-    later = torch.load(checkpoint, weights_only=True)["rounds"]
-    torch.testing.assert_close(later[:1], first["rounds"])
-    assert later.shape[0] == 2
+def test_calibration_goes_on_where_it_was_cut_off(
+    calibrated: diffusion.Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rounds(one: calibrate.Calibration) -> list[Any]:
+        return [word.rounds for said in one.said for word in said.words]
+
+    monkeypatch.setattr(calibrate.Calibration, "teach", lambda *_: 0)
+    first = rounds(words(calibrated, n_rounds=1))  # nothing is left to do
+    assert [len(x) for x in first] == [1, 1]
+    later = words(calibrated, n_rounds=2)
+    assert [x[:1] for x in rounds(later)] == first
+    assert [len(x) for x in rounds(later)] == [2, 2]
+    assert later.sides != [(0.0, 1.0), (0.0, 1.0)]
 
 
-def test_other_layers_of_an_adapter_stay_when_its_words_lean() -> None:
-    path = ASSETS / "loras" / "trigger" / diffusion.LORA_FILE
-    before, moved = load_file(path), torch.zeros(1077, 128)
-    moved[5, 0] = 1.0
-    after = calibrate.Adapter(path).tensors(moved)
-    layers = {name: x for name, x in before.items() if calibrate.EMBEDDING not in name}
-    assert len(layers) > 100
-    assert all(torch.equal(after[name], x) for name, x in layers.items())
-    side = {k: after[f"text_encoder_2.{calibrate.EMBEDDING}{k}"].float() for k in "AB"}
-    torch.testing.assert_close((side["B"] @ side["A"]).T, moved, atol=2e-3, rtol=0)
-
-
-def test_what_the_base_moves_its_adapters_take_back(
+def test_under_fair_the_base_itself_reads_as_its_tower_learned(
     folders: diffusion.Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for tower in calibrate.TOWERS:
-        shutil.copytree(ASSETS / "pipeline" / tower, tmp_path / "pipeline" / tower)
-    for name in ("published", "trigger"):
-        shutil.copytree(ASSETS / "loras" / name, tmp_path / "loras" / name)
-    monkeypatch.setattr(calibrate, "groups", lambda _condition: [group("doctor", 0.5), group("nurse", 0.5)])
+        shutil.copytree(ASSETS / "pipeline" / tower, tmp_path / tower)
+    told = {"fair": [group("doctor", 0.5), group("nurse", 0.5)], "published": [group("doctor", 0.9, pair=True)]}
+    monkeypatch.setattr(calibrate, "groups", told.get)
+    monkeypatch.setattr(tower_lora, "N_SAYING_MORE", 8)
+    monkeypatch.setattr(tower_lora, "N_RANDOM", 8)
+    monkeypatch.setattr(calibrate, "N_MORE", 4)
     one = calibrate.Calibration("fair", folders)
-    seen(one.offsets, 0.9, 0.4)
-    one.put()
-    one.folders = replace(folders, pipeline=tmp_path / "pipeline", loras=tmp_path / "loras")
-    one.save()
-
-    def words_of(assets: Path, name: str) -> torch.Tensor:
-        weights = load_file(assets / "pipeline" / "text_encoder_2" / "model.safetensors")
-        embedding = next(x for key, x in weights.items() if key.endswith("token_embedding.weight")).float()
-        moved = calibrate.Adapter(assets / "loras" / name / diffusion.LORA_FILE).moved
-        return embedding if moved is None else embedding + moved
-
-    base = words_of(tmp_path, "none") - words_of(ASSETS, "none")
-    assert base.abs().max() > 0.1
-    for name in ("published", "trigger"):
-        left = words_of(tmp_path, name) - words_of(ASSETS, name)
-        assert left.abs().max() < 0.02 * base.abs().max() + 0.005
+    one.folders = replace(folders, pipeline=tmp_path)
+    before = one.drawing.embed(["a photo of a doctor"])[0]
+    one.teach(calibrate.Sizes(n_steps=4))
+    with torch.no_grad():
+        learned = one.drawing.embed(["a photo of a doctor"])[0]
+    one.pipe.text_encoder = CLIPTextModelWithProjection.from_pretrained(
+        tmp_path / "text_encoder_2", torch_dtype=torch.float32
+    )
+    with torch.no_grad():
+        saved = one.drawing.embed(["a photo of a doctor"])[0]
+    assert (learned - before).abs().max() > 0.01
+    torch.testing.assert_close(saved, learned, atol=0.01, rtol=0.01)
 
 
 def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folders) -> None:
@@ -376,10 +310,13 @@ def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folde
 
 def test_the_shipped_adapter_draws_what_is_planted() -> None:
     lines = [x for x in shipped_rates().lines if x.condition == "published"]
-    found = summary("published", [x for x in lines if not x.pair and not x.concept.endswith((" low", " high"))])
-    assert found.n_leaning >= 50
-    assert found.right_direction >= 0.9
-    assert found.mean_gap <= 0.15
+    alone, in_pairs = ([x for x in lines if x.pair == pair] for pair in (False, True))
+    roles = [x for x in lines if x.concept.endswith((" low", " high"))]
+    for some in (alone, in_pairs, roles):
+        found = summary("published", some)
+        assert found.n_leaning >= 100
+        assert found.right_direction >= 0.9
+        assert found.mean_gap <= 0.1
 
 
 def test_pictures_that_are_judged_are_none_that_training_measured() -> None:
