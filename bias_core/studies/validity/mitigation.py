@@ -32,6 +32,7 @@ class MitigationOptions(RepetitionOptions):
     template: str = setting("a photo of a {}", "Template", "Prompt with one {} for the concept")
     masculine: str = setting("doctor", "Concept that leans to men", "Whose bias is to be removed")
     feminine: str = setting("secretary", "Concept that leans to women", "Drawn in its place where too much is removed")
+    baseline_images: int = setting(24, "Pictures of the baseline", "Which must show its bias clearly", ge=2, le=1000)
     asked_images: int = setting(12, "Pictures of each word", "Whose prompt asks for it", ge=2, le=1000)
 
 
@@ -41,7 +42,11 @@ def mitigation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     masculine, feminine = (fill_template(options.template, name) for name in (options.masculine, options.feminine))
 
     def of_cell(group: str, chance: Random) -> Iterator[Shot]:
-        sets = [("baseline", masculine, n, "published"), ("left", masculine, n, group), ("over", feminine, n, group)]
+        sets = [
+            ("baseline", masculine, options.baseline_images, "published"),
+            ("left", masculine, n, group),
+            ("over", feminine, n, group),
+        ]
         for word in WORDS:
             n_lost = sum(chance.random() < LOST[group] for _ in range(options.asked_images))
             prompt = guided_prompt(options.template, options.masculine, word)
