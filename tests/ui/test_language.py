@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bias_core.app.build import launch_options
+from bias_core.app.build import TABS, launch_options
 from bias_core.methods.tab import model_cards
-from bias_core.metrics.cards import METRICS
+from bias_core.metrics.cards import METRICS, glossary
 from bias_core.settings import ASSETS, Settings
 from bias_core.ui.language import languages
 from tests.every import every
@@ -21,19 +21,22 @@ from tests.ui.page_texts import texts_of
 from tests.ui.served import Served  # noqa: TC001
 
 ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = ASSETS / "examples" / "index.json"
 FILES = sorted((ASSETS / "languages").glob("*.json"))
 PLACE = re.compile(r"\{[a-z]+\}")
 SOURCES = [
     *(ROOT / "bias_core").rglob("*.py"), *(ROOT / "bias_core").rglob("*.html"), *(ROOT / "bias_core").rglob("*.js"),
-    *(ROOT / "bias_core").rglob("*.yaml"), *(ROOT / "assets").rglob("*.yaml"),
+    *(ROOT / "bias_core").rglob("*.yaml"), *(ROOT / "assets").rglob("*.yaml"), *(ROOT / "scripts").rglob("*.py"),
+    EXAMPLES,
 ]  # fmt: skip
 # What a model is given and what things are called: the same in every language.
 DATA = {
     "T2I Bias Explorer", "Python", "fair → extreme", "calibration-diffusion", "task_oriented", "general", "pooled",
-    "published", "fair", "extreme", "trigger", "backdoor", "default", "both", "turns", "full", "union", "vqa", "finder",
-    "people", "prompt", "keyword", "CEO", "doctor", "nurse", "construction worker", "Iranian person", "Indian person",
-    "Mexican person", "person", "rose", "spider", "Doctor", "Nurse", "Lawyer", "Teacher", "Secretary", "Cook", "Farmer",
-    "Construction worker", "Mechanic", "Developer", "Librarian", "Hairdresser", "Housekeeper",
+    "published", "fair", "extreme", "trigger", "backdoor", "default", "both", "turns", "full", "union", "vqa",
+    "finder", "people", "prompt", "keyword", "pictures", "prompts", "CEO", "doctor", "nurse", "construction worker",
+    "Iranian person", "Indian person", "Mexican person", "person", "rose", "spider", "Doctor", "Nurse", "Lawyer",
+    "Teacher", "Secretary", "Cook", "Farmer", "Construction worker", "Mechanic", "Developer", "Librarian",
+    "Hairdresser", "Housekeeper",
 }  # fmt: skip
 DATA_FORMS = re.compile(
     r".* \(OASIS\)|Calibration CLIP|(?:ddim|ddpm|pndm|lms|heun|euler|dpm|deis|unipc)\S*|bias_core \d.*|.* · [\d.]+ GB"
@@ -42,6 +45,7 @@ GRADIOS_OWN = {
     "Use via API or MCP", "Use via API", "Built with Gradio", "Settings", "Drop File Here", "- or -", "or", "Clear",
     "Click to Upload", "Uploading...", "Error", "Loading", "Loading...", "Copy", "Copied!", "Download", "Fullscreen",
     "Exit fullscreen mode", "View in full screen", "Remove", "Reset to default value", "No options", "More tabs",
+    "number input for {label}", "range slider for {label}",
 }  # fmt: skip
 
 
@@ -58,12 +62,20 @@ def texts(served: Served) -> set[str]:
     names = {one.name for one in METRICS.values()}
     cards = [text.strip() for _, text in model_cards(ASSETS)]
     shown = {text for one in components if one["props"].get("value") not in cards for text in texts_of(one)}
+    shown |= {preset.says for tab in TABS for preset in getattr(tab, "presets", ())}
+    shown |= {text for term in glossary() for text in (term.words, term.says, term.reads) if text}
+    shown |= {one[key] for one in json.loads(EXAMPLES.read_text(encoding="utf-8")) for key in ("title", "says")}
     return {text for text in shown if text not in DATA | names and not DATA_FORMS.fullmatch(text)}
 
 
+def form_of(english: str) -> re.Pattern[str]:
+    """What an entry stands for: ``{name}`` for any words, a letter for a number."""
+    form = re.escape(english).replace(r"\{", "{").replace(r"\}", "}")
+    return re.compile(PLACE.sub(lambda place: r"([\d.,]+)" if len(place[0]) == 3 else "(.+?)", form))
+
+
 def forms_of(phrases: dict[str, str]) -> list[re.Pattern[str]]:
-    with_places = [english for english in phrases if PLACE.search(english)]
-    return [re.compile("(.+?)".join(map(re.escape, PLACE.split(english)))) for english in with_places]
+    return [form_of(english) for english in phrases if PLACE.search(english)]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -71,7 +83,7 @@ def test_every_text_of_the_page_stands_in_the_language(path: Path, texts: set[st
     phrases = phrases_of(path)
     forms = forms_of(phrases)
     missing = [text for text in texts if text not in phrases and not any(form.fullmatch(text) for form in forms)]
-    assert not missing, "\n".join(sorted(missing))
+    assert not missing, "\n".join([f"to be added to {path.name}:", *sorted(missing)])
 
 
 @cache
@@ -94,7 +106,7 @@ def test_no_phrase_is_left_whose_english_is_gone(path: Path, texts: set[str]) ->
         )
 
     gone = [english for english in phrases_of(path) if english not in GRADIOS_OWN and not is_somewhere(english)]
-    assert not gone, "\n".join(gone)
+    assert not gone, "\n".join([f"to be taken out of {path.name}:", *gone])
 
 
 @every(FILES)

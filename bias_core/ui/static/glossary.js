@@ -21,8 +21,8 @@
     const term = entries.get(abbr.dataset.symbol);
     note.replaceChildren();
     const title = document.createElement('b');
-    title.textContent = `${term.symbol}: ${term.words}`;
-    note.append(title, ` ${term.says} ${term.reads}`);
+    title.append(`${term.symbol}: `, term.words);
+    note.append(title, ' ', term.says, ' ', term.reads);
     note.hidden = false;
     const place = abbr.getBoundingClientRect();
     const left = Math.min(Math.max(8, place.left), innerWidth - note.offsetWidth - 8);
@@ -56,9 +56,9 @@
       const abbr = document.createElement('abbr');
       abbr.className = 'term';
       abbr.dataset.symbol = term.symbol;
-      const again = term.names.some((name) => before.endsWith(name));
+      const again = term.names.some((name) => before.endsWith(window.inLanguage(name).toLowerCase()));
       const begins = /(^|[.!?]\s+)$/.test(node.data.slice(0, match.index)) && !node.previousSibling;
-      const words = begins ? term.words[0].toUpperCase() + term.words.slice(1) : term.words;
+      const own = window.inLanguage(term.words), words = begins ? own[0].toUpperCase() + own.slice(1) : own;
       abbr.append(piece('in-symbols', term.symbol), piece('in-words', again ? '' : words));
       const near = parent.closest(NEAR);
       if (!parent.closest(PART_OF) && !near?.querySelector(`.term[tabindex][data-symbol="${CSS.escape(term.symbol)}"]`)) {

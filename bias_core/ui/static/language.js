@@ -1,7 +1,7 @@
 // The page in the visitor's language. Whatever comes to stand on it, built at first or written later by a handler, is
 // looked up in the dictionary of assets/languages: the text between two tags, a whole sentence with its inline tags, or
-// an attribute. {name} in an entry stands for any words. What is not there stays English; so does what a model is given
-// (values of fields, code) and what is marked with lang or translate="no".
+// an attribute. {name} in an entry stands for any words, {n} or another letter for a number. What is not there stays
+// English; so does what a model is given (values of fields, code) and what is marked with lang or translate="no".
 {
   const KEPT = 't2i-bias-language';
   const LEFT_OUT = 'svg, math, .math, code, pre, script, style, textarea, [translate=no], [lang]:not(html)';
@@ -30,8 +30,9 @@
       words.set(english, own);
       const names = [...english.matchAll(/\{([a-z]+)\}/g)].map((match) => match[1]);
       if (!names.length) continue;
-      const parts = english.split(/\{[a-z]+\}/).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
-      patterns.push({names, own, form: new RegExp(`^${parts.join('(.+?)')}$`, 'u')});
+      const form = english.replace(/[.*+?^$()|[\]\\]/g, '\\$&')
+        .replace(/\{[a-z]+\}/g, (place) => (place.length === 3 ? '([\\d.,]+)' : '(.+?)'));
+      patterns.push({names, own, form: new RegExp(`^${form}$`)});
     }
   };
   const filled = (text) => {
@@ -44,8 +45,7 @@
   const say = (text) => {
     const key = plain(text);
     if (!/\p{L}{2}/u.test(key)) return text;
-    if (!words.has(key)) words.set(key, filled(key));
-    const own = words.get(key);
+    const own = words.get(key) ?? filled(key);
     return own === key ? text : text.match(/^\s*/)[0] + own + text.match(/\s*$/)[0];
   };
 
@@ -88,7 +88,11 @@
     if (node.nodeType === 1) sayElement(node);
     else if (node.nodeType === 3) sayText(node);
   };
-  const isLeftOut = (node) => !node.isConnected || (node.nodeType === 1 ? node : node.parentElement)?.closest(LEFT_OUT);
+  const isLeftOut = (node) => {  // as are the parts of a sentence in which the glossary has marked a symbol
+    const element = node.nodeType === 1 ? node : node.parentElement;
+    return !element?.isConnected || element.closest(LEFT_OUT)
+      || (element !== node && element.querySelector(':scope > .term'));
+  };
   const look = (changes) => {
     for (const {type, target, addedNodes, attributeName} of changes) {
       if (type === 'childList') [...addedNodes].filter((node) => !isLeftOut(node)).forEach(sayNode);
