@@ -331,9 +331,9 @@ class Services:
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of ``prompt`` that the calibration world does not know; empty for other models."""
-        from bias_core.world.grammar import parse
+        from bias_core.adapters.calibration_renderer import unknown_words
 
-        return tuple(parse(prompt).unknown_words) if self.pictures_world(model) else ()
+        return unknown_words(prompt, self.model_info(model)) if self.pictures_world(model) else ()
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose recorded truth is as ``sentence`` says; None where that cannot be told."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -11,14 +12,16 @@ from PIL import Image
 from bias_core.errors import InvalidInput
 from bias_core.protocols import StepCallback
 from bias_core.store.images import RECORD_KEY
-from bias_core.types import GeneratedImage, ImageRow
+from bias_core.types import GeneratedImage, ImageRow, ModelInfo
+from bias_core.wordings import planted_languages, wordings_by_prompt
 from bias_core.world import captions
-from bias_core.world.grammar import parse
-from bias_core.world.planted import sample_scene
+from bias_core.world.grammar import Request, parse
+from bias_core.world.planted import rates, sample_scene
 from bias_core.world.render import render
 from bias_core.world.scene import Scene
 
 MODEL = "calibration-renderer"
+LANGUAGES = "languages"  # the condition that plants a bias in prompts of two languages, and nothing else
 _parse_once = lru_cache(maxsize=1024)(parse)
 
 
@@ -45,8 +48,35 @@ class CalibrationRenderer:
 
 
 def scene_of(row: ImageRow) -> Scene:
-    """What the renderer draws for a row; the same scene every time."""
-    return sample_scene(_parse_once(row.prompt), row.condition, Random(f"{row.seed} {row.prompt}"))
+    """What the renderer draws for a row; the same scene every time.
+
+    A prompt of :mod:`bias_core.wordings` is read as the English one of the same meaning. Under the condition
+    ``languages`` two of its languages draw everybody with the concept's gender of ``extreme``, or as men where it has
+    none; English and the others draw as ``fair`` does.
+    """
+    wording, condition = wordings_by_prompt().get(row.prompt), row.condition
+    request = _parse_once(row.prompt if wording is None else wording.english)
+    if condition == LANGUAGES:
+        is_planted = wording is not None and wording.language in planted_languages()
+        request, condition = _leaning(request) if is_planted else request, "fair"
+    return sample_scene(request, condition, Random(f"{row.seed} {row.prompt}"))
+
+
+def _leaning(request: Request) -> Request:
+    """The request with the gender that ``extreme`` plants for each person's concept, where the words say none."""
+    people = []
+    for person in request.people:
+        by_gender = rates(person.concepts, "extreme", role=person.parts.get("role", "none"))["gender"]
+        gender = max(("masculine", "feminine"), key=lambda one: by_gender[one])
+        people.append(replace(person, allowed={"gender": frozenset({gender}), **person.allowed}))
+    return replace(request, people=tuple(people))
+
+
+def unknown_words(prompt: str, model: ModelInfo) -> tuple[str, ...]:
+    """Words that this world does not know; only its renderer reads other languages, elsewhere all of such a prompt."""
+    if prompt in wordings_by_prompt():
+        return () if model.family == "renderer" else (prompt,)
+    return parse(prompt).unknown_words
 
 
 class RecordCaptioner:

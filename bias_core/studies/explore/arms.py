@@ -19,6 +19,7 @@ from bias_core.stats.arrays import unit_rows
 from bias_core.stats.sequential import difference_sequence
 from bias_core.studies.arms.results import MOST_IN_PAIRS
 from bias_core.studies.arms.statistics import mean_sample, share_test_without_p
+from bias_core.studies.explore.languages import compare_languages
 from bias_core.studies.explore.mitigation import Tried, mitigation_results
 from bias_core.studies.explore.results import FIDELITY, AssociationScore, share_mark, yes_or_no
 from bias_core.studies.kit.attribute_scores import AttributeScore
@@ -56,6 +57,7 @@ class Scored:
     rows: np.ndarray
     scores: tuple[AttributeScore, ...]
     fidelity: Estimate | None = None  # how often the words of the association are shown where asked for
+    recognised: Estimate | None = None  # share in which the reader sees the concept, of a run in several languages
     tests: dict[Any, tuple[PairedTest, ...]] = field(default_factory=dict)
     shares: dict[bytes, np.ndarray] = field(default_factory=dict)  # of variance, by places, see `_variance_share`
 
@@ -166,7 +168,12 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
         for arm in arms
         if isinstance(arm.results.scored, Scored)
     ]
-    helps = mitigation_results(tried) if tried[0].name == arms[0].name else Results()
+    with_first = [pair for pair in pairs if pair.first == arms[0].name]
+    in_languages = compare_languages(
+        settings, {pair.second: (pair.a, pair.b, pair.at_first, pair.at_second) for pair in with_first}
+    )
+    of_first = tried[0].name == arms[0].name and not in_languages.tables  # a language is no remedy
+    helps = mitigation_results(tried) if of_first else Results()
     seeds = table(
         SEEDS,
         "Seed by seed",
@@ -176,9 +183,10 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
     )
     return Results(
         findings=(*helps.findings, *(_change(pair, several=len(pairs) > 1) for pair in pairs)),
-        tables=(*helps.tables, seeds),
-        figures=(*helps.figures, *drawable(_figures(arms, pairs, settings))),
-        notes=tuple(
+        tables=(*in_languages.tables, *helps.tables, seeds),
+        figures=(*in_languages.figures, *helps.figures, *drawable(_figures(arms, pairs, settings))),
+        notes=in_languages.notes
+        + tuple(
             f"{SEED_GIVES_ANOTHER} “{pair.first}” and “{pair.second}” pictures that are as far apart as "
             "those of different seeds. The comparison stays right, but a pair shows no before and after, "
             "and pairing makes nothing sharper."

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from bias_core.studies.explore.languages import LANGUAGES, languages_headline
 from bias_core.studies.explore.mitigation import overcorrected_sentence
 from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.results import ATTRIBUTES, KINDS
@@ -58,6 +59,8 @@ def _share_words(score: AttributeScore) -> str:
 
 def arms_headline(report: StudyReport) -> str:
     """What a comparison of explorations found, in some sentences: the clearest share, then who overcorrects."""
+    if len(languages := report.results.frame(LANGUAGES)):
+        return languages_headline(languages)
     return _differences_of_arms(report) + overcorrected_sentence(report.results)
 
 

@@ -24,6 +24,7 @@ from bias_core.studies.kit.setting_fields import (
 from bias_core.studies.kit.types import Arm, Design, StudySettings
 from bias_core.studies.reports.crossed import CROSSING, Crossing, check_crossing
 from bias_core.types import Attribute
+from bias_core.wordings import Wording, wordings_of
 
 KIND = "explore"
 OLD_KIND = "own_pictures"  # what older versions called explorations of pictures that were brought along
@@ -72,6 +73,16 @@ class ExploreOptions(Options):
     n_attribute_images: int = setting(8, "Pictures per word", "Drawn in addition", ge=1, le=MOST)
     n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
     crossed: Crossing = setting("none", *CROSSING)
+    languages: tuple[str, ...] = setting(
+        (),
+        "Languages",
+        "Drawn on the same seeds and compared with English: de, fr, es, ar, hi, zh, also with a form as in de:feminine",
+    )
+
+    @cached_property
+    def wordings(self) -> tuple[Wording, ...]:
+        """The prompt in every language, English first; none where it is asked for in English alone."""
+        return wordings_of(self.languages, self.template, self.concept) if self.languages else ()
 
     @cached_property
     def scored(self) -> tuple[Attribute, ...]:
@@ -80,8 +91,8 @@ class ExploreOptions(Options):
 
     @property
     def has_association(self) -> bool:
-        """Whether pictures guided to two attributes are asked for."""
-        return bool(self.attribute_a.strip() or self.attribute_b.strip())
+        """Whether pictures guided to two words are asked for; these are English, so never in several languages."""
+        return not self.languages and bool(self.attribute_a.strip() or self.attribute_b.strip())
 
     @property
     def takes_all(self) -> bool:
@@ -128,6 +139,7 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
     settings = {name: given.pop(name) for name in settings_of(StudySettings) if name in given}
     values = {"attributes": (SUGGESTED,), **option_values(base.options), **given}
     values["attributes"] = tuple(map(attribute_text, values["attributes"]))
+    values["languages"] = settings_of(ExploreOptions)["languages"].read(values.get("languages", ()))
     if values.get("n_clusters", 0) is None:
         values["n_clusters"] = 0
     options = ExploreOptions(**values)
@@ -155,7 +167,7 @@ EXPLORE_SETTINGS = (
     "model", "condition", "n_images", "seed", "template", "encoder", "attribute_a", "attribute_b",
     "n_attribute_images", "num_inference_steps", "guidance_scale", "negative_prompt", "n_clusters", "confidence",
     "force", "further_encoders", "judge", "size", "sampler", "rewrite", "rewriter", "stop_within", "stop_when_clear",
-    "crossed",
+    "crossed", "languages",
 )  # fmt: skip
 """In the order of the tool's parameters: new ones come last."""
 COMPARE_SETTINGS = (
@@ -239,7 +251,7 @@ def explore_words(settings: StudySettings) -> list[str]:
         if name == "attributes":
             words += [word for text in value for word in ("--attribute", text)] or ["--no-attributes"]
         elif name != "concept":
-            words += [f"--{name.replace('_', '-')}", str(value)]
+            words += [f"--{name.replace('_', '-')}", settings_of(ExploreOptions)[name].write(value)]
     if not settings.images and settings.model != MODEL:
         words += ["--model", settings.model]
     first = [*words, "--", options.concept] if options.concept.startswith("-") else [options.concept, *words]
@@ -285,6 +297,8 @@ def _check(options: ExploreOptions, settings: StudySettings) -> None:
         raise InvalidInput(f"the association compares two different attributes, got {options.attribute_a!r} twice")
     if not options.takes_all:
         options.prompts()
+    if options.wordings:
+        _check_languages(options, settings)
     if len(options.scored) > MAX_ATTRIBUTES:
         raise InvalidInput(f"at most {MAX_ATTRIBUTES} attributes at once, got {len(options.scored)}")
     for attribute in options.scored:
@@ -295,6 +309,18 @@ def _check(options: ExploreOptions, settings: StudySettings) -> None:
     check_crossing(options.scored, options.crossed)
     if settings.images and options.takes_all and not options.scored:
         raise InvalidInput("no attribute to look for: give at least one")
+
+
+def _check_languages(options: ExploreOptions, settings: StudySettings) -> None:
+    watched = settings.stop_within is not None or settings.stop_when_clear
+    for what, is_so in (
+        ("pictures are drawn in each: leave your own pictures out", bool(settings.images)),
+        ("each has as many pictures: leave the stop rule out", watched),
+        ("they are compared by attributes: choose at least one", not options.scored),
+        ("at least two seeds are needed: ask for more pictures", options.n_images < 2),
+    ):
+        if is_so:
+            raise InvalidInput(f"in several languages {what}")
 
 
 def _check_attribute(attribute: Attribute) -> None:

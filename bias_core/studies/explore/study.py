@@ -19,6 +19,7 @@ from bias_core.stats.arrays import all_equal
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.arms import Scored, compare_explorations
 from bias_core.studies.explore.headline import arms_headline, headline
+from bias_core.studies.explore.languages import language_arms, recognised_concept
 from bias_core.studies.explore.options import (
     KIND,
     MOST,
@@ -119,6 +120,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
     rows = yield from data.embed(frame)
     leaning = yield from _association(options, data, frame, rows)
     cells, notes = yield from _cells(design, options, data, frame, rows)
+    recognised = recognised_concept(options, data, rows, _units(frame))
     alike = None
     if _FEWEST <= len(rows) <= _MOST_ON_MAP:
         alike = spectral_clusters(rows, n_clusters=min(options.n_clusters, len(rows)) or None, seed=settings.seed)
@@ -133,6 +135,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         rows=rows,
         scores=cells[ALL],
         fidelity=leaning.fidelity if leaning else None,
+        recognised=next((one.estimate for one in recognised), None),
     )
     missing = options.has_association and leaning is None
     results = exploration_results(
@@ -144,6 +147,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         scored=scored,
         confidence=settings.confidence,
     )
+    results = replace(results, findings=(*results.findings, *recognised))
     return joined(results, _crossed(options, data, frame, cells[ALL]))
 
 
@@ -278,6 +282,7 @@ PROGRAM = Program(
     compare=compare_explorations,
     headline=headline,
     arms_headline=arms_headline,
+    arms=language_arms,
     larger=more_explored,
     with_base=beside_a_person,
     measures_when_stopped=True,

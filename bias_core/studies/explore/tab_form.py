@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any, ClassVar
 from urllib.parse import urlencode
@@ -19,7 +20,7 @@ from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Design, StudyReport, StudySettings
 from bias_core.studies.running.arms import arm_text
 from bias_core.ui import messages
-from bias_core.ui.links import ARMS, query_of, read_link
+from bias_core.ui.links import ARMS, OPTION, query_of, read_link
 from bias_core.ui.model_menu import (
     EMPTY_ROW,
     HINT,
@@ -37,12 +38,13 @@ from bias_core.ui.model_menu import (
 from bias_core.ui.study.arms_form import ArmsForm, apart
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
+from bias_core.wordings import concepts, language_choices
 
 FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
     "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
     "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
-    "stop_within", "stop_when_clear", "crossed",
+    "stop_within", "stop_when_clear", "crossed", "languages",
 )  # fmt: skip
 """The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
 FIRST_SET = "doctor"
@@ -133,6 +135,8 @@ class ExploreForm(StudyTab):
         with gr.Row():
             add("template", gr.Textbox, max_lines=2)
             add("negative_prompt", gr.Textbox, info="What to avoid; usually empty", max_lines=2)
+        info = f"Each compared with English on the same seeds; for {len(concepts())} concepts, without the association"
+        add("languages", gr.Dropdown, language_choices(), value=[], info=info, multiselect=True)
         with gr.Row():
             add("rewrite", gr.Textbox, info="Empty: as asked; own, fair, or an instruction", max_lines=3)
             add("rewriter", gr.Textbox, info="Language model that rewrites; empty: the endpoint", max_lines=1)
@@ -276,6 +280,8 @@ class ExploreForm(StudyTab):
             if concept := str(link.get("concept", "")):
                 hints = {one.concept_hint: key for key, one in self.sets.items() if one.concept_hint}
                 updates |= self.on_concept(concept, hints.get(concept.lower(), _GENERAL_SET))
+            if languages := link.get("options", {}).get("languages"):
+                updates[form["languages"]] = list(languages)
             if arms := link.get("arms", ()):  # the first one's model and condition stand above
                 shown, others = apart(explore_settings(arms=tuple(arms)))
                 updates |= self._model_updates(shown.model, shown.condition)
@@ -296,11 +302,12 @@ class ExploreForm(StudyTab):
 
     def form_of(self, design: Design, settings: StudySettings) -> Updates:  # noqa: ARG002
         """The form for these settings; the condition's menu is the model's business."""
-        form, (shown, arms) = self.form, apart(settings)
+        in_languages = explore_options(settings).languages  # which lay out the arms by themselves
+        form, (shown, arms) = self.form, apart(replace(settings, arms=()) if in_languages else settings)
         options = explore_options(shown)
         values = {name: getattr(options if hasattr(options, name) else shown, name) for name in FIELDS}
         values |= {"attributes": attribute_rows(options.scored), "confidence": round(100 * shown.confidence)}
-        values["further_encoders"] = list(shown.further_encoders)
+        values |= {"further_encoders": list(shown.further_encoders), "languages": list(options.languages)}
         values["stop_within"] = _DECLARED["stop_within"].shown(shown.stop_within)
         del values["condition"]
         filled = {form[name]: value for name, value in values.items()}
@@ -317,7 +324,8 @@ class ExploreForm(StudyTab):
             "model": settings.model,
             "condition": settings.condition,
             "seed": settings.seed,
-            "arms": ARMS.join(map(arm_text, settings.arms)),
+            OPTION + "languages": ",".join(languages := explore_options(settings).languages),
+            "arms": "" if languages else ARMS.join(map(arm_text, settings.arms)),
         }
         return "?" + urlencode({name: value for name, value in values.items() if value != ""})
 

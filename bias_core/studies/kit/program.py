@@ -30,6 +30,7 @@ from bias_core.studies.kit.rows import Rows, larger
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import (
+    Arm,
     ArmReport,
     Design,
     Finding,
@@ -416,6 +417,8 @@ class Program:
     ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
     readers: Callable[[StudySettings], Sequence[Reader]] = encoder_of  # who reads pictures under these settings
     options: type[Options] = Options  # what may be asked of this kind; a design may give other defaults
+    # the arms that these options lay out by themselves, none where a run has those that it is given
+    arms: Callable[[StudySettings], tuple[Arm, ...]] = lambda _settings: ()
     # pictures that measuring draws beside those of ``shots``, at most
     n_later: Callable[[Design, StudySettings], int] = lambda _design, _settings: 0
     ahead: ReadAhead = embed_ahead  # reads finished pictures while the next are drawn

@@ -58,6 +58,14 @@ def check_arms(settings: StudySettings) -> StudySettings:
     )
 
 
+def with_arms_of_options(settings: StudySettings, laid_out: tuple[Arm, ...]) -> StudySettings:
+    """The settings with the arms that their options lay out; InvalidInput where they have others already."""
+    unnamed = [replace(arm, name="") for arm in laid_out]
+    if laid_out and any(replace(arm, name="") not in unnamed for arm in settings.arms):
+        raise InvalidInput("languages are arms of their own: leave the other arms out, or write every arm's template")
+    return settings if settings.arms else replace(settings, arms=laid_out)
+
+
 def check_several(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
     """Arms that can be compared with each other: there are at least two, none of which reads a file here."""
     if len(arms) < 2:

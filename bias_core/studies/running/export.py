@@ -185,8 +185,15 @@ def _changed_options(design: Design, settings: StudySettings) -> dict[str, Any]:
 
 
 def as_asked(design: Design, settings: StudySettings) -> StudySettings:
-    """The settings with "auto" again for readers of the calibration world alone: nobody has to name them there."""
-    if settings.force or design.kind not in programs_by_kind():  # a comparison is no design
+    """The settings with "auto" again for readers of the calibration world alone, and without arms that options lay out.
+
+    Nobody has to name these.
+    """
+    if design.kind not in programs_by_kind():  # a comparison is no design
+        return settings
+    if settings.arms and settings.arms == programs_by_kind()[design.kind].arms(settings):
+        settings = replace(settings, arms=())
+    if settings.force:
         return settings
     usual, options = typed_options(design, {}), typed_options(design, settings.options)
 

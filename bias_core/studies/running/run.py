@@ -29,7 +29,7 @@ from bias_core.studies.kit.setting_fields import changed_settings, option_values
 from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, Shot, StudyReport, StudySettings, mapped
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.saved import encode, keep_report
-from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm
+from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm, with_arms_of_options
 from bias_core.studies.running.checklist import protocol_tables
 from bias_core.studies.running.drawing import as_watched, draw_arms
 from bias_core.studies.running.drawn import before_drawing, refusals, rewritten_prompts, while_drawing
@@ -239,7 +239,8 @@ def with_options(design: Design, settings: StudySettings) -> StudySettings:
         raise InvalidInput(
             f"{design.name} has no shares that a stop rule could watch; leave stop_within and stop_when_clear out"
         )
-    return check_arms(replace(settings, **{**own, "options": typed_options(design, settings.options)}))
+    settings = replace(settings, **{**own, "options": typed_options(design, settings.options)})
+    return check_arms(with_arms_of_options(settings, program_of(design).arms(settings)))
 
 
 @cache

@@ -1,0 +1,180 @@
+"""The same prompt in several languages, and the grammatical gender that each wording carries."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import yaml
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.prompts import fill_template
+from bias_core.settings import ASSETS
+
+ENGLISH = "en"
+BETWEEN = ":"  # of a language and a form, as in de:feminine
+FORMS: Mapping[str, str] = {
+    "masculine": "generic masculine", "word": "one form for all", "neutral": "neutral", "feminine": "feminine",
+    "paired": "both forms",
+}  # fmt: skip
+"""Grammatical forms, in words. The first one that a language has is used where none is asked for."""
+_NONE = "-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """A prompt in one language."""
+
+    language: str  # BCP 47 code
+    form: str  # key of :data:`FORMS`
+    prompt: str
+    english: str  # the prompt of the same meaning: the feminine form says that the person is female
+
+    @property
+    def name(self) -> str:
+        """Language and form, as an arm is called.
+
+        >>> [one.name for one in wordings_of(("fr", "zh"), "a photo of a {}", "nurse")]
+        ['English', 'French (generic masculine)', 'Chinese']
+        """
+        return self.language_name if self.form == "word" else f"{self.language_name} ({FORMS[self.form]})"
+
+    @property
+    def language_name(self) -> str:
+        """The English name of the language."""
+        return str(_book()["languages"][self.language]["name"])
+
+
+def wordings_of(languages: Sequence[str], template: str, concept: str) -> tuple[Wording, ...]:
+    """The prompt of a concept in each language, English first.
+
+    Parameters
+    ----------
+    languages : codes, each alone or with a form, as ``de`` or ``de:feminine``.
+    template : an English one of the list, with one ``{}``.
+
+    Raises
+    ------
+    InvalidInput : for a language, form, template or concept without a wording that is certain; it says which there are.
+
+    Examples
+    --------
+    >>> [one.prompt for one in wordings_of(("de", "de:feminine"), "a photo of a {}", "doctor")]
+    ['a photo of a doctor', 'ein Foto von einem Arzt', 'ein Foto von einer Ärztin']
+    """
+    given = (ENGLISH, *(one.strip() for one in languages if one.strip() != ENGLISH))
+    if len(given) < 2:
+        raise InvalidInput(f"give a language beside English: {', '.join(language_names())}")
+    return tuple(dict.fromkeys(_wording(*one.partition(BETWEEN)[::2], template, concept) for one in given))
+
+
+def _wording(language: str, form: str, template: str, concept: str) -> Wording:
+    book, name = _book(), " ".join(concept.split())
+    if language not in book["languages"]:
+        codes = ", ".join(f"{code} ({name})" for code, name in language_names().items())
+        raise InvalidInput(
+            f"languages are {codes}, each alone or with a form as in de:feminine; got {quoted(language)}"
+        )
+    if template.strip() not in book["templates"]:
+        raise InvalidInput(
+            f"in several languages the template is one of {'; '.join(book['templates'])}; got {quoted(template)}"
+        )
+    forms = _forms(language, _key_of(name))
+    if not forms:
+        raise InvalidInput(
+            f"there is no certain word for {quoted(name)} in {book['languages'][language]['name']}; choose one of "
+            f"{', '.join(concepts(language))}, or write arms, each with a template such as {{a photo of a {name}=...}}"
+        )
+    if form and form not in forms:
+        could = "; ".join([language, *(f"{language}{BETWEEN}{one}" for one in forms if len(forms) > 1)])
+        raise InvalidInput(
+            f"{book['languages'][language]['name']} has no form {quoted(form)} of {quoted(name)} here; write {could}"
+        )
+    form = form or next(iter(forms))
+    return _worded(language, form, forms[form], template.strip(), _key_of(name))
+
+
+def _worded(language: str, form: str, noun: str, template: str, concept: str) -> Wording:
+    english = fill_template(template, f"female {concept}" if form == "feminine" else concept)
+    prompt = english if language == ENGLISH else _book()["templates"][template][language].replace("{}", noun)
+    return Wording(language=language, form=form, prompt=prompt, english=english)
+
+
+def concepts(language: str = ENGLISH) -> tuple[str, ...]:
+    """Concepts that have a wording in a language."""
+    languages = _book()["languages"]
+    own = dict.fromkeys(key for entry in languages.values() for key in entry["concepts"])
+    return tuple(own) if language == ENGLISH else tuple(languages[language]["concepts"])
+
+
+def language_names() -> dict[str, str]:
+    """English names of the languages beside English, by their codes."""
+    return {code: str(entry["name"]) for code, entry in _book()["languages"].items() if code != ENGLISH}
+
+
+def language_choices() -> list[tuple[str, str]]:
+    """What a menu offers, name and value: each language, and each of its forms that not every concept begins with."""
+    choices = []
+    for code, name in language_names().items():
+        forms = dict.fromkeys(form for concept in concepts(code) for form in list(_forms(code, concept))[1:])
+        more = [(f"{name} ({FORMS[form]})", f"{code}{BETWEEN}{form}") for form in FORMS if form in forms]
+        choices += [(name, code), *more]
+    return choices
+
+
+def rival_concepts(concept: str) -> tuple[str, ...]:
+    """What a picture of the concept could be taken for: the other occupations, or things where it is any person."""
+    book, key = _book(), _key_of(concept)
+    if key not in book["people"]:
+        return tuple(one for one in concepts() if one not in (key, *book["people"]))
+    genders = [one for one in ("man", "woman") if key not in (one, "person")]
+    return (*genders, *book["things"])
+
+
+def planted_languages() -> tuple[str, ...]:
+    """Languages in which the calibration world's condition ``languages`` plants a bias."""
+    return tuple(_book()["planted"])
+
+
+@cache
+def wordings_by_prompt() -> Mapping[str, Wording]:
+    """Every wording that is not English, by its prompt; of equal ones the first."""
+    by_prompt: dict[str, Wording] = {}
+    for template in _book()["templates"]:
+        for language in language_names():
+            for concept in concepts(language):
+                for form, noun in _forms(language, concept).items():
+                    one = _worded(language, form, noun, template, concept)
+                    by_prompt.setdefault(one.prompt, one)
+    return by_prompt
+
+
+def _key_of(concept: str) -> str:
+    """The concept as the list spells it."""
+    return next((one for one in concepts() if one.casefold() == concept.casefold()), concept)
+
+
+def _forms(language: str, concept: str) -> dict[str, str]:
+    """Noun phrases of a concept by their form, in the order of :data:`FORMS`; empty where there is no certain one."""
+    book, entry = _book(), _book()["languages"][language]
+    text = concept if language == ENGLISH and concept in concepts() else entry["concepts"].get(concept, "")
+    if not text:
+        return {}
+    parts = [part.strip() for part in text.split(" / ")]
+    if len(parts) == 1:
+        forms = {"word": text}
+        if "feminine" in entry and concept not in book["people"]:
+            forms["feminine"] = entry["feminine"].format(text)
+        return forms
+    both = zip(("masculine", "feminine"), parts, entry["articles"], strict=False)
+    forms = {form: article.format(part) for form, part, article in both if part != _NONE}
+    if len(forms) == len(("masculine", "feminine")):
+        forms["paired"] = f"{forms['masculine']} {entry['or']} {forms['feminine']}"
+    forms |= {"neutral": parts[2]} if parts[2:] else {}
+    return {form: forms[form] for form in FORMS if form in forms}
+
+
+@cache
+def _book() -> dict[str, Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return dict(yaml.load((ASSETS / "studies" / "languages.yaml").read_text(encoding="utf-8"), Loader=loader))

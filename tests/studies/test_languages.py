@@ -1,0 +1,166 @@
+"""A study in several languages: two with a planted bias are named; what was not understood is not compared."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bias_core.adapters.calibration_renderer import scene_of
+from bias_core.cli import app
+from bias_core.errors import InvalidInput
+from bias_core.studies.explore.headline import arms_headline
+from bias_core.studies.explore.languages import languages_headline
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.reports.saved import from_text, to_text
+from bias_core.studies.running.export import to_command, to_python
+from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.types import ImageRow
+from bias_core.wordings import planted_languages
+from tests.studies.oasis_runs import real_services, table
+
+SIX = ("de", "fr", "es", "ar", "hi", "zh")
+DESIGN = find_design("explore")
+PLANTED = StudySettings(condition="languages")
+RENDERER = "calibration-renderer"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    services = real_services(tmp_path_factory.mktemp("world"))
+    yield services
+    services.close()
+
+
+def run(world, base=PLANTED, **given):
+    asked = {"concept": "doctor", "languages": SIX, "n_images": 30, "seed": 100} | given
+    return complete(run_study(DESIGN, explore_settings(base, **asked), world))
+
+
+@pytest.fixture(scope="module")
+def report(world):
+    return run(world)
+
+
+def scenes(prompt, condition, n=60):
+    rows = [ImageRow(prompt=prompt, model=RENDERER, condition=condition, seed=seed) for seed in range(n)]
+    return [scene_of(row).people[0] for row in rows]
+
+
+def test_the_two_languages_in_which_a_bias_is_planted_are_named(report):
+    said = arms_headline(report)
+    assert said.startswith(
+        "“man” is seen more often in German (generic masculine) and Arabic (generic masculine) than in English: "
+    )
+    assert said.endswith("on the same 30 seeds.")
+    for other in ("French", "Spanish", "Hindi", "Chinese"):
+        assert other not in said
+
+
+def test_each_language_has_a_line_with_its_prompt_and_form(report):
+    frame = table(report, "languages")
+    men = frame[frame["attribute"] == "man"]
+    assert list(men["language"]) == ["German", "French", "Spanish", "Arabic", "Hindi", "Chinese"]
+    assert list(men["form"])[3:] == ["generic masculine", "one form for all", "one form for all"]
+    assert men["prompt"].iloc[3] == "صورة طبيب"
+    assert (men["recognised"] > 0.8).all()
+    clear = men[men["verdict"] == "more often"]
+    assert set(clear["language"]) == {"German", "Arabic"}
+    assert (clear["low"] > 0.1).all()
+    assert (frame["p adjusted"] >= frame["p"]).all()
+    assert next(one for one in report.results.figures if one.key == "languages").data["group"].nunique() == 2
+
+
+def test_the_report_is_saved_and_its_command_lays_the_same_arms_out(report, tmp_path):
+    again = from_text(to_text(replace(report, stored={}), tmp_path), tmp_path).report
+    assert arms_headline(again) == arms_headline(report)
+    command = to_command(DESIGN, report.settings)
+    assert "--languages de,fr,es,ar,hi,zh" in command
+    assert "--arm" not in command
+    assert "Arm(" not in to_python(DESIGN, report.settings)
+    assert report.settings.arms[4] == Arm(name="Arabic (generic masculine)", template="{a photo of a doctor=صورة طبيب}")
+
+
+def test_the_renderer_reads_every_language_as_the_english_prompt():
+    for prompt in ("ein Foto von einem Arzt", "صورة طبيب", "एक डॉक्टर की फ़ोटो", "一张医生的照片"):
+        people = scenes(prompt, "fair")
+        assert {one.look for one in people} == {scenes("a photo of a doctor", "fair", 1)[0].look}
+        assert 0.25 < np.mean([one.gender == "masculine" for one in people]) < 0.75
+    assert {one.gender for one in scenes("ein Foto von einer Ärztin", "published")} == {"feminine"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "gender"),
+    [
+        ("ein Foto von einem Arzt", {"masculine"}),
+        ("ein Foto von einer Pflegekraft", {"feminine"}),  # nurse: published as feminine
+        ("صورة فنان", {"masculine"}),  # artist: nothing is published
+        ("ein Foto von einer Ärztin", {"feminine"}),  # says so
+        ("une photo d'un médecin", {"masculine", "feminine"}),
+        ("a photo of a doctor", {"masculine", "feminine"}),
+    ],
+)
+def test_a_bias_is_planted_in_two_languages_alone(prompt, gender):
+    assert {one.gender for one in scenes(prompt, "languages")} == gender
+    assert planted_languages() == ("de", "ar")
+
+
+def test_a_language_that_the_diffusion_model_does_not_know_is_not_compared(world):
+    drawn = run(
+        world, StudySettings(model="calibration-diffusion", condition="extreme"), languages=("de",), n_images=6,
+        num_inference_steps=4,
+    )  # fmt: skip
+    assert "Not understood, so not compared: German (generic masculine)." in arms_headline(drawn)
+    frame = table(drawn, "languages")
+    assert frame["difference"].isna().all()
+    assert frame["p"].isna().all()
+    assert drawn.unknown_words == ("ein Foto von einem Arzt",)
+
+
+def test_what_nobody_recognises_in_english_is_not_called_understood(report):
+    frame = table(report, "languages").assign(verdict="not known whether understood: no comparison")
+    assert languages_headline(frame).startswith("Not known whether understood, so not compared: German")
+    frame["verdict"] = "no difference shown"
+    assert "a gap of up to about" in languages_headline(frame)
+    assert not math.isnan(frame["recognised"].iloc[0])
+
+
+def test_forms_of_one_language_are_arms_of_their_own(world):
+    settings = explore_settings(PLANTED, concept="teacher", languages=("de", "de:feminine", "de:neutral"))
+    plan = plan_study(DESIGN, settings, world)
+    prompts = [arm.manifest.rows[0].prompt for arm in plan.arms]
+    assert prompts == [
+        "a photo of a teacher", "ein Foto von einem Lehrer", "ein Foto von einer Lehrerin",
+        "ein Foto von einer Lehrkraft",
+    ]  # fmt: skip
+    assert {row.group for row in plan.manifest.rows} == {"concept"}  # no association: its words are English
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"arms": (Arm(condition="fair"), Arm())}, "languages are arms of their own"),
+        ({"arms": (Arm(condition="fair"),)}, "languages are arms of their own"),
+        ({"stop_within": 0.1}, "leave the stop rule out"),
+        ({"attributes": ()}, "choose at least one"),
+        ({"n_images": 1}, "ask for more pictures"),
+        ({"images": "old.zip"}, "leave your own pictures out"),
+        ({"languages": ("tlh",)}, "got 'tlh'"),
+        ({"languages": (*SIX, "de:feminine", "fr:feminine")}, "up to 8 arms, got 9"),
+    ],
+)
+def test_what_does_not_go_together_is_said_before_anything_is_drawn(world, given, says):
+    with pytest.raises(InvalidInput, match=says):
+        plan_study(DESIGN, explore_settings(PLANTED, **{"concept": "doctor", "languages": SIX} | given), world)
+
+
+def test_the_command_line_takes_languages(tmp_path):
+    words = ["explore", "doctor", "--languages", "de,hi:feminine", "--model", RENDERER, "-n", "4", "--attribute", "man"]
+    answer = CliRunner().invoke(app, words, env={"BIAS_DATA_DIR": str(tmp_path), "BIAS_OFFLINE": "1"})
+    assert answer.exit_code == 0, answer.output
+    assert "Hindi (feminine)" in answer.output
