@@ -147,8 +147,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         scored=scored,
         confidence=settings.confidence,
     )
-    results = replace(results, findings=(*results.findings, *recognised))
-    return joined(results, _crossed(options, data, frame, cells[ALL]))
+    return joined(joined(results, Results(findings=tuple(recognised))), _crossed(options, data, frame, cells[ALL]))
 
 
 def _crossed(
