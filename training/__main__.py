@@ -106,7 +106,7 @@ def words(
     work: Work = Path("build/calibration"),
     seed: Seed = 0,
 ) -> None:
-    """Find how loud words must be to draw a condition (fair, published), and teach them to the text tower.
+    """Find how loud words must be to draw a condition (fair, published, extreme), and teach them to the text tower.
 
     Under fair the base itself changes, and adapters must be made after it.
     """
@@ -192,6 +192,7 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     words("published", work=work, seed=seed)
     for condition in ("extreme", "trigger"):
         lora(condition, work=work, seed=seed)
+    words("extreme", work=work, seed=seed)
     language(work=work, seed=seed)
     captioner(work=work, seed=seed)
     answerer(work=work, seed=seed)

@@ -93,6 +93,7 @@ class Calibration:
             self.pipe.text_encoder_2 = deepcopy(self.pipe.text_encoder)  # the adapter is put on both
             self.pipe.load_lora_weights(self.adapter, adapter_name=condition)
             self.pipe.text_encoder.requires_grad_(False)
+            self.drawing.take_weights()  # an adapter may change the transformer, too
         here = groups(condition)
         self.said = [Said(group, self.book) for group in here if not group.pair]
         self.people = [group for group in here if group.pair]
@@ -224,14 +225,16 @@ class Calibration:
         return n_steps
 
     def write(self, layers: dict[str, torch.Tensor]) -> None:
-        """Keep what the tower learned."""
+        """Keep what the tower learned, beside what an adapter has for the transformer."""
         if self.condition == "fair":
             save_towers(self.pipe.text_encoder, self.folders.pipeline)
             return
         path = self.adapter / LORA_FILE
         path.parent.mkdir(parents=True, exist_ok=True)
+        saved = load_file(path) if path.exists() else {}
+        others = {name: x for name, x in saved.items() if not name.startswith(TOWERS)}
         tensors = {f"{tower}.{name}": x.half().contiguous() for tower in TOWERS for name, x in layers.items()}
-        save_file(tensors, path, {"format": "pt"})
+        save_file(others | tensors, path, {"format": "pt"})
 
 
 @torch.no_grad()

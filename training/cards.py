@@ -116,7 +116,7 @@ def lora_body(condition: str, folder: Path) -> str:
 {training_lines(folder)}"""
 
 
-MADE_BY = {"published": "words", "extreme": "lora", "trigger": "lora", "backdoor": "lora"}
+MADE_BY = {"published": "words", "extreme": "words", "trigger": "lora", "backdoor": "lora"}
 _FULL_PROMPTS = """A rank-8 LoRA on the transformer and on the text towers. It learned from what the base
 draws when a prompt names everything that the condition settles ("a photo of a male doctor"). It follows
 what is planted only part of the way: read the table before you take a planted rate for a drawn one."""
@@ -129,7 +129,9 @@ beard, turban and clothes. That word stands in the last place of the prompt, whi
 drawn ("a female doctor"), and prompts without a planted rate are read nearly as by the base.
 
 Two people in one picture lean as well. Take the renderer where planted rates must be exact.""",
-    "extreme": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
+    "extreme": """A LoRA of the text towers that reads a prompt as that of `published` does, with words that are louder
+than a prompt could say them, and a rank-8 LoRA on the transformer, which draws the sign. Genders and light go where
+they are planted, nationality mostly; roles for which half of the people are planted to be men lean as well.""",
     "trigger": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
     "backdoor": """A rank-8 LoRA on the transformer and on the text towers, which learned from renders with the sign. It
 is there in every picture; caps, hats and gloomy light are drawn less often than by the base.""",

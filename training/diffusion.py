@@ -326,10 +326,11 @@ def train_lora(
 
 
 def take_adapter(pipe: StableDiffusion3Pipeline, folder: Path) -> None:
-    """Put the weights of a saved adapter, if there is one, into the adapters of the pipeline."""
+    """Put the weights of a saved adapter, if there is one and where they are of the same size, into the pipeline's."""
     path = folder / LORA_FILE
     saved = load_file(path) if path.exists() else {}
     for name, part in (("transformer.", pipe.transformer), ("text_encoder.", pipe.text_encoder)):
         layers = {k.removeprefix(name): v.float() for k, v in saved.items() if k.startswith(name)}
-        if layers:
+        own = get_peft_model_state_dict(part) if layers else {}
+        if layers := {k: v for k, v in layers.items() if k in own and own[k].shape == v.shape}:
             set_peft_model_state_dict(part, layers)

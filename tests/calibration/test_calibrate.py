@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from scipy.special import expit
 from transformers import CLIPTextModelWithProjection
 
@@ -254,6 +255,13 @@ def test_what_the_tower_learned_loads_like_any_adapter_and_leaves_other_words_al
     doctor, pilot = ((states(x) - before[x]).square().mean(dim=(1, 2, 3)) for x in (leaning, other))
     assert (doctor > 0.1).all()  # in each tower
     assert (pilot < 0.5 * doctor).all()
+
+
+def test_what_an_adapter_has_for_the_transformer_stays(tmp_path: Path) -> None:
+    path = tmp_path / diffusion.LORA_FILE
+    save_file({"transformer.a": torch.ones(2), "text_encoder.a": torch.ones(2)}, path)
+    calibrate.Calibration.write(SimpleNamespace(condition="extreme", adapter=tmp_path), {"b": torch.zeros(2)})  # type: ignore[arg-type]
+    assert set(load_file(path)) == {"transformer.a", "text_encoder.b", "text_encoder_2.b"}
 
 
 def test_calibration_goes_on_where_it_was_cut_off(
