@@ -35,7 +35,9 @@ class RepetitionOptions(Options):
     repetitions: int = setting(30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=1000)
 
 
-def repeated(settings: StudySettings, of_cell: CellShots, *, also: Sequence[str] = ()) -> list[Shot]:
+def repeated(
+    settings: StudySettings, of_cell: CellShots, *, also: Sequence[str] = (), conditions: Sequence[str] = ()
+) -> list[Shot]:
     """The shots of every repetition under every condition of the run, each on seeds of its own.
 
     No two cells (repetition, condition, prompt and what else the study knows of a shot) share a seed, so that their
@@ -48,9 +50,10 @@ def repeated(settings: StudySettings, of_cell: CellShots, *, also: Sequence[str]
     ----------
     of_cell : the shots of one condition in one repetition; their group, where none is given, becomes the condition.
         Their first seed is counted from the first of the cell.
+    conditions : () for those of the run, which are of the :data:`LADDER`.
     also : groups beside the conditions of the run, drawn under the first of them, such as :data:`OWN_NULL`.
     """
-    conditions = ladder(settings)
+    conditions = conditions or ladder(settings)
     shots = []
     for repetition in range(scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)):
         for group in (*conditions, *also):

@@ -25,6 +25,7 @@ STUDIES = (
     "validity-bases",
     "validity-objects",
     "validity-mitigation",
+    "validity-intersections",
 )
 """All of them, in the order in which they are told."""
 

@@ -28,6 +28,7 @@ _TITLES = {
     "validity-bases": "Objects against a base",
     "validity-objects": "Objects",
     "validity-mitigation": "Mitigation",
+    "validity-intersections": "Intersections",
 }
 _GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
 

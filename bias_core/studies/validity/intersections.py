@@ -1,0 +1,157 @@
+"""Attributes crossed again and again: what is planted is found, what is not is not claimed."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.intersections import crossed_shares, interaction
+from bias_core.stats.effects import holm, wilson_interval
+from bias_core.stats.parity import parity_signs
+from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding
+from bias_core.studies.validity.headline import headline
+from bias_core.studies.validity.repetitions import RepetitionOptions, repeated
+from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
+from bias_core.types import Estimate, ReaderErrors
+
+CONDITIONS = ("fair", "crossed")
+SIZES = (2, 3)
+
+
+@settings_class(frozen=True, kw_only=True)
+class IntersectionOptions(RepetitionOptions):
+    """How often attributes are crossed."""
+
+    conditions: tuple[str, ...] = setting(CONDITIONS, "Conditions", "Nothing goes together, and what is planted does")
+
+
+def intersection_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """As many pictures of the prompt as the design says, in every repetition and condition."""
+    if settings.images:
+        raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
+    if tuple(settings.options.conditions) != CONDITIONS:
+        raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
+
+    def of_cell(_group: str, _chance: Random) -> Iterator[Shot]:
+        yield Shot(prompt=design.data["prompt"], n=design.images_per_prompt, group="")
+
+    return repeated(settings, of_cell, conditions=CONDITIONS)
+
+
+def measure_intersections(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Shares of combinations, excess and interaction of every two and all three attributes, in every repetition."""
+    frame, attributes = data.frame.reset_index(drop=True), design.data["attributes"]
+    rows = yield from data.embed(frame)
+    pairs = [(one["positive"], one["negative"]) for one in attributes]
+    texts = data.texts([sentence for pair in pairs for sentence in pair])
+    calls = (rows @ (texts[0::2] - texts[1::2]).T > 0).astype(float)  # (n, n_attributes)
+    errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
+    measurements: list[dict[str, Any]] = []
+    claims: list[dict[str, Any]] = []
+    for (condition, repetition), here in frame.groupby(["group", "repetition"], sort=False).indices.items():
+        data.check()
+        where = {"condition": str(condition), "repetition": int(repetition)}
+        planted = data.services.joint_shares(design.data["prompt"], where["condition"], [pair[0] for pair in pairs])
+        tests = list(_tests(calls[here], errors, np.reshape(planted, (2,) * len(pairs)), settings.confidence))
+        for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
+            claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
+        measurements += _measurements(design, calls[here], errors, claims[-len(tests) :], settings.confidence)
+    table = pd.DataFrame(claims).assign(attributes=lambda one: [_name(design, of) for of in one["of"]])
+    results = results_of(pd.DataFrame(measurements), settings, notes=(TEXTS.note("planted together"),))
+    shares = _claimed(table)
+    return replace(
+        results,
+        findings=(*_findings(shares), *results.findings),
+        tables=(*results.tables, TEXTS.table("claims", shares.drop(columns="is planted"))),
+    )
+
+
+def _tests(
+    calls: np.ndarray, errors: Sequence[ReaderErrors | None], planted: np.ndarray, confidence: float
+) -> Iterator[dict[str, Any]]:
+    """The interaction of every two and all three attributes, with the one that is planted."""
+    for of in (of for size in SIZES for of in combinations(range(calls.shape[1]), size)):
+        shares = planted.sum(axis=tuple({*range(planted.ndim)} - {*of})).ravel()
+        link = interaction(calls[:, of], errors=[errors[j] for j in of], confidence=confidence)
+        theta = float(parity_signs(len(of)) @ np.log(shares))
+        p_value = 1.0 if math.isnan(link.p_value) else link.p_value  # nothing is claimed of what cannot be told
+        yield {"of": of, "planted": shares, "θ": theta, "link": link.estimate, "p": p_value}
+
+
+def _measurements(
+    design: Design,
+    calls: np.ndarray,
+    errors: Sequence[ReaderErrors | None],
+    claims: Sequence[dict[str, Any]],
+    confidence: float,
+) -> Iterator[dict[str, Any]]:
+    """Of the attributes that go together: the interaction, the excess, and the share of every combination."""
+    test = next(one for one in claims if _name(design, one["of"]) == _planted(design))
+    where = {"condition": test["condition"], "repetition": test["repetition"], "planted": "two attributes together"}
+    yield measured("interaction", test["link"], target=test["θ"], excluded=test["claimed"], **where)
+    of, shares = test["of"], test["planted"]
+    crossed = crossed_shares(calls[:, of], errors=[errors[j] for j in of], confidence=confidence)
+    square = shares.reshape(2, 2)
+    excess = shares[-1] - square.sum(axis=1)[1] * square.sum(axis=0)[1]
+    yield measured("joint_excess", crossed.excess_together, target=float(excess), **where)
+    for place, (estimate, cell) in enumerate(zip(crossed.shares, crossed.cells, strict=True)):
+        estimate, target = replace(estimate, value=float(crossed.shrunk[place])), float(shares[place])
+        if cell[0] != cell[1]:  # rarer where they go together: the share of all others rises
+            estimate, target = estimate.scaled(-1.0, 1.0), 1 - target
+            estimate = replace(estimate, low=estimate.high, high=estimate.low)
+        yield measured("crossed_share", estimate, target=target, unit=str(place), **where)
+
+
+def _name(design: Design, of: Sequence[int]) -> str:
+    return " × ".join(design.data["attributes"][j]["name"] for j in of)
+
+
+def _planted(design: Design) -> str:
+    return " × ".join(design.data["planted"])
+
+
+def _claimed(claims: pd.DataFrame) -> pd.DataFrame:
+    """How often every crossing is claimed, after correction for looking at all of a repetition."""
+    lines = []
+    for (condition, attributes), rows in claims.groupby(["condition", "attributes"], sort=False):
+        share = wilson_interval(int(rows["claimed"].sum()), len(rows))
+        there = abs(float(rows["θ"].iloc[0])) > 1e-9  # up to rounding
+        lines.append(
+            {
+                "condition": condition,
+                "attributes": attributes,
+                "log odds ratio that is planted": float(rows["θ"].iloc[0]) if there else 0.0,
+                **columns("claimed", share),
+                "repetitions": len(rows),
+                "is planted": there,
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def _findings(shares: pd.DataFrame) -> Iterator[Finding]:
+    """How often what is planted is found, and anything else is claimed."""
+    for key, is_planted, title, says in (
+        ("found", True, "Repetitions in which the planted interaction is found", "Should be 95 % or more."),
+        ("claimed", False, "Interactions claimed that are not planted", "Should be 5 % or less."),
+    ):
+        some = shares[shares["is planted"] == is_planted]
+        n = int(some["repetitions"].sum())
+        count = round(float((some["claimed"] * some["repetitions"]).sum()))
+        share = wilson_interval(count, n) if n else Estimate.undefined(0, "nothing of this kind was drawn")
+        yield finding(key, title, "interaction", share, says)
+
+
+PROGRAMS = {
+    "validity_intersections": Program(
+        shots=intersection_shots, measure=measure_intersections, options=IntersectionOptions, headline=headline
+    )
+}
