@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -56,10 +56,11 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
     errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
     measurements: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
-    for (condition, repetition), here in frame.groupby(["group", "repetition"], sort=False).indices.items():
+    for key, here in frame.groupby(["group", "repetition"], sort=False).indices.items():
         data.check()
-        where = {"condition": str(condition), "repetition": int(repetition)}
-        planted = data.services.joint_shares(design.data["prompt"], where["condition"], [pair[0] for pair in pairs])
+        condition, repetition = map(str, cast("tuple[str, int]", key))
+        where: dict[str, Any] = {"condition": condition, "repetition": int(repetition)}
+        planted = data.services.joint_shares(design.data["prompt"], condition, [pair[0] for pair in pairs])
         tests = list(_tests(calls[here], errors, np.reshape(planted, (2,) * len(pairs)), settings.confidence))
         for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
             claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
