@@ -167,6 +167,21 @@ def test_the_page_looks_for_no_component_that_it_does_not_have(fakes: FakeServic
     assert sum(len(one["targets"]) for one in events) < 570
 
 
+def test_a_page_that_opens_knows_its_counts_and_asks_for_none(fakes: FakeServices) -> None:
+    async def laid_out() -> Any:
+        return build_app(fakes)
+
+    config = asyncio.run(laid_out()).get_config_file()
+    components = {one["id"]: one for one in config["components"]}
+    counts = [one for one in components.values() if (one["props"].get("elem_id") or "").endswith("-count")]
+    assert len([one for one in counts if "pictures of" in str(one["props"].get("value"))]) == 6
+    events = config["dependencies"]
+    loads = [one for one in events if any(name == "load" for _, name in one["targets"])]
+    back = {number for one in loads for number in one["outputs"] if components[number]["type"] == "state"}
+    assert back  # arms, which a link may name: to Gradio's page each that comes back has changed
+    assert not [one for one in events if any(number in back and name == "change" for number, name in one["targets"])]
+
+
 def test_a_server_at_rest_looks_for_events_a_few_dozen_times_a_second(
     fakes: FakeServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:

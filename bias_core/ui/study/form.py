@@ -236,8 +236,11 @@ class StudyForm:
         form["study"].input(self.on_study, form["study"], changed, **messages.QUIET)
         chosen = [form["condition"], form["model"], parts["status"]]
         form["model"].input(self.on_model, form["model"], chosen, **messages.QUIET)
-        counted = [form["study"], form["percent"], *self.inputs()[len(FIELDS) :]]
-        self.on_any("change", counted, self.on_count, self.inputs(), parts["count"])
+        inputs, arms = self.inputs(), self.arms
+        # To Gradio's page a state changes whenever it comes back, the list that shows it only when it does.
+        shown = [arms.listed if one is arms.chosen else one for one in inputs[len(FIELDS) :]]
+        parts["count"].value = self.on_count(*(one.value for one in inputs))
+        self.on_any("change", [form["study"], form["percent"], *shown], self.on_count, inputs, parts["count"])
         if self.own:  # typing one's own words chooses them
             # Text that is pasted with the mouse is a change but no input to Gradio.
             typed = [one.change if isinstance(one, gr.Textbox) else one.input for one in self.own.values()]
