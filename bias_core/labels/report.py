@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+import bias_core
 from bias_core.annotation.collected import LabelledItem, TaskProgress, answers_frame, winner
 from bias_core.annotation.judgements import MACHINE
 from bias_core.annotation.label_store import LabelStore
@@ -18,6 +19,7 @@ from bias_core.annotation.task_owner import OwnerKey
 from bias_core.annotation.tasks import PICTURE, Task, answer_key
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes
+from bias_core.labels.answers import answers_figure, pictures_frame
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, NOT_TWO_PEOPLE
 from bias_core.stats.effects import wilson_interval
@@ -101,10 +103,11 @@ def label_report(
     results = Results(
         findings=tuple(findings),
         tables=tuple(one for one in tables if len(one.frame)),
-        figures=drawable([_raters_figure(raters.frame)]),
+        figures=drawable([answers_figure(people, task), _raters_figure(raters.frame)]),
         notes=(*missing, _LABELS_NOTE),
     )
-    return report_of(task, results, n_planned=progress.n_items, n_images=progress.n_complete)
+    report = report_of(task, results, n_planned=progress.n_items, n_images=progress.n_complete)
+    return replace(report, pictures=pictures_frame(people, task))
 
 
 def report_of(task: Task, results: Results, *, n_planned: int, n_images: int) -> StudyReport:
@@ -116,6 +119,7 @@ def report_of(task: Task, results: Results, *, n_planned: int, n_images: int) ->
         results=results,
         n_planned=n_planned,
         n_images=n_images,
+        versions={"bias_core": bias_core.__version__},
     )
 
 

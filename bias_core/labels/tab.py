@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
-from markupsafe import Markup
 
 from bias_core.annotation import task_owner
 from bias_core.annotation.collected import TaskProgress, export_labels, labelled_items, task_progress
@@ -15,10 +14,12 @@ from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.exchange.export import csv_bytes
 from bias_core.given_values import as_text, as_whole
 from bias_core.labels import tab_parts
+from bias_core.labels.answers import stored_pictures
 from bias_core.labels.judge import judge_labels
-from bias_core.labels.report import COVERAGE, RATERS, automatic_answers, label_report, people_labels
+from bias_core.labels.report import automatic_answers, label_report, people_labels
 from bias_core.labels.run_task import label_run
 from bias_core.labels.sources import runs_with
+from bias_core.labels.tab_answers import AnswersPage
 from bias_core.labels.tab_demonstration import DemonstrationPart
 from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, changes_of, read_changes
 from bias_core.labels.tab_parts import PARTS, STATUSES, Memory, Profile, corrected_for, note, owner_of, task_choices
@@ -30,7 +31,6 @@ from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
-from bias_core.ui.study.view import figures_html, findings_html, tables_html
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 
@@ -39,21 +39,7 @@ _MOST_COMPARED = 5  # runs whose automatic labels are compared
 _HASH_JS = "() => new URLSearchParams(location.hash.slice(1)).get('owner') || ''"
 _LINKED_JS = "() => {{ if (location.hash.includes('owner=')) ({})(); }}"
 _SAVE_JS = "() => setTimeout(() => document.querySelector('#label-file')?.click(), 300)"
-_PARTS_TO_TAKE = ("takes", "findings", "tables", "figures")
-_SHOWN = (
-    "report",
-    "status",
-    "demonstration",
-    "owned",
-    "header",
-    "progress",
-    "notes",
-    "memory",
-    "key",
-    "mine",
-    "rater",
-    "title",
-)
+_SHOWN = ("report", "status", "demonstration", "owned", "header", "progress", "memory", "key", "mine", "rater", "title")
 
 
 class LabelTab:
@@ -74,6 +60,7 @@ class LabelTab:
         self.making = LabelMaking(services)
         self.demonstration = DemonstrationPart(services)
         self.scores = LabelScores(services)
+        self.answers = AnswersPage(services)
         self.on_open = self._owner_handler(lambda _owner: "")
         self.on_status = {status: self._owner_handler(partial(self._set_status, status=status)) for status in STATUSES}
         self.on_change = self._owner_handler(self._change)
@@ -120,30 +107,33 @@ class LabelTab:
             put("header")
             with gr.Row(elem_classes="tools"):
                 put(*STATUSES, "refresh")
-            put("progress", "takes")
-            with gr.Accordion("Change what raters read, and how many join", open=False, elem_classes="more"):
-                change = partial(tab_parts.add, parts.setdefault("changes", {}), CHANGES, prefix="label-change")
-                change(*TEXTS)
-                with gr.Row():
-                    change(*(name for name in CHANGES if name not in TEXTS))
-                put("change")
-            for title, name, sentence, names in (
-                ("Exclude a rater", "label-excluding", "exclude", ("rater", "exclude", "include")),
-                ("Delete this task", "label-deleting", "delete", ("title", "delete")),
-            ):
-                with gr.Accordion(title, open=False, elem_classes="more", elem_id=name):
-                    gr.HTML(note(sentence))
-                    with gr.Row(elem_classes="tools"):
-                        put(*names)
-        with gr.Column(elem_classes="card"):
-            put("corrected", "findings", "tables", "notes")
-        put("figures")
-        with gr.Column(elem_classes="card"):
-            self.scores.build_scores()
+            put("progress")
+            with gr.Row():
+                with gr.Accordion("Change what raters read, and how many join", open=False, elem_classes="more"):
+                    change = partial(tab_parts.add, parts.setdefault("changes", {}), CHANGES, prefix="label-change")
+                    change(*TEXTS)
+                    with gr.Row():
+                        change(*(name for name in CHANGES if name not in TEXTS))
+                    put("change")
+                with gr.Accordion("Put the labels to use", open=False, elem_classes="more", elem_id="label-using"):
+                    self.scores.build_scores()
+            with gr.Row():
+                for title, name, sentence, names in (
+                    ("Exclude a rater", "label-excluding", "exclude", ("rater", "exclude", "include")),
+                    ("Delete this task", "label-deleting", "delete", ("title", "delete")),
+                ):
+                    with gr.Accordion(title, open=False, elem_classes="more", elem_id=name):
+                        gr.HTML(note(sentence))
+                        with gr.Row(elem_classes="tools"):
+                            put(*names)
+        self.answers.build(parts["report"])
+        with self.answers.parts["take_it"]:
+            put("takes")
 
     def owned_outputs(self) -> list[Any]:
         """Everything that shows a task to its owner."""
-        own = [self.parts[name] for name in (*_SHOWN, "corrected", *STATUSES, *_PARTS_TO_TAKE[1:])]
+        own = [self.parts[name] for name in (*_SHOWN, *STATUSES)]
+        own += [part for part in self.answers.result_outputs() if part is not self.parts["report"]]
         return [*own, *self.parts["changes"].values(), *self.scores.offered()]
 
     def _wire(self, demo: gr.Blocks) -> None:
@@ -169,9 +159,10 @@ class LabelTab:
             parts[name].click(handler, [*mine, key, *more], owned, **QUIET)
         parts["delete"].click(self.on_delete, [parts["memory"], key, parts["title"]], owned, **QUIET)
         self.scores.wire_scores(key)
-        taken = [parts[name].select for name in _PARTS_TO_TAKE]
-        written = gr.on(taken, self.on_take, [visitor, key, parts["report"]], [parts["file"], parts["status"]], **QUIET)
-        written.success(None, js=_SAVE_JS, **QUIET)
+        self.answers.wire_results()
+        taking, written = [visitor, key, parts["report"]], [parts["file"], parts["status"]]
+        taken = self.answers.pressed(self.on_take, taking, written, **QUIET)
+        taken.success(None, js=_SAVE_JS, **QUIET)
         demo.load(self.on_memory, parts["memory"], parts["mine"], **QUIET)
         linked = demo.load(None, None, parts["typed"], js=_HASH_JS, **QUIET)
         linked = linked.then(self.on_return, [*opening, key], owned, **QUIET)
@@ -330,24 +321,16 @@ class LabelTab:
             with messages.user_errors():  # a report that is gone compares with nothing
                 report = open_run(self.services, visitor.key, run.run_id).report
                 automatic = automatic_answers(report, progress.task) | automatic
-        return progress, runs, label_report(progress, labelled, automatic | judge_labels(store, owner))
+        report = label_report(progress, labelled, automatic | judge_labels(store, owner))
+        return progress, runs, replace(report, stored=stored_pictures(store, labelled))
 
     def _report_updates(self, progress: TaskProgress, report: StudyReport, owner: task_owner.OwnerKey) -> Updates:
         parts, sync, status = self.parts, self.services.label_sync(), progress.task.status
         sync_error = None if sync is None else sync.last_error
-        tables = [table for table in report.results.tables if table.key not in (RATERS, COVERAGE)]
         return {
             parts["header"]: render("label_header", progress=progress, owner=owner),
-            parts["progress"]: tab_parts.progress_html(progress, report, sync_error),
-            parts["corrected"]: corrected_for(self.services, progress.task),
-            parts["findings"]: render(
-                "label_findings",
-                headline=tab_parts.headline(report),
-                findings=Markup(findings_html(report, "chance reads")),
-            ),
-            parts["tables"]: tables_html(tables),
-            parts["notes"]: render("label_keep", notes=report.results.notes),
-            parts["figures"]: figures_html(report.results.figures),
+            parts["progress"]: tab_parts.progress_html(progress, sync_error),
+            **self.answers.show_task(report, corrected_for(self.services, progress.task)),
             parts["open"]: gr.update(visible=status != "open"),
             parts["paused"]: gr.update(visible=status == "open"),
             parts["closed"]: gr.update(visible=status in ("open", "paused")),

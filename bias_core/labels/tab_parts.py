@@ -14,12 +14,10 @@ from typing import Any, TypeAlias
 
 import gradio as gr
 from gradio.utils import get_space
-from markupsafe import Markup
 
 from bias_core.annotation.collected import TaskProgress
 from bias_core.annotation.task_owner import OwnerKey, tasks_of
 from bias_core.annotation.tasks import Task
-from bias_core.labels.report import COVERAGE, RATERS
 from bias_core.labels.run_task import serves
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
@@ -28,7 +26,7 @@ from bias_core.studies.reports.text import format_estimate, format_number, title
 from bias_core.studies.running.corrected import correct_run
 from bias_core.ui import messages
 from bias_core.ui.study.people import corrected_html
-from bias_core.ui.study.view import CHOOSE_JS, frame_html
+from bias_core.ui.study.view import CHOOSE_JS
 from bias_core.ui.templates import render, script
 
 Memory: TypeAlias = Mapping[str, str] | None  # what the browser remembers: titles of tasks by their keys
@@ -67,9 +65,9 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
     **{name: button(text, 140, variant="primary" if name == "open" else "secondary")
        for name, text in STATUSES.items()},
     "refresh": button("Refresh", 140),
-    "takes": (gr.HTML, {"value": note("takes"), "js_on_load": CHOOSE_JS}),
-    **dict.fromkeys(("findings", "tables", "figures", "used", "corrected"), (gr.HTML, {"js_on_load": CHOOSE_JS})),
-    **dict.fromkeys(("progress", "notes"), (gr.HTML, {})),
+    "takes": (gr.HTML, {"value": note("takes")}),
+    "used": (gr.HTML, {"js_on_load": CHOOSE_JS}),
+    "progress": (gr.HTML, {}),
     "change": button("Save as a new version", 200, size="sm"),
     "rater": (gr.Dropdown, {"choices": [], "label": "Rater", "min_width": 280}),
     "exclude": button("Exclude", 140),
@@ -129,7 +127,7 @@ def _title_of(task: Task) -> str:
     return f"{task.title} · {task.created[:16].replace('T', ' ')}"
 
 
-def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str | None = None) -> str:
+def progress_html(progress: TaskProgress, sync_error: str | None = None) -> str:
     """How far task and raters are; ``sync_error`` of the copying to a hub: None without it, "" while all is well."""
     seconds = [one.median_seconds for one in progress.counted_raters if one.n_answered]
     return render(
@@ -137,11 +135,6 @@ def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str |
         progress=progress,
         seconds=format_number(median(seconds)) if seconds else "",
         sync_error=sync_error,
-        tables=[
-            (table.title, Markup(frame_html(table.frame, table.title)), table.note)
-            for table in report.results.tables
-            if table.key in (RATERS, COVERAGE)
-        ],
     )
 
 

@@ -73,6 +73,11 @@ def made(tab: LabelTab, visitor: Visitor, run: str, **changes: Any) -> str:
     return str(told[tab.parts["key"]])
 
 
+def details(tab: LabelTab, told: dict[Any, Any]) -> str:
+    """What the fold of details shows once it is opened."""
+    return str(tab.answers.show_later("details", told[tab.parts["report"]])[tab.answers.parts["tables"]])
+
+
 def answer_all(services: FakeServices, key: str, answer: str, *others: str) -> None:
     """Raters who always say the same."""
     _, join_code = owned_task(services.labels, OwnerKey.parse(key))
@@ -208,7 +213,7 @@ def test_the_report_says_how_raters_did_on_the_checks(
     raters = tables["raters"].set_index("known right")
     assert raters["fails checks"].to_dict() == {"2 of 2": False, "0 of 2": True}
     assert "2 of 4 attention checks failed" in told[tab.parts["progress"]]
-    assert "Attention checks (4 rows)" in told[tab.parts["tables"]]
+    assert "Attention checks (4 rows)" in details(tab, told)
 
 
 def test_another_visitor_sees_neither_the_run_nor_the_task(tab: LabelTab, visitor: Visitor, run: str) -> None:
@@ -234,12 +239,12 @@ def test_answers_are_shown_compared_taken_along_and_used(
     parts, scores = tab.parts, tab.scores
     key = made(tab, visitor, run, raters=3)
     tab.on_status["open"](visitor, None, key)
-    assert "Not enough answers" in tab.on_open(visitor, None, key)[parts["findings"]]
+    assert "Not enough answers" in tab.on_open(visitor, None, key)[tab.answers.parts["header"]]
     answer_all(services, key, "feminine", "masculine", "feminine")
     told = tab.on_open(visitor, None, key)
     assert "3 raters" in told[parts["progress"]]
-    assert "α" in told[parts["findings"]]
-    assert "the record of what was drawn" in told[parts["tables"]]
+    assert "α" in told[tab.answers.parts["header"]]
+    assert "the record of what was drawn" in details(tab, told)
     report = told[parts["report"]]
     for what, name in (
         ("labels:csv", "labels.csv"), ("labels:zip", "labels.zip"), ("table:raters:csv", "-raters.csv"),
@@ -306,18 +311,18 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(
     assert told["tabs"]["selected"] == "label"
     assert told[people.refresh]["visible"]
     assert "<strong>open</strong>" in told[tab.parts["header"]]
-    assert f"({report.run_id}): man" in told[tab.parts["corrected"]]
-    assert "Nobody has answered yet" in told[tab.parts["corrected"]]
+    assert f"({report.run_id}): man" in told[tab.answers.at_once["corrected"]]
+    assert "Nobody has answered yet" in told[tab.answers.at_once["corrected"]]
     answer_all(services, key, "yes", "no", "yes")
     updates = shown.finished(report)
     assert updates[people.card]["visible"]
     assert "8 of the 8 pictures" in updates[people.corrected]
     assert "man: P, corrected by people’s labels" in updates[shown.parts["header"]]  # the headline of the run
     assert "in equal parts by what the reader says of man" in updates[people.corrected]
-    assert "man: Ψ" in tab.on_open(visitor, None, key)[tab.parts["corrected"]]
+    assert "man: Ψ" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
     assert "man: P" in take(people.extended(report), "table:corrected:csv", visitor.folder).read_text()
     delete_run(services, visitor.key, report.run_id)
-    assert "was deleted" in tab.on_open(visitor, None, key)[tab.parts["corrected"]]
+    assert "was deleted" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
     assert "not on record" in press(visitor, None, report, 4, "")[status]
 
 
@@ -472,3 +477,24 @@ def test_whatever_an_owner_sends_is_answered_in_words(
         tab.making.on_pick(visitor, run, picked, "pst_paired", "a", "b", "", "", "")
         tab.making.on_mark(bad, "pst_paired", "a", "b", "", "", "", "feminine", "masculine")
     assert owned_task(services.labels, OwnerKey.parse(key))[0].status == "draft"
+
+
+def test_a_task_s_report_is_laid_out_as_a_study_s_with_pictures_by_what_people_say(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
+) -> None:
+    key, page = made(tab, visitor, run, raters=2), tab.answers
+    tab.on_status["open"](visitor, None, key)
+    asked = tab.on_open(visitor, None, key)
+    assert not asked[page.parts["beside"]]["visible"]  # no answer yet, so no plot
+    assert "no answer yet" in asked[page.pictures.grid] or "data:image" in asked[page.pictures.grid]
+    answer_all(services, key, "feminine", "masculine")
+    told = tab.on_open(visitor, None, key)
+    report = told[tab.parts["report"]]
+    assert "What most raters say" in told[page.parts["plot"]] or "Raters against" in told[page.parts["plot"]]
+    assert told[page.pictures.grid].count("data:image") >= 2
+    image_id = next(iter(report.stored))
+    assert "people say" in page.pictures.large(report, image_id)
+    assert "Coverage" in details(tab, told)
+    assert not told[page.parts["shell"]]["visible"]
+    path = Path(tab.on_take(visitor, key, report, SimpleNamespace(take="report::html"))[tab.parts["file"]])
+    assert path.stat().st_size > 1000

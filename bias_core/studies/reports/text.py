@@ -350,7 +350,7 @@ def report_facts(report: StudyReport) -> list[str]:
         title_of(report),
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}",
         *([f"{report.n_blocked:,} refused or blanked"] if report.n_blocked else []),
-        drawn_by(report),
+        *filter(None, [drawn_by(report)]),
         f"read by {read_by(settings)}",
         *([size_in_words(design, settings)] if design.reference else []),
         f"{settings.confidence:.0%} intervals{at_any_time(report)}",

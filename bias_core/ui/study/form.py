@@ -89,7 +89,8 @@ def option_updates(design: Design, chosen: Any = None) -> dict[str, Any]:
 def build_take(key: str) -> dict[str, Any]:
     """What is taken along as a whole, and the same numbers elsewhere."""
     parts: dict[str, Any] = {}
-    with gr.Accordion("Take it with you", open=False, elem_classes="more fold", elem_id=f"{key}-command"):
+    look: dict[str, Any] = {"open": False, "elem_classes": "more fold", "elem_id": f"{key}-command"}
+    with gr.Accordion("Take it with you", **look) as parts["take_it"]:
         take_all = render("take_all", forms=offered_forms(), print=how_to_print())
         parts["takes"] = gr.HTML(take_all, elem_id=f"{key}-takes")
         copyable: dict[str, Any] = {"interactive": False, "buttons": ["copy"], "elem_classes": "code"}

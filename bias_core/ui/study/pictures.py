@@ -13,6 +13,7 @@ from pandas.api.types import is_numeric_dtype
 
 from bias_core.studies.kit.designs import page_of
 from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.reports.embedded import data_uri
 from bias_core.studies.reports.text import format_given, format_number
 from bias_core.studies.running.drawn import prompt_facts
 from bias_core.ui.messages import QUIET
@@ -28,6 +29,7 @@ ALL, AND = "", "\n"
 _MOST_VALUES = 300
 _HIDDEN = ["image_id"]
 _READINGS = (": positive", ": negative", ": nearer by", ": perceived")  # columns that stand below, in a table
+_THUMBNAIL = 96  # pixels of a small picture that the page carries
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
 _LISTS = {"objects", "added", "left_out"}  # columns whose cells list words, separated by commas
 
@@ -65,6 +67,8 @@ class Look:
     order: str = ""
     whole: bool = False  # as many as fit, where a new report shows a few
     only: tuple[str, ...] = ()  # ids, of pictures that were marked by hand; () for all
+    cell_column: str = ""  # that tells the pictures apart, where the study does not say
+    embedded: bool = False  # whether the page carries the pictures, because their files are served to nobody
 
     def rows(self) -> pd.DataFrame:
         """The chosen rows in their order, at most those that are shown."""
@@ -108,7 +112,8 @@ class Look:
 
     def _cell_column(self) -> str | None:
         """The first column that tells the report's pictures apart: the arm, else as the study says."""
-        frame, columns = _frame(self.report), ["arm"] if self.report.arms else page_of(self.report.design).cells
+        frame, own = _frame(self.report), [self.cell_column] if self.cell_column else []
+        columns = ["arm"] if self.report.arms else own or page_of(self.report.design).cells
         return next((c for c in columns if c in frame and frame[c].nunique() > 1), None)
 
     def _thumbnails(self, rows: pd.DataFrame) -> list[Thumbnail]:
@@ -121,7 +126,7 @@ class Look:
             value = format_number(float(row[by])) if by in row else ""
             shown.append(
                 Thumbnail(
-                    src=file_url(stored.path),
+                    src=data_uri(stored.path, _THUMBNAIL) if self.embedded else file_url(stored.path),
                     caption=f"{number} · {value}" if value else number,
                     label=f"{label} · {value}" if value else label,
                     image_id=str(row["image_id"]),
@@ -191,7 +196,8 @@ def grid_html(cells: Sequence[Cell], words: str = "") -> str:
 class Pictures:
     """The part of a tab that shows pictures, and one of them large; invisible until there are some."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, *, cell_column: str = "", embedded: bool = False) -> None:
+        self._how: dict[str, Any] = {"cell_column": cell_column, "embedded": embedded}
         self.look = gr.State(None)
         with gr.Column(visible=False, elem_classes="card pictures", elem_id=f"{key}-pictures") as self.box:
             self.grid = gr.HTML(js_on_load=script("grid"), elem_id=f"{key}-grid", elem_classes="grid")
@@ -250,11 +256,12 @@ class Pictures:
             self.box: gr.update(visible=True),
             self.which: gr.update(choices=which_choices(report), value=which),
             self.order: gr.update(choices=order_choices(report), value=""),
-            **self._shown(Look(report=report, which=which)),
+            **self._shown(Look(report=report, which=which, **self._how)),
         }
 
     def show_only(self, look: Look) -> dict[Any, Any]:
         """A choice that was made elsewhere, such as on a figure."""
+        look = replace(look, **self._how)
         choices = which_choices(look.report)
         if look.which not in [value for _, value in choices]:
             choices.append((look.words(), look.which))
@@ -276,11 +283,10 @@ def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
     """One picture large, with everything that is known of it."""
     stored = report.stored[row["image_id"]]
     facts = {
-        "Prompt": stored.row.prompt,
+        **({"Prompt": stored.row.prompt} if stored.row.prompt else {}),
         **({"Prompt of the study": row["prompt"]} if row["prompt"] != stored.row.prompt else {}),
         **prompt_facts(stored),
-        "Seed": str(stored.row.seed),
-        "Model": stored.row.model,
+        **({"Seed": str(stored.row.seed), "Model": stored.row.model} if stored.row.model else {}),
     }
     for name, value in row.items():
         if name not in ("prompt", "seed") and pd.notna(value) and value != "" and not str(name).endswith(_READINGS):

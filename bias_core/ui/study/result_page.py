@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Updates = dict[Any, Any]
 EQUAL = "no difference reads"
 SHOWN = (
-    "report", "status", "run", "stop", "shown", "gallery", "results", "header", "beside", "plot", "findings",
+    "report", "shown", "gallery", "results", "header", "beside", "plot", "findings",
     "by_attribute", "extra", "attributes", "details", "figures", "tables", "notes", "filled", "claim", "shell",
     "python", "link",
 )  # fmt: skip
@@ -162,8 +162,12 @@ class ResultPage(StudyForm):
 
     def outputs(self) -> list[Any]:
         """Everything that a finished run changes."""
+        return [*self.result_outputs(), *(self.parts[n] for n in ("status", "run", "stop")), self.drawing.html]
+
+    def result_outputs(self) -> list[Any]:
+        """Everything that shows a report."""
         own = (*self.pictures.outputs(), *self.people.outputs(), *self.at_once.values(), *self.extra.values())
-        return [*(self.parts[n] for n in SHOWN), self.drawing.html, *own]
+        return [*(self.parts[n] for n in SHOWN), *own]
 
     def wire_results(self) -> None:
         """What can be pressed, opened and taken along on the page of a result."""
@@ -194,13 +198,19 @@ class ResultPage(StudyForm):
 
     def finished(self, report: StudyReport) -> Updates:
         """All of a report."""
-        parts, report = self.parts, by_name(report)
         text = f"Done in {report.seconds:.1f} s. {report.n_images:,} pictures scored."
         text += f" The stop rule ended it: {report.stop_rule}." if report.stop_rule else ""
         return {
             **self._buttons(running=False),
             self.drawing.html: "",
-            parts["status"]: messages.done_html(text),
+            self.parts["status"]: messages.done_html(text),
+            **self.show_report(report),
+        }
+
+    def show_report(self, report: StudyReport) -> Updates:
+        """Headline, pictures, plot, and what is folded, each fold closed."""
+        parts, report = self.parts, by_name(report)
+        return {
             **dict.fromkeys((parts["shown"], parts["results"]), gr.update(visible=True)),
             **self.show_numbers(report),
             **self.pictures.show(report, self.first_shown(report)),
