@@ -72,7 +72,7 @@ def texts(served: Served) -> set[str]:
 def form_of(english: str) -> re.Pattern[str]:
     """What an entry stands for: ``{name}`` for any words, a letter for a number."""
     form = re.escape(english).replace(r"\{", "{").replace(r"\}", "}")
-    return re.compile(PLACE.sub(lambda place: r"([\d.,]+)" if len(place[0]) == 3 else "(.+?)", form))
+    return re.compile(PLACE.sub(lambda place: r"([\d.,]+)" if len(place[0]) == 3 else "([^<]+?)", form))
 
 
 def forms_of(phrases: dict[str, str]) -> list[re.Pattern[str]]:

@@ -31,7 +31,7 @@
       const names = [...english.matchAll(/\{([a-z]+)\}/g)].map((match) => match[1]);
       if (!names.length) continue;
       const form = english.replace(/[.*+?^$()|[\]\\]/g, '\\$&')
-        .replace(/\{[a-z]+\}/g, (place) => (place.length === 3 ? '([\\d.,]+)' : '(.+?)'));
+        .replace(/\{[a-z]+\}/g, (place) => (place.length === 3 ? '([\\d.,]+)' : '([^<]+?)'));
       patterns.push({names, own, form: new RegExp(`^${form}$`)});
     }
   };
