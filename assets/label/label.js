@@ -85,8 +85,15 @@ function tell(newTask) {
   paragraphs($('consent'), task.consent);
   paragraphs($('content-note'), task.content_note);
   $('content-note').hidden = !task.content_note;
+  leadTo('decline', task.decline);
   const text = task.instructions || 'Look at the picture and answer the question. Skip what you cannot answer.';
   for (const node of document.querySelectorAll('.instructions')) paragraphs(node, text);
+}
+
+// A link back to the crowd platform, where there is one.
+function leadTo(id, address) {
+  $(id).hidden = !address;
+  if (address) $(id).href = address;
 }
 
 // The network.
@@ -330,6 +337,7 @@ function finish() {
     draft: ['Not open yet', 'This task has not begun. Come back later with this link.'],
   }[turn.done];
   [$('done-title').textContent, $('done-text').textContent] = words;
+  leadTo('crowd', turn.crowd);
   $('undo-last').hidden = !turn.can_undo;
   $('look-again').hidden = ['closed', 'excluded'].includes(turn.done);
   open('done');

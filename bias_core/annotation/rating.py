@@ -78,6 +78,7 @@ class Turn:
     # "" while there is an item, else "all" (nothing is left), "paused", "closed", "draft", or "excluded" where the
     # owner has ended this rater's part
     why_done: str = ""
+    crowd_code: str = ""  # of the crowd platform, for how this rater's part ended; "" where it goes on, or has none
 
 
 def join(store: LabelStore, join_code: str, *, page_pass: str | None = None) -> NewRater:
@@ -294,7 +295,8 @@ def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
     same: dict[str, Any] = {"n_answered": past.n["answered"]}
     same["can_undo"] = is_at_work and past.n["answered"] + past.n["skipped"] > 0
     if on_screen is None:
-        return Turn(task=past.task, why_done="all" if status == "open" else status, **same)
+        why = "all" if status == "open" else status
+        return Turn(task=past.task, why_done=why, crowd_code=_crowd_code(connection, rater, past, why), **same)
     choices: Mapping[str, str] = {}
     if past.n["shown"] or past.n["released"]:
         choices = connection.scalar(_TAKEN_BACK, {"rater": rater.id, "item": on_screen.item_id}) or {}
@@ -305,6 +307,16 @@ def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
     )
     n_left += past.checks_to_come(n_open)
     return Turn(item=on_screen.token, questions=questions, task=task, earlier_choices=choices, n_left=n_left, **same)
+
+
+def _crowd_code(connection: Connection, rater: Row, past: "_Past", why_done: str) -> str:
+    """What the crowd platform is told of a rater whose part is over: paid, failed or nothing to do."""
+    if why_done in ("paused", "draft"):
+        return ""
+    right = [row.choices == row.gold for row in connection.execute(_CHECKED, {"rater": rater.id})]
+    if why_done == "excluded" or 2 * sum(right) < len(right):
+        return past.task.failed_code
+    return past.task.completion_code if past.n["answered"] else past.task.screened_out_code
 
 
 def n_checks_before(place: int, share: float, *, seed: int) -> int:
@@ -392,6 +404,8 @@ _later = answers.alias()
 _holds = _by_rater & ~exists().where(_later.c.withdraws == _act.id)
 _newest_act = select(_act.id, _act.item_id, _act.choices).order_by(_act.id.desc()).limit(1)
 _LAST = _newest_act.where(_holds, _act.kind.in_(("answer", "skip")))
+_CHECKED = select(_act.choices, _item.gold).select_from(answers).join(items, _item.id == _act.item_id)
+_CHECKED = _CHECKED.where(_holds, _act.kind == "answer", _item.gold.is_not(None))
 _TAKEN_BACK = _newest_act.with_only_columns(_act.choices)
 _TAKEN_BACK = _TAKEN_BACK.where(_by_rater, _act.item_id == bindparam("item"), _act.kind == "answer")
 _KIND_OF_ACT = select(_act.kind).where(_by_rater, _act.client_id == bindparam("client_id"))

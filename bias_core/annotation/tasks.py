@@ -28,6 +28,9 @@ MAX_TEXT, MAX_LINE = 10_000, 300  # characters
 MAX_ANSWERS, MAX_POSITIONS, MAX_RATERS_PER_ITEM = 12, 12, 1000
 MAX_JOINS = 10_000  # an hour
 _KEY = re.compile(r"[a-z0-9_]{1,40}")
+CROWD_CODES = ("completion_code", "failed_code", "screened_out_code")
+_CROWD_CODE = re.compile(r"[A-Za-z0-9-]{0,40}")
+_PLATFORM = "https://app.prolific.com/submissions/complete?cc="
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,11 @@ class Task:
     address gets in, a script does not fill the task. ``id, version, status, created`` (ISO 8601, UTC) are given by the
     store.
 
+    Where raters come from a crowd platform (Prolific), its codes say there how it went: ``completion_code`` of who has
+    answered, ``failed_code`` of who got fewer than half of the attention checks right or was excluded,
+    ``screened_out_code`` of who does not agree, or finds nothing left to do. What the platform writes into its links
+    about a participant is not kept.
+
     A task may correct the numbers of a run, ``run_id``: then ``attributes`` says by position which attribute of the
     run is asked about, its name and sentence of presence (nothing where it is how people look), ``sample`` in words
     how its pictures were chosen, and ``stratified_by`` by what the reader says of which attribute, "people" for how
@@ -69,6 +77,9 @@ class Task:
     gold_share: float = 0.1
     joins_per_hour: int = 2000
     joins_per_address: int = 500
+    completion_code: str = ""
+    failed_code: str = ""
+    screened_out_code: str = ""
     run_id: str = ""
     attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sample: str = ""
@@ -189,9 +200,23 @@ def checked_task(task: Task) -> Task:
     for name, most in limits.items():
         if not (type(n := getattr(task, name)) is int and 1 <= n <= most):
             raise InvalidInput(f"{name.replace('_', ' ')} are 1 to {most:,}; got {quoted(n)}")
+    for name in CROWD_CODES:
+        if not (isinstance(code := getattr(task, name), str) and _CROWD_CODE.fullmatch(code)):
+            raise InvalidInput(
+                f"the {name.replace('_', ' ')} is of letters, digits and -, up to 40; got {quoted(code)}"
+            )
     if not 0 <= task.gold_share < 1:
         raise InvalidInput(f"the share of gold items is in [0, 1); got {quoted(task.gold_share)}")
     return task
+
+
+def crowd_address(code: str) -> str:
+    """Where a rater goes back to the crowd platform; "" without a code.
+
+    >>> crowd_address("C1A2"), crowd_address("")
+    ('https://app.prolific.com/submissions/complete?cc=C1A2', '')
+    """
+    return f"{_PLATFORM}{code}" if code else ""
 
 
 def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:

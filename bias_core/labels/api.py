@@ -46,7 +46,7 @@ from bias_core.annotation import rating
 from bias_core.annotation.collected import task_progress
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
-from bias_core.annotation.tasks import MAX_POSITIONS, Task
+from bias_core.annotation.tasks import MAX_POSITIONS, Task, crowd_address
 from bias_core.engine.run_line import network_of
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.services import Services
@@ -293,7 +293,13 @@ def _task_json(task: Task, status: str) -> dict[str, Any]:
     """What a rater reads before the first picture."""
     texts = {name: getattr(task, name) for name in ("title", "kind", "instructions", "consent", "content_note")}
     answers = [vars(answer) for answer in task.answers]
-    return {**texts, "status": status, "positions": list(task.positions), "answers": answers}
+    own = {"status": status, "positions": list(task.positions), "answers": answers}
+    return {**texts, **own, **_crowd("decline", task.screened_out_code)}
+
+
+def _crowd(name: str, code: str) -> dict[str, str]:
+    """Where the crowd platform is told of this code; nothing where there is none."""
+    return {name: crowd_address(code)} if code else {}
 
 
 def _turn_json(turn: rating.Turn) -> dict[str, Any]:
@@ -306,4 +312,5 @@ def _turn_json(turn: rating.Turn) -> dict[str, Any]:
         "progress": {"answered": turn.n_answered, "left": turn.n_left},
         "can_undo": turn.can_undo,
         "done": turn.why_done,
+        **_crowd("crowd", turn.crowd_code),
     }

@@ -62,6 +62,11 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
        for name, label, info in (
         ("joins_per_address", "Raters an hour from one address", "A class or an office shares one"),
         ("joins_per_hour", "Raters an hour in all", "Who joins over the link"))},
+    **{name: (gr.Textbox, {"label": label, "info": info, "max_length": 40, "max_lines": 1, "min_width": 180})
+       for name, label, info in (
+        ("completion_code", "Prolific: completion code", "Empty: raters come from elsewhere"),
+        ("failed_code", "Prolific: code of failed checks", "Fewer than half of the checks right"),
+        ("screened_out_code", "Prolific: code of who is screened out", "Does not agree, or nothing is left"))},
 }  # fmt: skip
 """Boxes for what of a task can be changed later, too."""
 _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
@@ -288,6 +293,7 @@ def read_changes(values: Sequence[Any]) -> dict[str, Any]:
     given = dict(zip(CHANGES, values, strict=False))
     changes: dict[str, Any] = {name: as_text(given[name]) for name in TEXTS}
     changes["gold_share"] = as_number(given["share"], "share of attention checks") / 100
+    changes |= {name: as_text(given[name]) for name in tasks.CROWD_CODES if name in given}
     return changes | {name: as_whole(given[name], name.replace("_", " ")) for name in _JOINS if name in given}
 
 

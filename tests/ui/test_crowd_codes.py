@@ -1,0 +1,101 @@
+"""Raters of a crowd platform go back to it with the code that says how their part went."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from bias_core.annotation.collected import task_progress
+from bias_core.annotation.task_owner import change_task, create_task, exclude_rater, set_status
+from bias_core.annotation.tasks import pst_task
+from bias_core.errors import InvalidInput
+from bias_core.labels.api import LabelDoor
+from tests.annotation.raters import CHOICES, GOLD, every_row, new_id, open_task, pictures, to_join
+from tests.ui.fakes import FakeServices  # noqa: TC001
+
+CODES = {"completion_code": "DONE-1", "failed_code": "FAIL2", "screened_out_code": "OUT3"}
+BACK = "https://app.prolific.com/submissions/complete?cc="
+
+
+@pytest.fixture
+def client(fakes: FakeServices):
+    with TestClient(Starlette(routes=LabelDoor(fakes).routes())) as client:
+        yield client
+
+
+def joined(client: TestClient, task) -> dict[str, str]:
+    said = client.post("/label/join", json=to_join(client, task.join_code))
+    return {"X-Rater-Code": said.json()["code"]}
+
+
+def answered(client: TestClient, rater: dict[str, str], choices=CHOICES) -> dict:
+    """What the rater is told in the end."""
+    turn = client.get("/label/next", headers=rater).json()
+    while turn["item"]:
+        answer = {"id": new_id(), "item": turn["item"], "choices": choices, "duration_ms": 900}
+        turn = client.post("/label/answer", headers=rater, json=answer).json()
+    return turn
+
+
+def test_the_code_says_whether_a_rater_worked_failed_the_checks_or_had_nothing_to_do(
+    client: TestClient, fakes: FakeServices, tmp_path: Path
+) -> None:
+    same = {"raters_per_item": 2, "gold_share": 0.5, **CODES}
+    task = open_task(fakes.labels, tmp_path / "originals", 4, n_gold=3, **same)
+    good, bad = joined(client, task), joined(client, task)
+    assert answered(client, good, GOLD)["crowd"] == f"{BACK}DONE-1"
+    assert answered(client, bad, CHOICES)["crowd"] == f"{BACK}FAIL2"  # the checks read feminine on both sides
+    late = joined(client, task)
+    assert answered(client, late)["crowd"] == f"{BACK}OUT3"
+    first = task_progress(fakes.labels, task.key).raters[0].rater
+    exclude_rater(fakes.labels, task.key, first)
+    assert client.get("/label/next", headers=good).json()["crowd"] == f"{BACK}FAIL2"
+    exclude_rater(fakes.labels, task.key, first, excluded=False)
+    set_status(fakes.labels, task.key, "closed")
+    assert client.get("/label/next", headers=good).json()["crowd"] == f"{BACK}DONE-1"
+
+
+def test_nobody_is_sent_away_before_the_end_or_without_a_code(
+    client: TestClient, fakes: FakeServices, tmp_path: Path
+) -> None:
+    task = open_task(fakes.labels, tmp_path / "originals", 2, **CODES)
+    rater = joined(client, task)
+    assert client.get("/label/next", headers=rater).json().get("crowd") is None
+    set_status(fakes.labels, task.key, "paused")
+    other = joined_while_open(client, fakes, task)
+    assert client.get("/label/next", headers=other).json().get("crowd") is None
+    plain = open_task(fakes.labels, tmp_path / "plain", 1)
+    assert answered(client, joined(client, plain)).get("crowd") is None
+    assert client.get(f"/label/task/{plain.join_code}").json().get("decline") is None
+
+
+def joined_while_open(client: TestClient, fakes: FakeServices, task) -> dict[str, str]:
+    set_status(fakes.labels, task.key, "open")
+    rater = joined(client, task)
+    set_status(fakes.labels, task.key, "paused")
+    return rater
+
+
+def test_who_does_not_agree_goes_back_and_what_the_platform_says_of_them_is_not_kept(
+    client: TestClient, fakes: FakeServices, tmp_path: Path
+) -> None:
+    task = open_task(fakes.labels, tmp_path / "originals", 1, **CODES)
+    link = f"/label/task/{task.join_code}?PROLIFIC_PID=5f00secret&STUDY_ID=s1&SESSION_ID=t1"
+    assert client.get(link).json()["decline"] == f"{BACK}OUT3"
+    answered(client, joined(client, task))
+    assert "5f00secret" not in str(every_row(fakes.labels))
+
+
+def test_codes_are_changed_with_the_task_and_a_code_that_is_none_is_refused(
+    fakes: FakeServices, tmp_path: Path
+) -> None:
+    task = open_task(fakes.labels, tmp_path / "originals", 1)
+    changed = change_task(fakes.labels, task.key, replace(task.task, completion_code="NEW9"))
+    assert changed.completion_code == "NEW9"
+    for code in ("a b", "https://evil.example", "x" * 41, "é", "a&cc=b"):
+        with pytest.raises(InvalidInput, match="the failed code is of letters, digits and -"):
+            create_task(fakes.labels, pst_task(paired=True, failed_code=code), pictures(tmp_path / "more", 1))
