@@ -35,14 +35,13 @@ def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
 
 
 def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
-    """The share of pictures that most raters call so, of each answer."""
+    """The share of pictures that most raters call so, of each answer that a picture has."""
     rows: list[dict[str, Any]] = []
+    given = [key for key in task.answer_keys if (people["label"] == key).any()]
     for position in task.positions:
         labels = people.loc[(people["position"] == position) & (people["label"] != ""), "label"]
         where = {"group": position} if len(task.positions) > 1 else {}
-        shares = {
-            key: wilson_interval(int((labels == key).sum()), len(labels)) for key in task.answer_keys if len(labels)
-        }
+        shares = {key: wilson_interval(int((labels == key).sum()), len(labels)) for key in given if len(labels)}
         rows += [mark(key, share, **where) for key, share in shares.items()]
     facts: dict[str, Any] = {"caption": "Of the pictures that have a majority.", "x": "share of the labelled pictures"}
     return figure("pairs" if len(task.positions) > 1 else "intervals", "answers", "What most raters say", rows, **facts)
