@@ -69,5 +69,5 @@ def test_an_installed_copy_has_every_template_and_script(tmp_path):
 def test_a_table_of_words_is_read_from_the_left_and_numbers_stand_below_each_other() -> None:
     frame = pd.DataFrame({"item": ["steps", "size"], "status": ["met", "differs"], "n": [3, 17]})
     html = render("frame", frame=frame, name="a table")
-    assert '<td class="as-text">differs</td><td>17</td>' in html
+    assert '<td dir="auto" class="as-text">differs</td><td dir="auto">17</td>' in html
     assert '<th scope="col" class="as-text">status</th><th scope="col">n</th>' in html
