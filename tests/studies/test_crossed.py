@@ -9,9 +9,11 @@ from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.arms.statistics import mean_sample
-from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.explore.options import explore_options, explore_settings
+from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.crossed import check_crossing, cross_attributes, crossed_headline, joined
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.running.run import run_study
@@ -121,6 +123,14 @@ def test_what_cannot_be_crossed_is_refused_before_anything_is_drawn():
         check_crossing(many[:2], "triples")
     with pytest.raises(InvalidInput, match="crossed must be one of none, pairs, triples"):
         explore_settings(concept="doctor", crossed="all")
+
+
+def test_every_preset_of_explore_says_its_options():
+    presets = [one for one in ExploreTab.presets if one.study == "explore"]
+    options = [explore_options(StudySettings(**one.settings)) for one in presets]
+    assert [[a.name for a in one.scored] for one in options if one.crossed == "pairs"] == [
+        ["woman", "young", "glasses"]
+    ] * 2
 
 
 def test_a_planted_interaction_is_found_from_pictures(tmp_path):

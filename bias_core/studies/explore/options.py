@@ -111,6 +111,7 @@ class ExploreOptions(Options):
 def explore_options(settings: StudySettings) -> ExploreOptions:
     """The options that stand in the settings; InvalidInput quotes one that cannot be used, and says what would do."""
     given = option_values(settings.options)
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}  # of YAML
     if "groups" in given:
         given = {**NO_WORDS, "concept": "", "n_clusters": given.pop("groups"), **given}
     if isinstance(settings.options, PackOptions):
