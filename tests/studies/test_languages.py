@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,16 +12,17 @@ from typer.testing import CliRunner
 from bias_core.adapters.calibration_renderer import scene_of
 from bias_core.cli import app
 from bias_core.errors import InvalidInput
+from bias_core.metrics.stereotype import prevalence_estimate
 from bias_core.studies.explore.headline import arms_headline
-from bias_core.studies.explore.languages import languages_headline
+from bias_core.studies.explore.languages import language_lines, languages_headline
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.reports.saved import from_text, to_text
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import complete, plan_study, run_study
-from bias_core.types import ImageRow
-from bias_core.wordings import planted_languages
+from bias_core.types import Attribute, Estimate, ImageRow
+from bias_core.wordings import planted_languages, wordings_of
 from tests.studies.oasis_runs import real_services, table
 
 SIX = ("de", "fr", "es", "ar", "hi", "zh")
@@ -164,3 +165,70 @@ def test_the_command_line_takes_languages(tmp_path):
     answer = CliRunner().invoke(app, words, env={"BIAS_DATA_DIR": str(tmp_path), "BIAS_OFFLINE": "1"})
     assert answer.exit_code == 0, answer.output
     assert "Hindi (feminine)" in answer.output
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """One attribute in the scenes of a language, as a reader without error would see it."""
+
+    attribute: Attribute
+    margins: np.ndarray
+
+    @property
+    def prevalence(self):
+        return prevalence_estimate(self.margins, np.zeros(len(self.margins)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenes:
+    """What is drawn in one language."""
+
+    scores: tuple[Shown, ...]
+    recognised: Estimate
+
+
+def of_scenes(prompt, condition, first, n, *, understood):
+    rows = [ImageRow(prompt=prompt, model=RENDERER, condition=condition, seed=seed) for seed in range(first, first + n)]
+    people = [scene_of(row).people[0] for row in rows]
+    is_shown = {"man": [p.gender == "masculine" for p in people], "old": [p.age == "old" for p in people]}
+    scores = tuple(
+        Shown(attribute=Attribute(name=name, positive="a", negative="b"), margins=np.where(shows, 1.0, -1.0))
+        for name, shows in is_shown.items()
+    )
+    return Scenes(scores=scores, recognised=understood)
+
+
+@pytest.mark.slow
+def test_in_200_repetitions_both_planted_languages_are_named_and_seldom_any_other():
+    """The bar: both in at least 95 %, any other in at most 5 %; with nothing planted any at all in at most 5 %."""
+    n, repetitions = 40, 200
+    understood = Estimate(value=0.9, low=0.8, high=1.0, n=n, null_value=0.1)
+    wordings = wordings_of(SIX, "a photo of a {}", "doctor")
+    places = np.arange(n)
+    drawn = {
+        (one.name, condition): of_scenes(one.prompt, condition, 0, n * repetitions, understood=understood)
+        for one in wordings
+        for condition in ("fair", "languages")
+    }
+
+    def repetition(name, condition, k):
+        part = [replace(score, margins=score.margins[k * n : (k + 1) * n]) for score in drawn[name, condition].scores]
+        return Scenes(scores=tuple(part), recognised=understood)
+
+    named = dict.fromkeys(("planted", "others", "nothing planted"), 0)
+    for k in range(repetitions):
+        for condition in ("fair", "languages"):
+            english, *others = (repetition(one.name, condition, k) for one in wordings)
+            pairs = {one.name: (english, arm, places, places) for one, arm in zip(wordings[1:], others, strict=True)}
+            lines = language_lines(wordings[1:], pairs, 0.95)
+            claims = lines[lines["verdict"].isin(["more often", "less often"])]
+            if condition == "fair":
+                named["nothing planted"] += len(claims) > 0
+                continue
+            of_gender = claims[claims["attribute"] == "man"]
+            both = of_gender["language"].isin(["German", "Arabic"])
+            named["planted"] += both.sum() == 2
+            named["others"] += len(claims) > both.sum()
+    assert named["planted"] >= 0.95 * repetitions, named
+    assert named["others"] <= 0.05 * repetitions, named
+    assert named["nothing planted"] <= 0.05 * repetitions, named

@@ -13,10 +13,9 @@ from bias_core.prompts import SLOT, fill_template
 from bias_core.stats.effects import holm
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.options import ExploreOptions, explore_options
-from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import Arm, Finding, Results, StudySettings, columns, drawable, figure, table
-from bias_core.types import Estimate
+from bias_core.types import Attribute, Estimate
 from bias_core.wordings import FORMS, Wording, rival_concepts
 
 LANGUAGES = "languages"  # key of the table and of the figure
@@ -36,11 +35,27 @@ _CAUTION = (
 )
 
 
+class Score(Protocol):
+    """One attribute in the pictures of an arm."""
+
+    @property
+    def attribute(self) -> Attribute:
+        """Which."""
+
+    @property
+    def prevalence(self) -> Estimate:
+        """The share of the pictures in which it is seen."""
+
+    @property
+    def margins(self) -> np.ndarray:
+        """How much nearer each picture is to its presence than to its absence, ``(n,)``; nan: cannot tell."""
+
+
 class Scored(Protocol):
     """The scored pictures of one arm."""
 
     @property
-    def scores(self) -> tuple[AttributeScore, ...]:
+    def scores(self) -> Sequence[Score]:
         """All attributes."""
 
     @property
@@ -116,18 +131,10 @@ def compare_languages(settings: StudySettings, pairs: Mapping[str, Pair]) -> Res
     ----------
     pairs : by the name of the other arm.
     """
-    wordings = explore_options(settings).wordings
-    lines = [
-        line for one in wordings[1:] if one.name in pairs for line in _lines(one, pairs[one.name], settings.confidence)
-    ]
-    if not lines:
+    options = explore_options(settings)
+    frame = language_lines(options.wordings[1:], pairs, settings.confidence)
+    if frame.empty:
         return Results()
-    tested = [line for line in lines if not math.isnan(line["p"])]
-    for line, adjusted in zip(tested, holm([line["p"] for line in tested]) if tested else (), strict=True):
-        line["p adjusted"] = float(adjusted)
-        if adjusted <= LEVEL:
-            line["verdict"] = MORE if line["difference"] > 0 else LESS
-    frame, options = pd.DataFrame(lines), explore_options(settings)
     concept = options.concept
     note = _CAUTION.format(n=1 + len(rival_concepts(concept)), concept=concept, among=_among(n_places(concept)))
     return Results(
@@ -143,6 +150,17 @@ def compare_languages(settings: StudySettings, pairs: Mapping[str, Pair]) -> Res
         figures=drawable([_figure(frame)]),
         notes=(note,),
     )
+
+
+def language_lines(wordings: Sequence[Wording], pairs: Mapping[str, Pair], confidence: float) -> pd.DataFrame:
+    """A line for each wording and attribute, with what is said of it; ``pairs`` as in :func:`compare_languages`."""
+    lines = [line for one in wordings if one.name in pairs for line in _lines(one, pairs[one.name], confidence)]
+    tested = [line for line in lines if not math.isnan(line["p"])]
+    for line, adjusted in zip(tested, holm([line["p"] for line in tested]) if tested else (), strict=True):
+        line["p adjusted"] = float(adjusted)
+        if adjusted <= LEVEL:
+            line["verdict"] = MORE if line["difference"] > 0 else LESS
+    return pd.DataFrame(lines)
 
 
 def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[dict[str, Any]]:
