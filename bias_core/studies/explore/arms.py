@@ -191,7 +191,8 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
             "those of different seeds. The comparison stays right, but a pair shows no before and after, "
             "and pairing makes nothing sharper."
             for pair in pairs
-            if (1 - pair.cosines).mean() >= _NEW_PICTURE * pair.change_elsewhere
+            if not in_languages.tables  # other words are other pictures
+            and (1 - pair.cosines).mean() >= _NEW_PICTURE * pair.change_elsewhere
         ),
     )
 

@@ -14,7 +14,17 @@ from bias_core.stats.effects import holm
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.options import ExploreOptions, explore_options
 from bias_core.studies.kit.program import StudyData
-from bias_core.studies.kit.types import Arm, Finding, Results, StudySettings, columns, drawable, figure, table
+from bias_core.studies.kit.types import (
+    Arm,
+    Finding,
+    Results,
+    StudyFigure,
+    StudySettings,
+    columns,
+    drawable,
+    figure,
+    table,
+)
 from bias_core.types import Attribute, Estimate
 from bias_core.wordings import FORMS, Wording, rival_concepts
 
@@ -198,17 +208,19 @@ def _understanding(english: Estimate | None, other: Estimate | None) -> str:
     return NOT_UNDERSTOOD if other.value < LEAST_RECOGNISED * english.value else ""
 
 
-def _figure(frame: pd.DataFrame) -> Any:
-    measured = frame[frame["difference"].notna()]
-    marks = measured.assign(name=measured["attribute"] + ", " + measured["language"])
-    names = {"difference": "value", "form": "group"}
+def _figure(frame: pd.DataFrame) -> StudyFigure:
+    """The attribute whose clearest difference is clearer than that of the others: every language in a line."""
+    compared = frame[frame["difference"].notna()]
+    clearest = str(compared.sort_values("p", kind="stable")["attribute"].iloc[0]) if len(compared) else ""
+    lines = compared[compared["attribute"] == clearest]
+    names = {"language": "name", "difference": "value", "form": "group"}
     return figure(
         "pairs",
         LANGUAGES,
-        "How much more often than in English?",
-        marks.rename(columns=names)[["name", "group", "value", "low", "high"]].reset_index(drop=True),
-        "Each language less English, on the same seeds, by the grammatical form of the wording. Languages that were "
-        "not understood are not shown.",
+        f"“{clearest}”: how much more often than in English?",
+        lines.rename(columns=names)[["name", "group", "value", "low", "high"]].reset_index(drop=True),
+        "Each language less English, on the same seeds, by the grammatical form of the wording. It is the attribute "
+        "with the clearest difference; the table has all. Languages that were not understood are not shown.",
         x="difference of the shares, P − P in English",
         null=0.0,
     )
