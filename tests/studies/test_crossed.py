@@ -1,6 +1,7 @@
 """Attributes crossed in an exploration: what is said, warned of and drawn."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.crossed import check_crossing, cross_attributes, crossed_headline, joined
+from bias_core.studies.reports.crossed import check_crossing, cross_attributes, crossed_headline, joined, mosaics_of
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.running.run import run_study
 from bias_core.types import Attribute, Estimate
@@ -61,6 +62,17 @@ def test_what_has_nothing_to_do_with_each_other_is_not_claimed():
     assert even.findings[1].says.startswith("Not told from what each by itself gives")
     assert even.findings[1].p_value == pytest.approx(1)
     assert "Not told" in crossed_headline(even.findings)
+
+
+def test_arms_stand_beside_each_other_with_a_mosaic_each():
+    arms = [
+        SimpleNamespace(name=name, results=crossed([score("woman", WOMEN), score("young", young)]))
+        for name, young in (("fair", [1, 0] * 50), ("crossed", YOUNG))
+    ]
+    assert [(one.key, one.title) for one in mosaics_of(arms)] == [
+        ("mosaic1-1", "woman and young together, fair"),
+        ("mosaic1-2", "woman and young together, crossed"),
+    ]
 
 
 def test_p_is_adjusted_for_all_pairs_and_triples():

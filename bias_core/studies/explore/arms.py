@@ -38,6 +38,7 @@ from bias_core.studies.kit.types import (
     table,
 )
 from bias_core.studies.kit.watching import stop_rule
+from bias_core.studies.reports.crossed import mosaics_of
 from bias_core.studies.reports.text import format_number
 from bias_core.types import Estimate
 
@@ -184,7 +185,7 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
     return Results(
         findings=(*helps.findings, *(_change(pair, several=len(pairs) > 1) for pair in pairs)),
         tables=(*in_languages.tables, *helps.tables, seeds),
-        figures=(*in_languages.figures, *helps.figures, *drawable(_figures(arms, pairs, settings))),
+        figures=(*in_languages.figures, *helps.figures, *drawable(_figures(arms, pairs, settings)), *mosaics_of(arms)),
         notes=in_languages.notes
         + tuple(
             f"{SEED_GIVES_ANOTHER} “{pair.first}” and “{pair.second}” pictures that are as far apart as "

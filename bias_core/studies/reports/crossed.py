@@ -16,6 +16,7 @@ from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_
 from bias_core.stats.effects import holm
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import (
+    ArmReport,
     Finding,
     Results,
     Sample,
@@ -145,6 +146,13 @@ def joined(first: Results, second: Results) -> Results:
     """Both, the first one's first."""
     parts = ("findings", "tables", "figures", "notes")
     return replace(first, **{part: (*getattr(first, part), *getattr(second, part)) for part in parts})
+
+
+def mosaics_of(arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
+    """Of every arm the pair that goes together most clearly there."""
+    for number, arm in enumerate(arms, start=1):
+        for one in [one for one in arm.results.figures if one.kind == "mosaic"][:1]:
+            yield replace(one, key=f"{one.key}-{number}", title=f"{one.title}, {arm.name}")
 
 
 def crossed_headline(findings: Iterable[Finding]) -> str:
