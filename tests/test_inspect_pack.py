@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import math
 import os
 import subprocess
 import sys
@@ -18,6 +16,7 @@ from bias_core.settings import Settings
 from bias_core.studies.explore.study import explore
 
 ROOT = Path(__file__).parent.parent
+INSPECT = Path(sys.prefix) / "inspect"  # where the Makefile puts inspect_ai, whose pydantic is not Gradio's
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -34,14 +33,21 @@ def installed(tmp_path_factory):
     return folder
 
 
+def beside_inspect(folder, *words, site=""):
+    """What Python says where inspect_ai can be imported."""
+    if not INSPECT.exists():
+        pytest.skip("inspect_ai is not installed (make test does)")
+    paths = os.pathsep.join(filter(None, [str(INSPECT), str(site), str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    settings = {"PYTHONPATH": paths, "BIAS_DATA_DIR": str(folder / "data"), "BIAS_OFFLINE": "true"}
+    command, env = [sys.executable, *words], os.environ | settings
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
 def evaluated(installed, folder, *words):
     """The log of ``inspect eval``."""
-    pytest.importorskip("inspect_ai")
-    paths = os.pathsep.join(filter(None, [str(installed), str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    settings = {"PYTHONPATH": paths, "BIAS_DATA_DIR": str(folder / "data"), "BIAS_OFFLINE": "true"}
-    command = [sys.executable, "-m", "inspect_ai", "eval", "bias_core/perceived_attribute", *words]
-    command += ["--log-dir", str(folder / "logs"), "--log-format", "json", "--display", "none"]
-    done = subprocess.run(command, cwd=folder, env=os.environ | settings, capture_output=True, text=True, check=False)
+    log_to = ("--log-dir", str(folder / "logs"), "--log-format", "json", "--display", "none")
+    task = ("-m", "inspect_ai", "eval", "bias_core/perceived_attribute")
+    done = beside_inspect(folder, *task, *words, *log_to, site=installed)
     (log,) = (folder / "logs").glob("*.json") if done.returncode == 0 else [None]
     assert log, done.stdout + done.stderr
     values = json.loads(log.read_text())
@@ -85,26 +91,33 @@ def test_samples_come_from_a_pack_each_on_its_own_seed(installed, tmp_path):
     }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_an_answer_without_a_picture_is_not_scored_and_an_address_is_not_fetched():
-    pytest.importorskip("inspect_ai")
-    from inspect_ai.model import ContentImage, ModelName, ModelOutput
-    from inspect_ai.scorer import Target
-    from inspect_ai.solver import TaskState
+_SCORED = """
+import asyncio
+from inspect_ai.model import ContentImage, ModelName, ModelOutput
+from inspect_ai.scorer import Target
+from inspect_ai.solver import TaskState
+from bias_core.errors import InvalidInput
+from bias_core.inspect_pack import perceived
 
-    from bias_core.errors import InvalidInput
-    from bias_core.inspect_pack import perceived
+def score(content):
+    output = ModelOutput.from_content("model", content)
+    state = TaskState(ModelName("some/model"), 1, 1, "a nurse", [], output=output)
+    return asyncio.run(perceived("man")(state, Target("")))
 
-    def score(content):
-        output = ModelOutput.from_content("model", content)
-        state = TaskState(ModelName("some/model"), 1, 1, "a nurse", [], output=output)
-        return asyncio.run(perceived("man")(state, Target("")))
+words = score("I cannot draw.")
+print(words.value, words.explanation)
+try:
+    score([ContentImage(image="https://example.com/a.png")])
+except InvalidInput as error:
+    print(error)
+"""
 
-    words = score("I cannot draw.")
-    assert math.isnan(words.value)
-    assert words.explanation == "The model gave no picture, so nothing was read."
-    with pytest.raises(InvalidInput, match="only pictures that come with the answer are read"):
-        score([ContentImage(image="https://example.com/a.png")])
+
+def test_an_answer_without_a_picture_is_not_scored_and_an_address_is_not_fetched(tmp_path):
+    done = beside_inspect(tmp_path, "-c", _SCORED)
+    first, second = done.stdout.splitlines() or [done.stderr, ""]
+    assert first == "nan The model gave no picture, so nothing was read."
+    assert "only pictures that come with the answer are read" in second
 
 
 def test_without_inspect_ai_the_pack_says_how_to_install_it():
