@@ -117,7 +117,7 @@ def test_files_and_table(command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["explore", " "], "the concept is empty"),
+        (["explore", " "], "name a concept, such as doctor"),
         (["explore", "doctor", "-n", "0"], "n_images must be at least 1"),
         (["explore", "doctor", "--model", "dall-e"], "calibration-renderer"),
         (["explore", "doctor", "--attribute", "man|only positive"], "negative sentence"),

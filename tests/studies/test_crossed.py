@@ -13,9 +13,10 @@ from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.options import explore_options, explore_settings
 from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.kit.attribute_scores import AttributeScore
+from bias_core.studies.kit.attributes import check_crossing
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.crossed import check_crossing, cross_attributes, crossed_headline, joined, mosaics_of
+from bias_core.studies.reports.crossed import cross_attributes, crossed_headline, joined, mosaics_of
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.running.run import run_study
 from bias_core.types import Attribute, Estimate

@@ -10,7 +10,15 @@ from bias_core.errors import InvalidInput, quoted
 from bias_core.exchange.prompt_packs import PackedPrompt, checked_prompts
 from bias_core.given_values import check_settings
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, fill_template, guided_prompt
-from bias_core.studies.kit.attributes import SEPARATOR, find_attribute, load_attribute_sets, suggest_set
+from bias_core.studies.kit.attributes import (
+    CROSSING,
+    SEPARATOR,
+    Crossing,
+    check_crossing,
+    find_attribute,
+    load_attribute_sets,
+    suggest_set,
+)
 from bias_core.studies.kit.designs import PACK
 from bias_core.studies.kit.setting_fields import (
     Options,
@@ -22,7 +30,6 @@ from bias_core.studies.kit.setting_fields import (
     settings_of,
 )
 from bias_core.studies.kit.types import Arm, Design, StudySettings
-from bias_core.studies.reports.crossed import CROSSING, Crossing, check_crossing
 from bias_core.types import Attribute
 from bias_core.wordings import Wording, wordings_of
 

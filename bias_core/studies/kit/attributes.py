@@ -1,8 +1,10 @@
 """The built-in attribute sets (``assets/studies/attribute_sets.yaml``), and attributes typed by hand."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.models.catalogue import read_yaml
@@ -10,6 +12,11 @@ from bias_core.settings import ASSETS
 from bias_core.types import Attribute
 
 SEPARATOR = "|"
+Crossing = Literal["none", "pairs", "triples"]
+"""Which attributes are crossed: no two, every two, or every two and three of them."""
+CROSSING = ("Crossed attributes", "Whether two, or also three, are seen together more often than each alone gives")
+"""How forms and doors call this choice, and what it does."""
+MOST_CROSSED = 8  # attributes: 28 pairs and 56 triples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,3 +84,12 @@ def _parse_attribute(text: str) -> Attribute:
     except ValueError as error:
         raise InvalidInput(f"P* is a share from 0 to 1, got {reference!r} in {text!r}") from error
     return Attribute(name=name, positive=positive, negative=negative, reference=rate, reference_source=source)
+
+
+def check_crossing(attributes: Sequence[Attribute], crossing: str) -> None:
+    """InvalidInput where these cannot be crossed."""
+    n = len(attributes)
+    if crossing != "none" and not 2 <= n <= MOST_CROSSED:
+        raise InvalidInput(f"2 to {MOST_CROSSED} attributes can be crossed, got {n}; or choose crossed = none")
+    if crossing == "triples" and n < 3:
+        raise InvalidInput(f"triples need at least three attributes, got {n}; choose crossed = pairs")

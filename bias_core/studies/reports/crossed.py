@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bias_core.errors import InvalidInput
 from bias_core.metrics.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.stats.effects import holm
@@ -30,12 +29,7 @@ from bias_core.studies.kit.types import (
 from bias_core.studies.reports.text import format_number
 from bias_core.types import Attribute, Estimate
 
-Crossing = Literal["none", "pairs", "triples"]
-"""Which attributes are crossed: no two, every two, or every two and three of them."""
-CROSSING = ("Crossed attributes", "Whether two, or also three, are seen together more often than each alone gives")
-"""How forms and doors call this choice, and what it does."""
 MakeSample = Callable[[Sequence[str], np.ndarray], Sample]
-MOST_ATTRIBUTES = 8  # 28 pairs and 56 triples
 CELLS, INTERACTIONS = "crossed", "interactions"
 _MOST_FIGURES = 3
 _HOW = (
@@ -48,15 +42,6 @@ _TESTS = (
     "many times larger that odds ratio is with the third. 1: each by itself gives as much. p is exact, and adjusted "
     "for looking at all (Holm). Pictures are compared within prompts. Rarest cell: pictures to be expected in it."
 )
-
-
-def check_crossing(attributes: Sequence[Attribute], crossing: str) -> None:
-    """InvalidInput where these cannot be crossed."""
-    n = len(attributes)
-    if crossing != "none" and not 2 <= n <= MOST_ATTRIBUTES:
-        raise InvalidInput(f"2 to {MOST_ATTRIBUTES} attributes can be crossed, got {n}; or choose crossed = none")
-    if crossing == "triples" and n < 3:
-        raise InvalidInput(f"triples need at least three attributes, got {n}; choose crossed = pairs")
 
 
 @dataclass(frozen=True, kw_only=True)
