@@ -46,6 +46,7 @@ def test_python_blocks_run(code: str, served: Served, capsys: pytest.CaptureFixt
 def test_command_lines_run(line: str) -> None:
     from bias_core import cli
 
+    Path("my-prompts.csv").write_text("prompt,n\na photo of a doctor,4\n")  # what a line takes for granted
     run = CliRunner().invoke(cli.app, shlex.split(line)[3:])
     assert run.exit_code == 0, run.output
 
