@@ -40,7 +40,7 @@ try:
     from inspect_ai.solver import Generate, Solver, TaskState, solver
     from inspect_ai.tool import ToolChoice, ToolInfo
 except ImportError as error:
-    raise ImportError('tasks for inspect_ai need it: pip install "t2i-bias-explorer[inspect]"') from error
+    raise ImportError("tasks for inspect_ai need it: pip install inspect_ai") from error
 
 _DATA = "data:image/png;base64,"
 _DRAWN = "drawn"  # the key of a model's answer with what drew it

@@ -164,7 +164,7 @@ def test_it_starts_though_weights_are_missing_and_there_is_no_network(space):
 def explored(model):
     """All inputs of the tool, in its order."""
     drawn = ["doctor", ["man"], model, "published", 4, 0, "a photo of a {}", "calibration-clip", "", ""]
-    return [*drawn, 8, None, None, "", None, 0.95, True, None, "", "", "", "", "", None, False]
+    return [*drawn, 8, None, None, "", None, 0.95, True, None, "", "", "", "", "", None, False, "none", [], None]
 
 
 def test_what_is_there_works_and_what_is_missing_says_so_when_it_is_asked(space):

@@ -173,7 +173,7 @@ def interaction(
     >>> pairs = [[1, 1]] * 9 + [[1, 0]] * 2 + [[0, 1]] * 3 + [[0, 0]] * 8
     >>> found = interaction(pairs)
     >>> round(math.exp(found.estimate.value), 2), round(found.p_value, 3)  # as scipy's conditional odds ratio
-    (10.36, 0.03)
+    (10.4, 0.03)
     """
     check_confidence(confidence)
     given = _readings(readings)

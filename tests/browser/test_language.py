@@ -6,7 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.browser.doing import serious
+
+pytestmark = pytest.mark.browser
 
 
 def test_a_german_browser_gets_a_german_page(visit: Callable[..., Any], axe: Path) -> None:

@@ -43,6 +43,7 @@ def form(**changes: Any) -> list[Any]:
         "further_encoders": [],
         "stop_when_clear": False,
         "crossed": "none",
+        "languages": [],
     }
     return [*[(values | changes)[name] for name in FIELDS], ()]
 
