@@ -16,7 +16,7 @@ from bias_core.exchange.export import write_folder
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.reports.documents import to_dict, to_markdown
+from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import table_of
@@ -25,6 +25,7 @@ from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.history import go_on, list_runs
 from bias_core.studies.running.run import complete, plan_study, run_study
 from tests.studies.scribe import ScribeServices
+from tests.studies.test_run_study import without_seconds
 
 GENERAL, ORIGINS = find_design("tbyb-general"), find_design("oasis-nationalities")
 CONDITIONS = tuple(Arm(condition=name) for name in ("fair", "published", "extreme"))
@@ -61,10 +62,6 @@ def objects(services, folder):
 @pytest.fixture(scope="module")
 def origins(services, folder):
     return complete(run_study(ORIGINS, four_arms(folder, ORIGINS, NATIONALITIES), services))
-
-
-def without_seconds(report):
-    return {key: value for key, value in to_dict(report).items() if key != "seconds"}
 
 
 def test_each_arm_finds_what_it_finds_alone(services, objects):
