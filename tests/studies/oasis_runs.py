@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
@@ -41,4 +43,7 @@ def figures(report):
 
 
 def without_seconds(report):
-    return {key: value for key, value in to_dict(report).items() if key != "seconds"}
+    """A report, or its values, but for how long it took and on which day: a test may run past midnight."""
+    values = dict(report if isinstance(report, dict) else to_dict(report))
+    values.pop("seconds")
+    return values | {"claims": [re.sub(r"\d{4}-\d\d-\d\d", "a day", claim) for claim in values["claims"]]}

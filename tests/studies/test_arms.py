@@ -24,8 +24,8 @@ from bias_core.studies.running.arms import arm_names, arm_text, each_arm, parse_
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.history import go_on, list_runs
 from bias_core.studies.running.run import complete, plan_study, run_study
+from tests.studies.oasis_runs import without_seconds
 from tests.studies.scribe import ScribeServices
-from tests.studies.test_run_study import without_seconds
 
 GENERAL, ORIGINS = find_design("tbyb-general"), find_design("oasis-nationalities")
 CONDITIONS = tuple(Arm(condition=name) for name in ("fair", "published", "extreme"))

@@ -17,6 +17,7 @@ from bias_core.studies.reports.saved import report_store
 from bias_core.studies.running.history import delete_run, go_on, keep_run, list_runs, open_run, restore_run
 from bias_core.studies.running.run import complete, run_study
 from tests.explored import explore
+from tests.studies.oasis_runs import without_seconds
 from tests.ui.fakes import FakeServices
 
 ME, OTHER = "a" * 32, "b" * 32
@@ -33,10 +34,6 @@ def services(tmp_path):
 
 def run(services, session=ME, design=DESIGN, settings=SETTINGS):
     return complete(run_study(design, settings, services, session=session))
-
-
-def without_seconds(report):
-    return to_dict(report) | {"seconds": 0}
 
 
 def test_the_list_tells_what_was_asked_and_how_it_ended(services):
