@@ -150,6 +150,9 @@ class RunsTab(StudyTab):
         self.gallery.build()
         with gr.Accordion("Bring pictures of your own", open=False, elem_classes="more", elem_id="runs-import"):
             self._build_import()
+        parts["stop"] = gr.Button(  # of runs of the list, too
+            "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
+        )
 
     def _build_import(self) -> None:
         parts = self.parts
@@ -165,14 +168,10 @@ class RunsTab(StudyTab):
                 parts["found"] = gr.HTML(elem_id="runs-found")
         with gr.Column(visible=False, elem_id="runs-measure") as parts["measure"]:
             self._build_measure()
-        buttons = {"run": "Measure these pictures", "label": "Label these pictures", "stop": "Stop"}
-        variants = {"run": "primary", "stop": "stop"}
         with gr.Row(elem_classes="tools"):
-            for name, text in buttons.items():
-                parts[name] = gr.Button(
-                    text, variant=variants.get(name, "secondary"), visible=False, elem_id=f"runs-{name}",
-                    scale=0, min_width=200 if name == "stop" else 240,
-                )  # fmt: skip
+            look: dict[str, Any] = {"visible": False, "scale": 0, "min_width": 240}
+            parts["run"] = gr.Button("Measure these pictures", variant="primary", elem_id="runs-run", **look)
+            parts["label"] = gr.Button("Label these pictures", elem_id="runs-label", **look)
         parts["label_says"] = gr.HTML(render("label_import"), visible=False)
 
     def _build_measure(self) -> None:
