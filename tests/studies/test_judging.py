@@ -239,6 +239,20 @@ def test_arms_are_compared_by_what_the_judge_says_of_both(services):
     assert np.sign(rows.loc["man: P corrected", "difference"]) == np.sign(corrected[1] - corrected[0])
 
 
+def test_whether_prompts_are_followed_is_told_by_the_encoder_and_no_judge_is_asked(services):
+    settings = compare_settings(
+        "doctor", [Arm(condition="fair"), Arm(condition="extreme")], attributes=(MAN,), attribute_a="male",
+        attribute_b="female", n_images=12, n_attribute_images=6, encoder="calibration-clip", judge="endpoint",
+    )  # fmt: skip
+    before = len(services.script.asked)
+    report = complete(run_study(find_design("explore"), settings, services))
+    questions = {question for _, question in services.script.asked[before:]}
+    assert not [question for question in questions if "male doctor" in question]
+    for arm in report.arms:
+        (told,) = [one.estimate for one in arm.results.findings if one.metric == "asked_kept"]
+        assert told.n == 12  # of every picture, though the judge cannot tell of some
+
+
 def test_studies_of_nationalities_ask_the_judge_too(services):
     design = replace(find_design("oasis-doctors"), images_per_prompt=12)
     settings = StudySettings(encoder="calibration-clip", judge="endpoint")

@@ -31,14 +31,19 @@ ARMS = (
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    services = real_services(tmp_path_factory.mktemp("world"))
+def services(tmp_path_factory):
+    built = real_services(tmp_path_factory.mktemp("world"))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def report(services):
     asked = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 12}
     settings = explore_settings(
         StudySettings(), concept="doctor", arms=ARMS, attributes=(GOAL, ASSUMED), n_images=40, **asked
     )
-    yield complete(run_study(find_design("explore"), settings, services))
-    services.close()
+    return complete(run_study(find_design("explore"), settings, services))
 
 
 def test_every_arm_says_what_it_leaves_of_the_bias_and_what_it_costs(report):
@@ -57,6 +62,13 @@ def test_a_prompt_whose_words_are_lost_costs_what_it_asks_for(report):
     rows = report.results.frame("mitigation").set_index("arm")
     assert rows.loc["plain", "kept"] == 1.0
     assert rows.loc["women only", "kept"] < 0.75
+
+
+def test_words_that_are_one_to_the_encoder_tell_nothing_of_prompts_that_are_followed(services):
+    alike = {"attribute_a": "male", "attribute_b": "Male", "n_attribute_images": 4}
+    settings = explore_settings(StudySettings(), concept="doctor", attributes=(GOAL,), n_images=8, **alike)
+    report = complete(run_study(find_design("explore"), settings, services))
+    assert "asked_kept" not in {finding.metric for finding in report.results.findings}
 
 
 def test_the_plot_has_a_point_for_each_arm_and_the_headline_names_who_overcorrects(report):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bias_core.metrics.mitigation import remaining_gap_estimate
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import Finding, Results, StudyFigure, columns, drawable, figure, lean, point, table
-from bias_core.studies.reports.text import format_share
+from bias_core.studies.reports.text import format_rate, format_share
 from bias_core.types import Estimate
 
 MITIGATION = "mitigation"  # key of the figure and of the table
@@ -97,7 +97,7 @@ def _finding(one: _Left, *, baseline: str) -> Finding:
         title=f"{one.attribute}: bias of “{baseline}” that is left in “{one.arm.name}”",
         metric="remaining_gap",
         estimate=one.gap,
-        says=f"From {shares}, where {format_share(one.reference).partition(',')[0]} is the goal: {one.says}.",
+        says=f"From {shares}, where {format_rate(one.reference)} is the goal: {one.says}.",
     )
 
 

@@ -51,7 +51,6 @@ from bias_core.studies.kit.types import Arm, Design, Progress, Results, Shot, St
 from bias_core.studies.reports.crossed import cross_attributes, joined
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
-from bias_core.types import Attribute
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
 _FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt
@@ -167,7 +166,7 @@ def _association(
     if not options.has_association or any(side.empty for side in frames):
         return None
     sides = [(yield from data.embed(frames[0])), (yield from data.embed(frames[1]))]
-    calls = yield from _shown_as_asked(options, data, frames, sides)
+    calls = _shown_as_asked(options, data, sides)
     confidence, seed = data.settings.confidence, data.settings.seed
     return AssociationScore(
         attribute_a=options.attribute_a,
@@ -175,24 +174,23 @@ def _association(
         mean=mean_association(rows, *sides, confidence=confidence, rng=seed),
         associations=association(rows, *sides),
         beyond=association_beyond_even_mix(rows, *sides, confidence=confidence) if _vary(rows, *sides) else None,
-        fidelity=asked_kept_estimate(*calls, confidence=confidence) if all(map(len, calls)) else None,
+        fidelity=asked_kept_estimate(*calls, confidence=confidence) if calls else None,
         calls=calls,
         rows=(rows, *sides),
         units=tuple(_units(one) for one in (frame, *frames)),
     )
 
 
-def _shown_as_asked(
-    options: ExploreOptions, data: StudyData, frames: Sequence[pd.DataFrame], sides: Sequence[np.ndarray]
-) -> Steps[tuple[np.ndarray, ...]]:
-    """Of each picture of A, and of B, whether the reader finds it nearer to its own prompt than to the other."""
+def _shown_as_asked(options: ExploreOptions, data: StudyData, sides: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Of each picture of A, and of B, whether the encoder finds it nearer to its own prompt than to the other.
+
+    Nothing where both prompts are one to the encoder. A judge is not asked: it was not asked for that.
+    """
     prompts = options.prompts()
-    texts, calls = [prompts[side] for side in NO_WORDS], list[np.ndarray]()
-    for i, (frame, rows) in enumerate(zip(frames, sides, strict=True)):
-        question = Attribute(name=f"asked for {i}", positive=texts[i], negative=texts[1 - i])
-        (score,) = yield from score_attributes(data, frame.reset_index(drop=True), rows, (question,))
-        calls.append(score.clear_calls.astype(float))
-    return tuple(calls)
+    a, b = data.texts([prompts[side] for side in NO_WORDS])
+    if all_equal(np.stack([a, b])):
+        return ()
+    return tuple((rows @ to_own > 0).astype(float) for rows, to_own in zip(sides, (a - b, b - a), strict=True))
 
 
 def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
