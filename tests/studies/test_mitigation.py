@@ -11,6 +11,7 @@ from bias_core.studies.explore.mitigation import Tried, mitigation_results
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.reports.figures import draw
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from tests.studies.oasis_runs import real_services
@@ -76,6 +77,10 @@ def test_the_plot_has_a_point_for_each_arm_and_the_headline_names_who_overcorrec
     assert plot.key == "mitigation"
     assert list(plot.data["group"]) == [arm.name for arm in ARMS]
     assert plot.data[["x", "y"]].notna().all(axis=None)
+    (axes,) = draw(plot).axes
+    assert [list(line.get_ydata()) for line in axes.lines if line.get_label().startswith("_child")].count(
+        [0.0, 0.0]
+    ) == 1
     assert "“man” is overcorrected in “too much”, “women only”." in arms_headline(report)
     left = {f.title: f for f in report.results.findings if f.metric == "remaining_gap"}
     assert "man: bias of “plain” that is left in “adapter”" in left

@@ -10,8 +10,8 @@ pairs           name, group, value, low, high, [reference], [assumed]; dots of a
 bars            name, value, [low, high], [group]; labels: y, null
 distributions   group, value, [side: its colour]; labels: x, null; quartiles are drawn over the points
 arrows          name, start, end; labels: x, start, end, null
-scatter         x, y, [name], [group: colour], [marker], [xlow, xhigh, ylow, yhigh]; labels: x, y, lowess,
-                diagonal, join (dots of one name), lines (dots of one group), apart (groups a little),
+scatter         x, y, [name], [group: colour], [marker], [xlow, xhigh, ylow, yhigh]; labels: x, y, null (of
+                y), lowess, diagonal, join (dots of one name), lines (dots of one group), apart (groups a little),
                 markers (their order, where figures share it)
 curves          group, x, value, [low, high]; labels: x, y, null, apart (a panel for each group)
 space           name, x, y, z; labels: x, y, z
@@ -193,7 +193,7 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     if labels.get("diagonal"):
         ends = [min(data["x"].min(), data["y"].min()), max(data["x"].max(), data["y"].max())]
         axes.plot(ends, ends, "--", color=MUTED, lw=1)
-    _finish(axes, labels)
+    _finish(axes, labels, no_bias="y")
     _keep_points_apart(axes, data)
     if "name" in data and len(data) <= _MOST_NAMED:
         _name_dots(axes, data.drop_duplicates(dots, keep="last") if labels.get("join") else data, data)
