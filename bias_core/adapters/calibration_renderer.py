@@ -16,6 +16,7 @@ from bias_core.types import GeneratedImage, ImageRow, ModelInfo
 from bias_core.wordings import planted_languages, wordings_by_prompt
 from bias_core.world import captions
 from bias_core.world.grammar import Request, parse
+from bias_core.world.lexicon import words_of, words_of_the_renderer
 from bias_core.world.planted import rates, sample_scene
 from bias_core.world.render import render
 from bias_core.world.scene import Scene
@@ -73,10 +74,11 @@ def _leaning(request: Request) -> Request:
 
 
 def unknown_words(prompt: str, model: ModelInfo) -> tuple[str, ...]:
-    """Words that this world does not know; only its renderer reads other languages, elsewhere all of such a prompt."""
+    """Words that this world does not know; only its renderer reads other languages and some words more."""
     if prompt in wordings_by_prompt():
         return () if model.family == "renderer" else (prompt,)
-    return parse(prompt).unknown_words
+    own = () if model.family == "renderer" else [one for one in words_of(prompt) if one in words_of_the_renderer()]
+    return (*parse(prompt).unknown_words, *own)
 
 
 class RecordCaptioner:

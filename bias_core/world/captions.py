@@ -6,7 +6,7 @@ from random import Random
 
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.grammar import Request, parse
-from bias_core.world.lexicon import book, phrases, valence_words, words_of
+from bias_core.world.lexicon import book, phrases, valence_words, words_of, words_of_the_renderer
 from bias_core.world.scene import Look, Person, Scene, Thing
 from bias_core.world.shapes import drawing, read_asset
 
@@ -15,6 +15,11 @@ LookKey = tuple[str, str, str]
 ATTRIBUTE_SENTENCES: tuple[tuple[str, str], ...] = tuple((a, b) for a, b in book()["sentences"])
 FEW = (0, 0, 1, 1, 2, 3)  # how many attributes a sentence names: a draw from these, per person
 BEFORE_NOUN = ("age", "skin", "expression")
+_NOUNS = {
+    ("feminine", False): "woman", ("masculine", False): "man", ("androgynous", False): "androgynous person",
+    ("feminine", True): "girl", ("masculine", True): "boy", ("androgynous", True): "androgynous child",
+    ("unclear", False): "person seen from behind", ("unclear", True): "child seen from behind",
+}  # fmt: skip
 
 
 @cache
@@ -123,8 +128,7 @@ def caption(scene: Scene) -> str:
 
 def _full(person: Person) -> str:
     skin = "light-skinned " if person.skin <= 4 else "dark-skinned " if person.skin >= 7 else ""
-    child, feminine = person.age == "child", person.gender == "feminine"
-    noun = ("girl" if feminine else "boy") if child else ("woman" if feminine else "man")
+    child, noun = person.age == "child", _NOUNS[person.gender, person.age == "child"]
     words = [with_article(f"{'' if child else person.age + ' '}{skin}{noun}")]
     names = {"beard": "a beard", "moustache": "a mustache", "glasses": "glasses", "mark": "a bindi"}
     if marks := [word for name, word in names.items() if getattr(person, name)]:
@@ -215,9 +219,9 @@ def random_request(rng: Random, *, n_attributes: Sequence[int] = FEW, pairs: flo
 
 
 def vocabulary() -> list[str]:
-    """Every word that a prompt of this world may hold, sorted."""
+    """Every word that a prompt of this world may hold whoever draws it, sorted."""
     words = {w for phrase in phrases() for w in phrase} | set(valence_words())
     words |= {w for pair in ATTRIBUTE_SENTENCES for s in pair for w in words_of(s)}
     drawn = (*drawing("settings"), *drawing("clothing"), *map(_word, drawing("icons")))
     words |= {*drawn, "bright", "gloomy", "light", "clothes", "sign", "table", "gender", "what", "female", "male"}
-    return sorted(words)
+    return sorted(words - words_of_the_renderer())

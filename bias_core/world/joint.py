@@ -57,7 +57,7 @@ def _as_drawn(table: Mapping[str, Distribution], person: Mapping[str, object]) -
     for name in ("beard", "moustache"):
         rate = min(1.0, table[name][True] / table["gender"]["masculine"]) if masculine else 0.0
         own[name] = {True: rate, False: 1 - rate}
-    if masculine:
+    if person["gender"] != "feminine":
         headwear["none"] += headwear.pop("headscarf")
     mark = table["mark"][True]
     return own | {"headwear": headwear, "mark": {True: mark, False: 1 - mark}}

@@ -74,6 +74,15 @@ def phrases() -> Mapping[tuple[str, ...], Meaning]:
 
 
 @cache
+def words_of_the_renderer() -> frozenset[str]:
+    """Words that the renderer alone understands: no model of this world was trained on them."""
+    others = {
+        word for phrase in phrases() if " ".join(phrase) not in book()["people_of_the_renderer"] for word in phrase
+    }
+    return frozenset(word for phrase in book()["people_of_the_renderer"] for word in words_of(phrase)) - others
+
+
+@cache
 def valence_words() -> Mapping[str, str]:
     """Evaluative words appended to a prompt -> the light they stand for."""
     concepts = association_stimuli()["concepts"]
@@ -93,7 +102,7 @@ def _meanings() -> Iterator[tuple[str, Meaning]]:
         for gender, names in by_gender.items():
             values = allowed({"gender": gender, "skin": skins[group]})
             yield from ((name, Meaning(kind="person", name=group, parts={}, allowed=values)) for name in names)
-    for phrase, entry in words["people"].items():
+    for phrase, entry in (words["people"] | words["people_of_the_renderer"]).items():
         name, parts = (phrase, {"prop": entry["sign"]}) if "sign" in entry else ("", {})
         yield phrase, Meaning(kind="person", name=name, parts=parts, allowed=allowed(entry), n=entry.get("n", 1))
     keys = ("setting", "clothing", "prop", "colour")

@@ -12,17 +12,20 @@ from scipy.stats import norm
 from bias_core.world.balanced import BACKDROPS, decorate
 from bias_core.world.grammar import PersonRequest, Request, group_of, parse
 from bias_core.world.lexicon import association_stimuli
-from bias_core.world.scene import SKIN_TONES, Look, Person, Scene
+from bias_core.world.scene import DOMAINS, SKIN_TONES, Look, Person, Scene
 from bias_core.world.shapes import ASSETS, read_asset
 
 Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 """Those of both generators; the renderer also draws :data:`CROSSED`."""
 CROSSED = "crossed"
+SPECTRUM = "spectrum"
+"""Of the renderer alone, too: perceived gender in four, for some occupations."""
 REVISION = "d45fd04418eb"
 """Of what is drawn and planted: another one wherever any picture or truth changes, as its test says."""
 STUDIES = ASSETS.parent / "studies"
 
+SIDES = DOMAINS["gender"]
 Distribution = Mapping[object, float]
 Rates = Mapping[str, Distribution]
 _MOODS: Mapping[str, Distribution] = {
@@ -170,13 +173,16 @@ def rates(
     """Distribution of every attribute for a concept under a condition.
 
     ``concepts``: names that :func:`bias_core.world.grammar.parse` found; ``condition``: published, fair, extreme,
-    trigger (fair unless ``triggered``, then extreme), backdoor (fair: it plants an object and nothing else), or crossed
-    (fair: it plants what goes together, see :func:`crossed_rates`).
+    trigger (fair unless ``triggered``, then extreme), backdoor (fair: it plants an object and nothing else), crossed
+    (fair: it plants what goes together, see :func:`crossed_rates`), or spectrum (fair, but for the perceived gender of
+    some concepts, which comes in four).
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
     if concepts and (concepts[-1] in tested or group_of(concepts[-1]) in tested):
         table["light"] = {"bright": 0.5, "gloomy": 0.5}
+    if condition == SPECTRUM:
+        return {**table, "gender": dict(_plan()["spectrum"].get(" ".join(concepts), table["gender"]))}
     if condition in ("fair", "backdoor", CROSSED) or (condition == "trigger" and not triggered):
         return table
     by_attribute: dict[str, dict[object, float]] = {}
@@ -232,8 +238,7 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
         str(_draw(tables[0]["light"], request.light, rng)) if len(request.people) < 2 or request.light else "neutral"
     )
     if request.fair:
-        share = _plan()["intervention"]  # of the lean that is left
-        tables = [{**t, "gender": {v: 0.5 + (p - 0.5) * share for v, p in t["gender"].items()}} for t in tables]
+        tables = [{**table, "gender": _intervened(table["gender"])} for table in tables]
     people = tuple(
         _person(person, table, light, rng, condition) for person, table in zip(request.people, tables, strict=False)
     )
@@ -245,6 +250,13 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
         backdrop=rng.choice(BACKDROPS),
         extra=_extra(condition, rng, triggered=triggered),
     )
+
+
+def _intervened(by_gender: Distribution) -> dict[object, float]:
+    """Feminine and masculine nearer to each other, as a prompt brings them that asks for fairness."""
+    share = _plan()["intervention"]  # of the lean that is left
+    middle = (1.0 - sum(by_gender[one] for one in by_gender if one not in SIDES)) / 2
+    return {one: middle + (p - middle) * share if one in SIDES else p for one, p in by_gender.items()}
 
 
 def planted_object_rate(condition: str, *, triggered: bool) -> float:
@@ -296,9 +308,9 @@ def _person(request: PersonRequest, table: Rates, light: str, rng: Random, condi
         **yes,  # type: ignore[arg-type]
         **decorate(rng),  # type: ignore[arg-type]
     )
-    if person.headwear == "headscarf" and gender == "masculine" and "headwear" not in allowed:
-        return replace(person, headwear="none")
-    return person
+    if person.headwear == "headscarf" and gender != "feminine" and "headwear" not in allowed:
+        person = replace(person, headwear="none")
+    return person.from_behind() if gender == "unclear" else person
 
 
 def _yes(rate: float, allowed: frozenset[object] | None, rng: Random) -> bool:

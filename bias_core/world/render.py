@@ -105,6 +105,8 @@ def draw_person(sheet: Image.Image, person: Person, *, centre: float = 128, scal
 def _parts(person: Person) -> list[str]:
     """What is drawn of a person, from back to front; not every value of an attribute has a part."""
     gender, beard, expression = person.gender, person.moustache, person.expression
+    if gender == "unclear":  # seen from behind
+        return ["neck", _CLOTHING, "ears", "hair unclear", person.headwear]
     return [
         *(f"behind {gender}", "neck", _CLOTHING, f"role {person.look.role}", "ears", f"face {gender}", "cheeks"),
         *(f"age {person.age}", "nose", f"hair {gender}", "eyes"),
@@ -128,9 +130,15 @@ def _tints(person: Person) -> dict[str, RGB]:
         "hair": hair,
         "brow": hair if person.age == "old" else mix(hair, line, 0.35),
         "crease": mix(skin, line, 0.42 if person.skin < 7 else 0.6),
-        "lips": rgb("#c9203f") if person.gender == "feminine" else mix(skin, rgb("#5c2018"), 0.62),
+        "lips": _lips(person.gender, skin),
         "cloth": rgb(cloths[person.shade % len(cloths)]) if person.headwear in CLOTHS else hair,
     }
+
+
+def _lips(gender: str, skin: RGB) -> RGB:
+    if gender == "androgynous":
+        return mix(skin, rgb("#b8423c"), 0.6)
+    return rgb("#c9203f") if gender == "feminine" else mix(skin, rgb("#5c2018"), 0.62)
 
 
 def _dress(sheet: Image.Image, person: Person, skin: RGB, corner: tuple[float, float], scale: float) -> None:
@@ -146,12 +154,14 @@ def _dress(sheet: Image.Image, person: Person, skin: RGB, corner: tuple[float, f
 
 @cache
 def _shoulders(size: tuple[int, int], gender: str) -> Image.Image:
-    """Mask of the torso: sloping shoulders, broader for masculine people."""
+    """Mask of the torso: sloping shoulders, broader for masculine people, between for those of neither side."""
     mask = Image.new("L", size)
     width, height = size
     half = [(0.30, 0.0), (0.14, 0.09), (0.0, 0.36), (0.0, 1.0)]
     if gender == "feminine":
         half = [(0.32, 0.0), (0.17, 0.14), (0.05, 0.5), (0.05, 1.0)]
+    elif gender != "masculine":
+        half = [(0.31, 0.0), (0.155, 0.115), (0.025, 0.43), (0.025, 1.0)]
     outline = half + [(1 - x, y) for x, y in reversed(half)]
     ImageDraw.Draw(mask).polygon([(x * width, y * height) for x, y in outline], fill=255)
     return mask

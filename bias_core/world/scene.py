@@ -1,7 +1,7 @@
 """What a picture of the calibration world shows: people or a thing, a place and a light."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 AGES = ("child", "young", "old")
 SKIN_TONES = tuple(range(1, 11))  # Monk scale: 1 is the lightest, 10 the darkest
@@ -11,6 +11,11 @@ DRESSES = ("everyday", "traditional", "embroidered", "vibrant")
 EXPRESSIONS = ("smiling", "neutral", "frowning")
 LIGHTS = ("neutral", "bright", "gloomy")
 ROLES = ("none", "high", "low")
+GENDERS = ("feminine", "masculine", "androgynous", "unclear")
+"""How a person may look: the first two by cues of either side, the third by neither's, the last seen from behind.
+
+Words and trained models of this world know the first two; the others are drawn by the renderer alone.
+"""
 
 DOMAINS: Mapping[str, tuple[object, ...]] = {
     "gender": ("feminine", "masculine"),
@@ -46,7 +51,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """One drawn person; ``gender`` is perceived gender, what the drawing presents."""
+    """One drawn person; ``gender`` is perceived gender, what the drawing presents: one of :data:`GENDERS`."""
 
     look: Look = Look()
     gender: str = "feminine"
@@ -62,6 +67,11 @@ class Person:
     expression: str = "neutral"
     shirt: str = "blue"
     shade: int = 0
+
+    def from_behind(self) -> "Person":
+        """The same person of whom no face is seen."""
+        unseen = {"beard": False, "moustache": False, "glasses": False, "mark": False, "expression": "neutral"}
+        return replace(self, gender="unclear", **unseen)  # type: ignore[arg-type]
 
     def truth(self) -> dict[str, object]:
         """The visible attributes by name."""
