@@ -25,7 +25,9 @@ Sampler = Literal[
     "dpm++-sde", "deis", "unipc",
 ]  # fmt: skip
 """Which way the steps of a diffusion model are taken; "" is the model's own."""
-_LATER = ("rewrite", "sampler")
+EXCHANGED = ("later_prompt", "n_first_steps", "text_condition")
+"""Fields of a row that say what a picture was drawn with beside its prompt and the weights of its condition."""
+_LATER = ("rewrite", "sampler", *EXCHANGED)
 """Fields of a row that came when pictures were kept already: at their default they are no part of its id."""
 
 
@@ -50,6 +52,11 @@ class ImageRow:
     height: int = 64
     rewrite: str = ""  # "own": the model rewrites the prompt itself before it draws; "": it draws what is asked
     sampler: Sampler = ""
+    # later_prompt: what the denoiser reads after the first ``n_first_steps``, which are taken with ``prompt``; "": the
+    # prompt all along
+    later_prompt: str = ""
+    n_first_steps: int = 0
+    text_condition: str = ""  # of the text encoders' weights, where it is not ``condition``
 
     @cached_property
     def id(self) -> str:

@@ -27,18 +27,23 @@ from bias_core.adapters.family_facts import (
     without_guidance,
 )
 from bias_core.adapters.forming import FormingPictures
-from bias_core.adapters.loras import put_on
+from bias_core.adapters.loras import put_on, use_in_parts
 from bias_core.adapters.samplers import check_sampler, sampled_by
-from bias_core.adapters.tracing import Tracer, velocity_space
+from bias_core.adapters.tracing import Tracer, first_steps_of, velocity_space
 from bias_core.adapters.weights import Adapter, Batches
-from bias_core.errors import ModelUnavailable, NotEnoughMemory
-from bias_core.models.catalogue import split_revision
+from bias_core.errors import InvalidInput, ModelUnavailable, NotEnoughMemory
+from bias_core.models.catalogue import WITHOUT_ADAPTER, split_revision
 from bias_core.models.fit import first_batch_size
 from bias_core.models.machine import this_machine
 from bias_core.protocols import StepCallback
 from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step, VelocitySpace
 
+_OWN_LORA = "lora"
 _LORA_FILE = "pytorch_lora_weights.safetensors"
+_SAMPLED_ALIKE = attrgetter(
+    "condition", "text_condition", "num_inference_steps", "n_first_steps", "guidance_scale", "width", "height",
+    "sampler",
+)  # fmt: skip
 _FLAGS = ("nsfw_content_detected", "nsfw_detected", "watermark_detected")
 
 
@@ -56,7 +61,8 @@ class _PictureBatches(Batches):
 class DiffusersTextToImage(Adapter[Any]):
     """Draws rows with a pipeline from a hub id or a local folder; loads nothing before the first row.
 
-    A condition is a LoRA in the folder ``loras``; ``base_condition`` is the pipeline without one.
+    A condition is a LoRA in the folder ``loras``; ``base_condition`` is the pipeline without one. The text encoders may
+    have another one than the denoiser.
 
     Parameters
     ----------
@@ -90,7 +96,8 @@ class DiffusersTextToImage(Adapter[Any]):
         self.info, self.loras, self.compiled = info, loras, compiled
         self._batches = _PictureBatches(info.id, batch_size)
         self._texts, self._forming = calls.TextCache(), FormingPictures(forming)
-        self._condition = self._base = str(info.options.get("base_condition", ""))
+        self._base = str(info.options.get("base_condition", ""))
+        self._conditions = self._base, self._base  # of the denoiser's weights, and of the text encoders'
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order, a batch at a time.
@@ -100,8 +107,7 @@ class DiffusersTextToImage(Adapter[Any]):
         ``on_step``, at that denoising step; pictures yielded before are whole.
         """
         drawn = (_as_drawn(self._parts(), row) for row in rows)
-        sampling = attrgetter("condition", "num_inference_steps", "guidance_scale", "width", "height", "sampler")
-        for _, alike in groupby(drawn, key=lambda row: (bool(row.negative_prompt), *sampling(row))):
+        for _, alike in groupby(drawn, key=_drawn_together):
             draw = partial(self._generate_batch, on_step)
             for images in self._batches.run(list(alike), draw, most=self._at_once()):
                 yield from images
@@ -140,7 +146,7 @@ class DiffusersTextToImage(Adapter[Any]):
         """
         pipeline = self._parts()
         row = _as_drawn(pipeline, row)
-        self._use_condition(row.condition)
+        self._use_conditions(row)
         try:
             with sampled_by(pipeline, self.info, row.sampler):
                 space = velocity_space(facts_of(pipeline), self.info.id)
@@ -259,15 +265,18 @@ class DiffusersTextToImage(Adapter[Any]):
 
     def _generate_batch(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
         pipeline = self._parts()
-        self._use_condition(rows[0].condition)
-        full = [*rows, *[rows[-1]] * (self._at_once() - len(rows))]
+        self._use_conditions(rows[0])
+        full, n_first_steps = [*rows, *[rows[-1]] * (self._at_once() - len(rows))], self._n_first_steps(rows[0])
         arguments = calls.call_arguments(pipeline, self.info, full)
         with calls.warnings_of_diffusers() as warnings, ExitStack() as call:
             call.enter_context(sampled_by(pipeline, self.info, rows[0].sampler))
+            done = calls.report_steps(pipeline, arguments, on_step, n_before=n_first_steps)
+            if n_first_steps:
+                call.enter_context(first_steps_of(pipeline, partial(self._call, full), n_first_steps, done))
+                full = [replace(row, prompt=row.later_prompt) for row in full]
             callbacks = {}
             if on_step is not None:
                 call.enter_context(self._forming.watching(pipeline, self.info.id, rows))
-                done = calls.report_steps(pipeline, arguments, on_step)
                 callbacks = call.enter_context(calls.after_each_step(pipeline, done))
             output = self._call(full, **callbacks)
         notes = calls.records(pipeline, arguments, output, warnings, rows)
@@ -275,6 +284,18 @@ class DiffusersTextToImage(Adapter[Any]):
         images = [self._generated(row, output, i, record) for i, (row, record) in drawn]
         self._forming.learn([one.image for one in images if not one.blocked])
         return images
+
+    def _n_first_steps(self, row: ImageRow) -> int:
+        """How many steps are taken before its text is exchanged, 0 where it is not."""
+        if not row.later_prompt:
+            return 0
+        velocity_space(facts_of(self._parts()), self.info.id)  # where there is one, a step is one step of the scheduler
+        if not 0 < row.n_first_steps < row.num_inference_steps:
+            raise InvalidInput(
+                f"a text is exchanged after 1 to {row.num_inference_steps - 1} of {row.num_inference_steps} steps; got "
+                f"{row.n_first_steps}"
+            )
+        return row.n_first_steps
 
     def _call(self, rows: Sequence[ImageRow], **more: Any) -> Any:
         """The output of the pipeline for these rows, with more arguments."""
@@ -307,35 +328,56 @@ class DiffusersTextToImage(Adapter[Any]):
         if lora := str(self.info.options.get("lora", "")):
             source, revision = split_revision(lora)
             weight, model = float(self.info.options.get("lora_weight", 1.0)), self.info.id
-            put_on(pipeline, model, source, name="lora", revision=revision, weight=weight, offline=self._offline)
+            put_on(pipeline, model, source, name=_OWN_LORA, revision=revision, weight=weight, offline=self._offline)
         self._start_over()
         return pipeline
 
     def _start_over(self) -> None:
         """Fresh weights have no condition's adapter, and nothing is known of what they answer."""
-        self._condition = self._base
+        self._conditions = self._base, self._base
         self._texts.clear()
         self._forming.forget()
 
-    def _use_condition(self, condition: str) -> None:
-        """Switch the LoRA; the one before is removed altogether, so that nothing of it stays."""
-        condition = condition or self._base
-        if condition == self._condition:
+    def _use_conditions(self, row: ImageRow) -> None:
+        """Switch the LoRAs; those before are removed altogether, so that nothing of them stays."""
+        drawing = row.condition or self._base
+        conditions = drawing, row.text_condition or drawing
+        if conditions == self._conditions:
             return
         pipeline = self._parts()
-        if self._condition != self._base:
+        if self.info.options.get("lora"):
+            self._start_over()
+            drawn, texts = ("" if condition == WITHOUT_ADAPTER else _OWN_LORA for condition in conditions)
+            use_in_parts(pipeline, denoiser=drawn, text_encoders=texts)
+            self._conditions = conditions
+            return
+        if self._conditions != (self._base, self._base):
             pipeline.unload_lora_weights()
         self._start_over()  # an adapter may change the text encoders too
-        if condition == self._base:
-            return
-        folder = (self.loras or Path()) / condition
-        if not (folder / _LORA_FILE).is_file():
-            raise ModelUnavailable(f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})")
+        if names := [name for name in dict.fromkeys(conditions) if name != self._base]:
+            self._put_on(pipeline, names)
+            if len(set(conditions)) > 1:
+                use_in_parts(pipeline, denoiser=conditions[0], text_encoders=conditions[1])
+            self._conditions = conditions
+
+    def _put_on(self, pipeline: Any, conditions: Sequence[str]) -> None:
+        for condition in conditions:
+            folder = (self.loras or Path()) / condition
+            if not (folder / _LORA_FILE).is_file():
+                raise ModelUnavailable(
+                    f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})"
+                )
         super().unload()  # a half-loaded adapter must not stay in use
-        put_on(pipeline, f"{self.info.id}, condition {condition}", str(folder), name=condition, file=_LORA_FILE)
+        for condition in conditions:
+            folder = (self.loras or Path()) / condition
+            put_on(pipeline, f"{self.info.id}, condition {condition}", str(folder), name=condition, file=_LORA_FILE)
         self._unchanged()
         self._keep(pipeline)
-        self._condition = condition
+
+
+def _drawn_together(row: ImageRow) -> tuple[Any, ...]:
+    """What is alike in all rows of a batch."""
+    return bool(row.negative_prompt), bool(row.later_prompt), *_SAMPLED_ALIKE(row)
 
 
 def _as_drawn(pipeline: Any, row: ImageRow) -> ImageRow:

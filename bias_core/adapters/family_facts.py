@@ -26,6 +26,8 @@ KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
 DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
 HIDREAM_LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 _DENOISERS = ("transformer", "unet", "prior", "decoder")
+DENOISERS = frozenset({*_DENOISERS, "transformer_2", "unconditional_transformer"})
+"""Names of all components that the steps of a pipeline run."""
 _SCALES = ("guidance_scale", "true_cfg_scale", "distilled_guidance_scale", "prior_guidance_scale")
 # z + g (z - z0) where others compute z0 + g (z - z0): the weight of the text is 1 + g.
 _COUNTS_FROM_0 = {"ZImagePipeline", "Krea2Pipeline"}

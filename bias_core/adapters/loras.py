@@ -67,6 +67,20 @@ def put_on(
         loader.set_adapters([name], adapter_weights=[weight])
 
 
+def use_in_parts(pipeline: Any, *, denoiser: str, text_encoders: str) -> None:
+    """Have the denoiser work with one of the adapters that are loaded, and the text encoders with another.
+
+    A name that none of them has is none: these networks then answer as without any.
+    """
+    for part, network in _networks(getattr(pipeline, "first", pipeline)).items():
+        name = text_encoders if part.startswith("text_encoder") else denoiser
+        for layer in network.modules():
+            if isinstance(layer, peft.tuners.lora.LoraLayer):
+                layer.enable_adapters(name in layer.r)
+                if name in layer.r:
+                    layer.set_adapter(name)
+
+
 def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
     """Where the LoRA of a hub lies, downloaded where that is allowed."""
     for patterns in _HUB_PATTERNS:

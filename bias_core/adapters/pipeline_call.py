@@ -167,10 +167,15 @@ def pictures_of(output: Any) -> Any:
     return output.images if hasattr(output, "images") else output.image
 
 
-def report_steps(pipeline: Any, arguments: dict[str, Any], on_step: StepCallback) -> Callable[[], None]:
-    """Counts steps over all stages of a call and passes the count on."""
+def report_steps(
+    pipeline: Any, arguments: dict[str, Any], on_step: StepCallback | None, *, n_before: int = 0
+) -> Callable[[], None]:
+    """Counts steps over all stages of a call, and ``n_before`` of another before it, and passes the count on."""
+    if on_step is None:
+        return lambda: None
     parameters, steps = accepted(pipeline), count(1)
-    total = arguments["num_inference_steps"] + sum(arguments.get(s, parameters.get(s, 0)) for s in _STAGES)
+    total = n_before + arguments["num_inference_steps"]
+    total += sum(arguments.get(s, parameters.get(s, 0)) for s in _STAGES)
     return lambda: on_step(min(next(steps), total), total)  # some samplers take a step more than they are asked for
 
 

@@ -6,20 +6,24 @@ that very path: ``step`` answers with the kept latents, whatever was predicted. 
 from the text alone, so these predictions are the conditional velocities, in the order, sign and packing of the
 scheduler. The third gives a latent that a step is heading for to the end of the pipeline's own code, which
 makes a picture of it.
+
+A generation whose text is exchanged on the way is two calls: of the first prompt as many steps as are taken with it,
+then of the later one, in which the denoiser repeats for these steps what it answered before.
 """
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
 import numpy as np
 
 from bias_core.adapters import diffusers, torch
-from bias_core.adapters.family_facts import DECODERS, PipelineFacts, accepted
+from bias_core.adapters.family_facts import DECODERS, DENOISERS, PipelineFacts, accepted
 from bias_core.adapters.pipeline_call import SchedulerStep, forward_replaced, pictures_of, step_replaced
 from bias_core.errors import InvalidInput
 from bias_core.types import VelocitySpace
@@ -188,6 +192,80 @@ def _with_sample(answer: Any, sample: Any) -> Any:
     if isinstance(answer, tuple):
         return tuple(map(replaced, answer))
     return type(answer)(**{name: replaced(value) for name, value in answer.items()})
+
+
+class _EnoughSteps(Exception):
+    pass
+
+
+@contextmanager
+def first_steps_of(pipeline: Any, call: Call, n_steps: int, after_step: Callable[[], None]) -> Iterator[None]:
+    """Have the denoiser answer the first steps of the next call as it answers those of ``call``, until the block ends.
+
+    Latents, noise and the scheduler's memory of earlier steps are then those of ``call``, bit for bit, whatever the
+    text of the next call is; from there on the denoiser reads that one. No picture of ``call`` is made.
+    """
+    networks = {name: part for name, part in pipeline.components.items() if name in DENOISERS and part is not None}
+    answers: dict[str, list[Any]] = {name: [] for name in networks}
+    with _answering(pipeline, networks, partial(_recorded, answers)) as steps, suppress(_EnoughSteps):
+        steps.after = partial(_end_after, n_steps, after_step)
+        call(output_type="latent")
+    with _answering(pipeline, networks, partial(_from_record, answers, n_steps)):
+        yield
+
+
+@dataclass
+class _StepsDone:
+    n: int = 0
+    after: Callable[[int], None] = lambda _n: None  # called after each
+
+
+@contextmanager
+def _answering(pipeline: Any, networks: Mapping[str, Any], by: Callable[..., Any]) -> Iterator[_StepsDone]:
+    """Have ``by`` answer for networks: of their name, the steps done, their own answer, and what they were given."""
+    done = _StepsDone()
+
+    def counted(step: SchedulerStep) -> Any:
+        answer = step.answer()
+        done.n += 1
+        done.after(done.n)
+        return answer
+
+    with ExitStack() as afterwards:
+        afterwards.enter_context(step_replaced(pipeline.scheduler, counted))
+        for name, network in networks.items():
+            afterwards.enter_context(forward_replaced(network, partial(by, name, done, network.forward)))
+        yield done
+
+
+def _recorded(
+    answers: Mapping[str, list[Any]], name: str, _done: _StepsDone, own: Call, *args: Any, **given: Any
+) -> Any:
+    output = own(*args, **given)
+    answers[name].append(_cloned(output))  # pipelines change in place what they are given
+    return output
+
+
+def _from_record(
+    answers: Mapping[str, list[Any]], n_steps: int, name: str, done: _StepsDone, own: Call, *args: Any, **given: Any
+) -> Any:
+    if not 0 < done.n < n_steps:
+        output = own(*args, **given)  # in the first step too, where some networks take up what the text is
+        if done.n:
+            return output
+    return answers[name].pop(0)
+
+
+def _end_after(n_steps: int, after_step: Callable[[], None], n: int) -> None:
+    after_step()
+    if n == n_steps:
+        raise _EnoughSteps
+
+
+def _cloned(output: Any) -> Any:
+    from torch.utils._pytree import tree_map
+
+    return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, output)
 
 
 @contextmanager

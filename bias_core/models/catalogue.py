@@ -38,6 +38,8 @@ _HUB_LIBRARY: Mapping[Role, str] = {
     "judge": "transformers",
     "language_model": "transformers",
 }
+WITHOUT_ADAPTER = "without adapter"
+"""Condition of a model whose LoRA is always on, as if it had none."""
 _ANY = ", any hub model as org/name, or a folder with config.json"
 _OTHERS: Mapping[Role, str] = {
     "encoder": f", any hub CLIP as org/name, a folder with {_CONFIG} or {_OPEN_CLIP_CONFIG}, "
@@ -251,10 +253,12 @@ def _open_clip(name: str) -> ToolInfo:
 
 
 def check_condition(info: ModelInfo, condition: str) -> str:
-    """The condition to generate under: "" for models without planted conditions.
+    """The condition to generate under: "" for models without planted conditions, as they are.
 
     Such models accept the default "published" too, so that changing the model alone is enough.
     """
+    if condition == WITHOUT_ADAPTER and info.options.get("lora"):
+        return condition
     if not info.conditions:
         if condition in {"", "published"}:
             return ""

@@ -17,7 +17,7 @@ from bias_core.errors import StorageError
 from bias_core.store.files import evict_oldest, total_bytes, write_atomically
 from bias_core.store.source_marks import SIGNATURE, source_of, with_chunks, with_source
 from bias_core.store.sqlite_file import Repairs
-from bias_core.types import GeneratedImage, ImageRow, PictureRecord, StoredImage
+from bias_core.types import EXCHANGED, GeneratedImage, ImageRow, PictureRecord, StoredImage
 
 RECORD_KEY = "bias_core"
 # The fast end of zlib: a few percent larger than the default, several times quicker.
@@ -34,7 +34,7 @@ def encode_png(generated: GeneratedImage) -> bytes:
     data, row = buffer.getvalue(), asdict(generated.row)
     record = {"row": row, "truth": generated.truth, "blocked": generated.blocked, "pixels": pixel_digest(data)}
     settings = ["num_inference_steps", "guidance_scale", "negative_prompt", "width", "height"]
-    settings += ["sampler"] if generated.row.sampler else []
+    settings += [name for name in ("sampler", *EXCHANGED) if row[name]]
     if generated.drawn is not None:
         record["drawn"] = dict(generated.drawn)
     text = {key: str(row[key]) for key in ("prompt", "seed", "model", "revision", "condition")}

@@ -88,8 +88,12 @@ class RowMaker:
     def of(self, shot: Shot) -> list[ImageRow]:
         """One row per picture of the shot."""
         prompt = self.prompt_of(shot)
+        later = treated(shot.later_prompt, self.template) if shot.later_prompt else ""
         first = ImageRow(
             prompt=self.rewriting.of(prompt) if self.rewriting else prompt,
+            later_prompt=self.rewriting.of(later) if self.rewriting and later else later,
+            n_first_steps=shot.n_first_steps,
+            text_condition=check_condition(self.info, shot.text_condition) if shot.text_condition else "",
             rewrite=self.rewrite,
             group=shot.group,
             seed=self.seed,

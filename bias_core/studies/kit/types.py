@@ -50,9 +50,7 @@ _GUIDANCE: dict[str, Any] = {
     "sentence": "How strongly pictures follow the prompt; left out: the model's own",
     "ge": 0, "le": MAX_GUIDANCE, "option": "--guidance",
 }  # fmt: skip
-_NEGATIVE = {
-    "label": "Negative prompt", "sentence": "What pictures are guided away from", "link": "negative",
-}  # fmt: skip
+_NEGATIVE = {"label": "Negative prompt", "sentence": "What pictures are guided away from", "link": "negative"}
 _REWRITE = {
     "label": "Rewriting of prompts",
     "sentence": "own: by the model itself; fair: by the rewriter, fairness-aware; or an instruction; off: none",
@@ -207,6 +205,10 @@ class Shot:
     facts: Facts = field(default_factory=dict)
     first_seed: int = 0
     condition: str = ""
+    # as :class:`bias_core.types.ImageRow` has them
+    later_prompt: str = ""
+    n_first_steps: int = 0
+    text_condition: str = ""
 
 
 PairedComparison = Callable[["Sample", "Sample", np.ndarray, np.ndarray, float, int], "PairedTest"]
