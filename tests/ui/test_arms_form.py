@@ -11,6 +11,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.internal.tab import InternalTab
+from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
 from bias_core.studies.objects.tab import ObjectsTab
 from bias_core.studies.reports.documents import to_markdown
@@ -56,6 +57,29 @@ def test_an_arm_like_another_is_refused_and_the_last_one_goes_with_its_words() -
     with pytest.raises(InvalidInput, match="there already"):
         added(arms, Arm(name="again", condition="fair"))
     assert arms_html(arms).count("data-remove") == 2
+
+
+def test_what_is_written_of_an_arm_is_read_as_its_settings(tab: ObjectsTab) -> None:
+    arms, written = (
+        tab.arms,
+        {"name": "", "condition": " fair ", "guidance_scale": "2.5", "size": "64x64", "other": "x"},
+    )
+    event: Any = SimpleNamespace(arm=written)
+    added_to = arms.on_add((), None, event)[arms.chosen]
+    assert added_to == (Arm(), Arm(condition="fair", guidance_scale=2.5, size="64x64"))
+    with_pictures: Any = SimpleNamespace(arm={})
+    assert arms.on_add((), "/up/old.zip", with_pictures)[arms.chosen][1] == Arm(images="/up/old.zip")
+    wrong: Any = SimpleNamespace(arm={"guidance_scale": "much"})
+    assert set(arms.on_add(added_to, None, wrong)) == {arms.status}
+    assert "guidance" in arms.on_add(added_to, None, wrong)[arms.status]
+    photographs: Any = SimpleNamespace(name="sd-turbo")
+    assert "Where no reader is chosen" in arms.on_model(photographs)
+
+
+def test_every_setting_of_an_arm_has_a_field(tab: ObjectsTab) -> None:
+    html = str(tab.arms.fields.value)
+    assert all(f'name="{name}"' in html for name in settings_of(Arm) if name != "images")
+    assert '<option value="published">' in html
 
 
 def test_presets_suit_the_model_that_draws(services: FakeServices) -> None:

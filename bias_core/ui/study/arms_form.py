@@ -13,18 +13,17 @@ from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.running.arms import MOST_ARMS
 from bias_core.types import ModelInfo
 from bias_core.ui import messages
-from bias_core.ui.model_menu import model_choices, model_hint
+from bias_core.ui.model_menu import HINT, model_choices, model_hint
 from bias_core.ui.templates import render, script
 
 Updates = dict[Any, Any]
 _FIELDS = settings_of(Arm)
 _AS_ABOVE = "Empty: as above"
-_PER_LINE = 4  # fields
+_WIDE = ("model", "template")
 _HINTS: Mapping[str, str] = {
     "name": "If you like; else what makes it differ",
     "template": "{} is the whole prompt; {nurse=person} another word",
     "rewrite": "off, own, fair, or an instruction; empty: as above",
-    "images": "Instead of drawing: a zip with prompts",
 }
 CONDITIONS = ("fair", "published", "extreme")
 PRESETS: Mapping[str, tuple[Arm, ...]] = {
@@ -48,13 +47,10 @@ class ArmsForm:
         with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-arms"):
             (build_presets or (lambda: self._build_presets(key)))()
             self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
-            self.fields: dict[str, Any] = {}
-            for first in range(0, len(_FIELDS), _PER_LINE):
-                names = list(_FIELDS)[first : first + _PER_LINE]
-                with gr.Row(equal_height=True, elem_classes="line"):
-                    self.fields |= {name: self._field(key, name) for name in names}
-            with gr.Row(elem_classes="tools"):
-                self.add = gr.Button("Add this arm", elem_id=f"{key}-add-arm", scale=0, min_width=160)
+            label = "Pictures of your own (zip), instead of drawing"
+            self.images = gr.File(label=label, file_types=[".zip"], height=110, elem_id=f"{key}-arm-images")
+            of_arm = script("arm_fields", list=f"{key}-arms-list", conditions=self._conditions())
+            self.fields = gr.HTML(self._fields_html(key), js_on_load=of_arm, elem_id=f"{key}-arm-fields")
             self.status = gr.HTML(elem_id=f"{key}-arms-status")
 
     def _build_presets(self, key: str) -> None:
@@ -64,23 +60,23 @@ class ArmsForm:
                 for i, name in enumerate(PRESETS)
             ]
 
-    def _field(self, key: str, name: str) -> Any:
-        place: dict[str, Any] = {
-            "label": _FIELDS[name].label, "info": _HINTS.get(name, _AS_ABOVE), "elem_id": f"{key}-arm-{name}",
-            "min_width": 170, "scale": 3 if name in ("model", "template") else 2,
-        }  # fmt: skip
-        if name in ("model", "condition"):
-            conditions = list(self.services.model_info(StudySettings().model).conditions)
-            choices = model_choices(self.services) if name == "model" else conditions
-            return gr.Dropdown(choices, value=None, allow_custom_value=True, **place)
-        if name == "images":
-            label = "Pictures of your own (zip)"
-            return gr.File(
-                label=label, file_types=[".zip"], height=110, min_width=240, scale=2, elem_id=f"{key}-arm-images"
-            )
-        if _FIELDS[name].choices:
-            return gr.Dropdown([choice for choice in _FIELDS[name].choices if choice], value=None, **place)
-        return gr.Textbox("", max_lines=3, **place)
+    def _conditions(self) -> dict[str, list[str]]:
+        """The conditions of each model that has any; "" is the model above."""
+        of_models = {info.id: list(info.conditions) for info in self.services.models() if info.conditions}
+        return of_models | {"": list(self.services.model_info(StudySettings().model).conditions)}
+
+    def _fields_html(self, key: str) -> str:
+        """What an arm can have of its own; plain fields, for Gradio's would be two hundred parts of every page."""
+        conditions = [(name, name) for name in self._conditions()[""]]
+        menus = {"model": model_choices(self.services), "condition": conditions}
+        fields = [
+            {
+                "name": name, "label": one.label, "hint": _HINTS.get(name, _AS_ABOVE), "menu": menus.get(name),
+                "choices": () if name in menus else list(filter(None, one.choices)), "wide": name in _WIDE,
+            }
+            for name, one in _FIELDS.items() if name != "images"
+        ]  # fmt: skip
+        return render("arm_fields", key=key, fields=fields)
 
     def outputs(self) -> list[Any]:
         """Everything that :meth:`show` changes."""
@@ -92,20 +88,20 @@ class ArmsForm:
 
     def wire(self, model: Any) -> None:
         """Adding, removing, presets for the ``model`` of the form, and the conditions of an arm's model."""
-        fields, shown = list(self.fields.values()), self.outputs()
-        self.add.click(self.on_add, [self.chosen, *fields], [*shown, *fields], **messages.QUIET)
+        shown = self.outputs()
+        self.fields.submit(self.on_add, [self.chosen, self.images], [*shown, self.images], **messages.QUIET)
         self.listed.select(self.on_remove, self.chosen, shown, **messages.QUIET)
         if self.presets:
             gr.on([button.click for button in self.presets], self.on_preset, model, shown, **messages.QUIET)
-        menus = [self.fields["condition"], self.fields["model"], self.status]
-        self.fields["model"].input(self.on_model, self.fields["model"], menus, **messages.QUIET)
+        self.fields.select(self.on_model, None, self.status, **messages.QUIET)
 
-    def on_add(self, chosen: tuple[Arm, ...], *values: Any) -> Updates:
-        """Put the arm of the form to the others, and empty the form; empty fields are as the settings above."""
+    def on_add(self, chosen: tuple[Arm, ...], images: str | None, event: gr.EventData) -> Updates:
+        """Put the arm of the form to the others; empty fields are as the settings above."""
         with messages.user_errors() as problem:
-            given = {name: value for name, value in zip(_FIELDS, values, strict=True) if value not in (None, "")}
-            arm = Arm(**{name: _FIELDS[name].read(value) for name, value in given.items()})
-            return self.show(added(chosen, arm)) | dict.fromkeys(self.fields.values(), None)
+            written = event.arm if isinstance(event.arm, dict) else {}
+            texts = {name: str(written.get(name) or "").strip() for name in _FIELDS} | {"images": images or ""}
+            arm = Arm(**{name: _FIELDS[name].read(text) for name, text in texts.items() if text})
+            return self.show(added(chosen, arm)) | {self.images: None}
         return {self.status: messages.error_html(problem.message)}
 
     def on_remove(self, chosen: tuple[Arm, ...], event: gr.EventData) -> Updates:
@@ -120,16 +116,12 @@ class ArmsForm:
             return self.show(suited_to(arms, self.services.model_info(name)))
         return {self.status: messages.error_html(problem.message)}
 
-    def on_model(self, name: str | None) -> Updates:
-        """The conditions of another model."""
+    def on_model(self, event: gr.EventData) -> str:
+        """What choosing another model means here."""
         with messages.user_errors() as problem:
-            conditions = list(self.services.model_info(name).conditions) if name else []
-            hint = model_hint(self.services, name) if name else _AS_ABOVE
-            return {
-                self.fields["condition"]: gr.update(choices=conditions, value=None),
-                self.fields["model"]: gr.update(info=hint),
-            }
-        return {self.status: messages.error_html(problem.message)}
+            hint = model_hint(self.services, str(event.name or ""))
+            return "" if hint == HINT else messages.done_html(hint)
+        return messages.error_html(problem.message)
 
 
 def arms_html(chosen: Sequence[Arm]) -> str:

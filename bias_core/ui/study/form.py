@@ -234,14 +234,13 @@ class StudyForm:
         parts, form = self.parts, self.form
         own = [parts["use_own"]] if self.own else []
         changed = [*(form[name] for name in (*self.options(), "steps", "guidance")), parts["outlook"], *own]
-        form["study"].input(self.on_study, form["study"], changed, **messages.QUIET)
+        studied = form["study"].input(self.on_study, form["study"], changed, **messages.QUIET)
         chosen = [form["condition"], form["model"], parts["status"]]
         form["model"].input(self.on_model, form["model"], chosen, **messages.QUIET)
-        inputs, arms = self.inputs(), self.arms
-        # To Gradio's page a state changes whenever it comes back, the list that shows it only when it does.
-        shown = [arms.listed if one is arms.chosen else one for one in inputs[len(FIELDS) :]]
+        inputs = self.inputs()
         parts["count"].value = self.on_count(*(one.value for one in inputs))
-        self.on_any("change", [form["study"], form["percent"], *shown], self.on_count, inputs, parts["count"])
+        for edited in (parts["count"].edit, studied.then):  # options of another study may be out of sight
+            edited(self.on_count, inputs, parts["count"], **messages.QUIET)
         if self.own:  # typing one's own words chooses them
             # Text that is pasted with the mouse is a change but no input to Gradio.
             typed = [one.change if isinstance(one, gr.Textbox) else one.input for one in self.own.values()]

@@ -30,7 +30,7 @@ from bias_core.ui.study.drawing import DrawingPart
 from bias_core.ui.study.examples import ExamplesPart
 from bias_core.ui.study.form import Preset
 from bias_core.ui.study.result_page import ResultPage
-from bias_core.ui.templates import render
+from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import RUN, Visitor, in_line
 
 Updates = dict[Any, Any]
@@ -104,7 +104,8 @@ class StudyTab(ResultPage):
             self.parts["stop"] = gr.Button("Stop", variant="stop", elem_id=f"{key}-stop", visible=False, **place)
             if any(design.protocol for design in self.designs.values()):
                 self.parts["replicate"] = gr.Button("Replicate the paper", elem_id=f"{key}-replicate", **place)
-            self.parts["count"] = gr.HTML(elem_classes="quiet", elem_id=f"{key}-count")
+            count: dict[str, Any] = {"elem_classes": "quiet", "elem_id": f"{key}-count"}
+            self.parts["count"] = gr.HTML(js_on_load=script("edits"), **count)
             self._build_gpu_time()
         self.parts["outlook"] = gr.HTML(elem_classes="quiet", elem_id=f"{key}-outlook")
 
