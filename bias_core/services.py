@@ -48,9 +48,10 @@ from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
+from bias_core.world.class_heads import CLASSES, ClassHead, load_head
 from bias_core.world.drawn_rates import true_rate
 from bias_core.world.joint import joint_shares
-from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_scenes
+from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_pictures
 
 if TYPE_CHECKING:
     from bias_core.adapters.remote_t2i import RemoteTextToImage
@@ -239,31 +240,28 @@ class Services:
     ) -> tuple[ReaderErrors | None, ...]:
         """How often the encoder errs on each (positive, negative) pair of sentences.
 
-        Known for encoders that ship their embeddings of held-out renders, on pictures of the same world,
-        and for sentences that this world understands; None elsewhere.
+        Known for encoders that ship their embeddings of held-out renders, on pictures of that world, in its words.
         """
-        world = self.reader_world("encoder", encoder)
-        path = Path(self._sources.find(self.catalogue.tool("encoder", encoder).path)) / "held_out.npz"
-        if not sentences or not world or world != self.pictures_world(model) or not path.is_file():
+        if not sentences or (path := self._held_out(encoder, model)) is None:
             return (None,) * len(sentences)
         held_out = self._built.get("held out", encoder, lambda: held_out_embeddings(path))
         reader, both = self.encoder(encoder), [text for pair in sentences for text in pair]
         return errors_of_sentences(*held_out, self.embeddings.texts(reader, both, lock=self.reading(reader)), sentences)
 
+    def class_head(self, encoder: str, model: str, name: str) -> ClassHead | None:
+        """What reads these classes in the encoder's embeddings of a model's pictures; None where nothing fits."""
+        path = self._held_out(encoder, model)
+        return load_head(name, path) if path is not None and name in CLASSES else None
+
+    def _held_out(self, encoder: str, model: str) -> Path | None:
+        """What the encoder made of renders that it never saw; None for pictures of another world."""
+        world = self.reader_world("encoder", encoder)
+        path = Path(self._sources.find(self.catalogue.tool("encoder", encoder).path)) / "held_out.npz"
+        return path if world and world == self.pictures_world(model) and path.is_file() else None
+
     def known_pictures(self, model: str, positive: str, negative: str) -> tuple[KnownPicture, ...]:
-        """Pictures of the model's world that show what one sentence says, and as many that show what the other says.
-
-        For measuring how often a judge errs on these sentences; none where that cannot be known.
-        """
-        if not self.pictures_world(model):
-            return ()
-        from bias_core.world.render import render
-
-        size = self.model_info(model).width
-        return tuple(
-            KnownPicture(key=f"held-out {size} {number}", shows=shows, draw=partial(render, scene, size))
-            for number, scene, shows in known_scenes(positive, negative)
-        )
+        """As many pictures of the model's world that show what one sentence says as show what the other says."""
+        return known_pictures(self.model_info(model).width, positive, negative) if self.pictures_world(model) else ()
 
     def reader_world(self, role: Role, name: str) -> str:
         """The only pictures that a reader can read, "calibration", or "" for any; by name or weights."""

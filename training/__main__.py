@@ -61,6 +61,17 @@ def clip(minutes: Minutes = 40, work: Work = Path("build/calibration"), seed: Se
 
 
 @app.command()
+def heads(n: Annotated[int, typer.Option(help="Scenes to learn from.")] = 8000, seed: Seed = 0) -> None:
+    """Fit the heads that read skin tone and age group, on the reader's frozen features."""
+    from bias_core.adapters.readers.encoders import TransformersEncoder
+    from training.heads import train_heads
+
+    encoder = TransformersEncoder("clip", str(ASSETS / "clip"))
+    for name, right in train_heads(encoder, ASSETS / "clip" / "held_out.npz", n=n, seed=seed).items():
+        typer.echo(f"{name}: {right:.1%} of the held-out scenes")
+
+
+@app.command()
 def base(
     minutes: Minutes = 90,
     work: Work = Path("build/calibration"),

@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bias_core.errors import StorageError
-from bias_core.types import ReaderErrors
+from bias_core.types import KnownPicture, ReaderErrors
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.captions import looks, things
 from bias_core.world.grammar import Request, parse, satisfies
@@ -56,6 +56,16 @@ def known_scenes(positive: str, negative: str) -> tuple[tuple[int, Scene, bool],
     if min(map(len, scenes.values())) < ENOUGH:
         return ()
     return tuple(one for some in scenes.values() for one in some[:_MOST_KNOWN])
+
+
+def known_pictures(size: int, positive: str, negative: str) -> tuple[KnownPicture, ...]:
+    """:func:`known_scenes` as pictures of ``size`` pixels, drawn when they are needed."""
+    from bias_core.world.render import render
+
+    return tuple(
+        KnownPicture(key=f"held-out {size} {number}", shows=shows, draw=partial(render, scene, size))
+        for number, scene, shows in known_scenes(positive, negative)
+    )
 
 
 def truth_table(scenes: Sequence[Scene], requests: Sequence[Request]) -> np.ndarray:

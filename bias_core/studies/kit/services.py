@@ -79,6 +79,9 @@ class StudyServices(Protocol):
     ) -> tuple[ReaderErrors | None, ...]:
         """Errors of the encoder for each (positive, negative) pair of sentences, None where not known."""
 
+    def class_head(self, encoder: str, model: str, name: str) -> protocols.ReadsClasses | None:
+        """What reads classes, such as skin tones, in the encoder's embeddings of a model's pictures, or None."""
+
     def known_pictures(self, model: str, positive: str, negative: str) -> tuple[KnownPicture, ...]:
         """Pictures of the model's world of which it is known whether they show what a sentence says; () elsewhere."""
 
