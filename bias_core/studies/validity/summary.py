@@ -41,6 +41,9 @@ NOT_HERE: Mapping[str, str] = {
     "mean_similarity": "in the encoder's own units, so it has no planted value",
     "stereotype_propagation_index": "of denoising steps, which the renderer has none of; validity-steps tests it "
     "on the diffusion model, as validity-texts does the search of texts (StOP)",
+    "exchange_effect": "of denoising steps, too; validity-causes tests it on the diffusion model",
+    "part_effects": "of the parts of a model, too; validity-causes tests it on the diffusion model",
+    "drawing_effect": "of the parts of a model, too; validity-causes tests it on the diffusion model",
     "predicted_gain": "of denoising steps, too; validity-steps tests it on the diffusion model",
     "weighted_alignment_score": "it has no interval, for WALS of few pictures is not that of many; how far off it is "
     "stands in the report on picture measures",
