@@ -39,7 +39,10 @@ _MOST_COMPARED = 5  # runs whose automatic labels are compared
 _HASH_JS = "() => new URLSearchParams(location.hash.slice(1)).get('owner') || ''"
 _LINKED_JS = "() => {{ if (location.hash.includes('owner=')) ({})(); }}"
 _SAVE_JS = "() => setTimeout(() => document.querySelector('#label-file')?.click(), 300)"
-_SHOWN = ("report", "status", "demonstration", "owned", "header", "progress", "memory", "key", "mine", "rater", "title")
+_SHOWN = (
+    "report", "status", "demonstration", "asking", "owned", "header", "progress", "memory", "key", "mine", "rater",
+    "title",
+)  # fmt: skip
 
 
 class LabelTab:
@@ -80,8 +83,7 @@ class LabelTab:
         gr.HTML(render("question", question=self.question, caution=self.caution))
         self.demonstration.build()
         parts["demonstration"] = self.demonstration.box
-        with gr.Column(elem_classes="card ask", elem_id="label-ask"):
-            gr.HTML(note("heading", "Make a task"))
+        with gr.Accordion("Make a task", elem_classes="card ask fold", elem_id="label-ask") as parts["asking"]:
             self.making.build()
             put("make")
         with gr.Column(elem_classes="card ask"):
@@ -236,7 +238,7 @@ class LabelTab:
             return {
                 parts["status"]: messages.done_html(f"“{task.title}” and {n_answers:,} answers are deleted."),
                 parts["key"]: "", parts["report"]: None, parts["memory"]: others, parts["title"]: "",
-                parts["owned"]: gr.update(visible=False),
+                parts["owned"]: gr.update(visible=False), parts["asking"]: gr.update(open=True),
                 parts["mine"]: gr.update(choices=task_choices(self.services, others, profile), value=None),
             }  # fmt: skip
         return {parts["status"]: messages.error_html(problem.message)}
@@ -301,7 +303,8 @@ class LabelTab:
         return {
             parts["key"]: owner.text, parts["report"]: report, parts["memory"]: tasks,
             parts["status"]: messages.done_html(text) if text else "",
-            parts["owned"]: gr.update(visible=True), parts["demonstration"]: gr.update(open=False),
+            parts["owned"]: gr.update(visible=True),
+            **dict.fromkeys((parts["demonstration"], parts["asking"]), gr.update(open=False)),
             parts["mine"]: gr.update(choices=task_choices(self.services, tasks, profile), value=owner.text),
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),

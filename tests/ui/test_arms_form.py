@@ -166,3 +166,11 @@ def test_words_of_ones_own_have_arms_too(services: FakeServices) -> None:
     design, settings = tab.design_and_settings(values)
     report = complete(run_study(design, settings, services))
     assert [arm.name for arm in report.arms] == ["fair", "published", "extreme"]
+
+
+def test_the_form_folds_when_a_run_starts_and_keeps_what_stands_in_it(tab: ObjectsTab) -> None:
+    pressed = tab.on_click(Visitor())
+    assert len(tab.form_folds) == 3  # one's own words, sampling and options, arms
+    assert all(pressed[fold]["open"] is False for fold in tab.form_folds)
+    assert not set(pressed) & {*tab.form.values(), *tab.own.values(), tab.arms.chosen, tab.arms.fields}
+    assert set(pressed) <= set(tab.outputs())

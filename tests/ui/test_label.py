@@ -101,7 +101,7 @@ def test_a_task_is_made_from_a_run_opened_paused_and_closed(
     assert f"{n} pictures of this run" in told[form["found"]]
     shown = tab.on_make(visitor, None, None, *values(tab, source=run, n=3, n_gold=1))
     key = shown[parts["key"]]
-    assert "3 raters each" in shown[parts["header"]]
+    assert ("3 raters each" in shown[parts["header"]], shown[parts["asking"]]["open"]) == (True, False)
     assert shown[parts["memory"]][key].startswith("A task")
     _, join_code = owned_task(services.labels, OwnerKey.parse(key))
     assert f'href="label?task={join_code}"' in shown[parts["header"]]

@@ -35,7 +35,7 @@ from bias_core.ui.model_menu import (
     read_table,
     words_for,
 )
-from bias_core.ui.study.arms_form import ArmsForm, apart
+from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.wordings import concepts, language_choices
@@ -87,7 +87,7 @@ class ExploreForm(StudyTab):
 
     def _build_ask(self) -> None:
         self._build_question()
-        with gr.Accordion("Attributes and their sentences", open=False, elem_id="attributes"):
+        with self.form_fold("Attributes and their sentences", "attributes", ""):
             self.form["attributes"] = build_table(self.sets[FIRST_SET].attributes, "table")
             with gr.Row(elem_classes="tools"):
                 titles = {"add": "Add a row", "remove": "Remove the chosen row", "restore": "Undo all: back to the set"}
@@ -95,15 +95,15 @@ class ExploreForm(StudyTab):
                     self.parts[name] = gr.Button(titles[name], size="sm", scale=0, min_width=width)
             gr.Markdown(TABLE_NOTE, elem_classes="quiet")
             self.suggest.build()
-        with gr.Accordion("Prompt, sampling, reading", open=False, elem_id="options"):
+        with self.form_fold("Prompt, sampling, reading", "options", ""):
             self._build_options()
-        with gr.Accordion("Your own prompts", open=False, elem_id="own-prompts"):
+        with self.form_fold("Your own prompts", "own-prompts", ""):
             self.form["pack"] = gr.File(
                 label="Prompts instead of the concept (CSV or JSONL)", file_types=list(ENDINGS), height=130,
                 elem_id="prompts-file",
             )  # fmt: skip
             self.form["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
-        self.arms = ArmsForm(self.key, self.services, self._build_chips)
+        self._build_arms(self._build_chips)
 
     def _build_question(self) -> None:
         parts, menu = self.parts, [(item.title, item.key) for item in self.sets.values()]

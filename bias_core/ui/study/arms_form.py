@@ -44,7 +44,7 @@ class ArmsForm:
         self.chosen = gr.State(())
         self.presets: list[Any] = []
         title = "Add an arm: compare on the same seeds"
-        with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-arms"):
+        with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-arms") as self.box:
             (build_presets or (lambda: self._build_presets(key)))()
             self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
             label = "Pictures of your own (zip), instead of drawing"

@@ -1,7 +1,7 @@
 """The form of a study tab: which study, on which model, how much of it; and what stands in it as settings."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -120,6 +120,7 @@ class StudyForm:
         self.form: dict[str, Any] = {}
         self.own: dict[str, Any] = {}
         self.parts: dict[str, Any] = {}
+        self.form_folds: list[Any] = []  # closed when a run starts; what stands in them stays
 
     def build_own(self) -> dict[str, Any]:
         """Inputs for words of one's own, by name, for an accordion; used once the box above them is ticked."""
@@ -152,12 +153,11 @@ class StudyForm:
             )
             self.form |= {name: self._component(name, FORM[name]) for name in _ABOVE}
         if type(self).build_own is not StudyForm.build_own:
-            with gr.Accordion("Your own words", open=False, elem_classes="more", elem_id=f"{self.key}-own"):
+            with self.form_fold("Your own words", f"{self.key}-own"):
                 label, key = "Run with these instead of the study above", f"{self.key}-use-own"
                 self.parts["use_own"] = gr.Checkbox(False, label=label, elem_id=key, container=False)
                 self.own = self.build_own()
-        title = "Sampling, options, your own pictures"
-        with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{self.key}-more"):
+        with self.form_fold("Sampling, options, your own pictures", f"{self.key}-more"):
             for names in ([name for name in FORM if name not in (*_ABOVE, *_READING, *_FILES)], _READING):
                 with gr.Row():
                     self.form |= {name: self._component(name, FORM[name]) for name in names}
@@ -169,7 +169,17 @@ class StudyForm:
                             self.form[OPTION + name].visible = design is designs[0]
             with gr.Row():
                 self.form |= {name: self._component(name, FORM[name]) for name in _FILES}
-        self.arms = ArmsForm(self.key, self.services)
+        self._build_arms()
+
+    def _build_arms(self, build_presets: Callable[[], None] | None = None) -> None:
+        """The form of further arms; with other presets than those of every study, which these build."""
+        self.arms = ArmsForm(self.key, self.services, build_presets)
+        self.form_folds.append(self.arms.box)
+
+    def form_fold(self, title: str, elem_id: str, elem_classes: str = "more") -> gr.Accordion:
+        """A part of the form that is closed at first, and whenever a run starts."""
+        self.form_folds.append(gr.Accordion(title, open=False, elem_classes=elem_classes, elem_id=elem_id))
+        return self.form_folds[-1]
 
     def _component(self, name: str, one: Setting) -> Any:
         """The component that holds a setting, after the kind of value."""

@@ -144,6 +144,10 @@ class StudyTab(ResultPage):
             ]
             self.examples.build()
 
+    def outputs(self) -> list[Any]:
+        """Everything that a run changes, the folds of the form among it."""
+        return [*super().outputs(), *self.form_folds]
+
     def opened_outputs(self) -> list[Any]:
         """Everything that :meth:`opened` changes."""
         return [*self.outputs(), *self.filled()]
@@ -212,7 +216,8 @@ class StudyTab(ResultPage):
         """Take a turn in the queue; a run of the same visitor that is still at work ends, and an example goes."""
         visitor.start()
         gone = self.cleared() if is_example(shown) else {}
-        return gone | self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
+        folded = {fold: gr.update(open=False) for fold in self.form_folds}
+        return gone | folded | self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
 
     def on_stop(self, visitor: Visitor) -> None:
         """Ask the run to end at its next step."""
