@@ -1,7 +1,7 @@
 """Intersections: how often attributes are seen together, and whether more often than each alone would give."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from bias_core.types import Estimate, ReaderErrors
 
 MOST_CROSSED = 3  # attributes at once
 LEAST_EXPECTED = 5.0  # pictures in a cell; fewer tell little [cochran1954]
-_ROUNDING = 1e-15  # variances below it are 0 up to rounding
+_MOST_STRETCH = 2.0
 Errors = Sequence[ReaderErrors | None] | None
 
 
@@ -86,7 +86,7 @@ def crossed_shares(
 
     Returns
     -------
-    CrossedShares : shares in [0, 1], with score intervals; excess in [-1, 1], null value 0, with normal intervals.
+    CrossedShares : shares in [0, 1], with score intervals; excess in [-1, 1], null value 0, with score intervals.
         The excess of a cell has no interval (nan, with a note) where an attribute is seen in all or in no picture.
 
     Raises
@@ -119,18 +119,15 @@ def crossed_shares(
     noise = _noise(weights, read, raw) + n * _error_noise(used, weights, raw)
     shares = tuple(_share(*of, n=n, z=z, method=f"score {percent(confidence)}") for of in zip(raw, noise, strict=True))
     values = np.array([share.value for share in shares])
-    expected, variances = _expected(codes, groups, weights, used)
-    shrunk, weight = _shrunk(values, expected, n)
+    alone = _independence(codes, groups, weights, used)
+    shrunk, weight = _shrunk(values, alone.expected, n)
     return CrossedShares(
         cells=_cells(given.shape[1]),
         counts=counts,
         shares=shares,
         shrunk=np.array([min(max(p, one.low), one.high) for p, one in zip(shrunk, shares, strict=True)]),
-        expected=expected,
-        excess=tuple(
-            _excess(*of, n=n, z=z, method=f"normal {percent(confidence)}")
-            for of in zip(raw - expected, variances, strict=True)
-        ),
+        expected=alone.expected,
+        excess=tuple(_excesses(raw, shares, alone, z=z, method=f"score {percent(confidence)}")),
         weight=weight,
     )
 
@@ -288,27 +285,52 @@ def _share(p: float, noise: float, *, n: int, z: float, method: str) -> Estimate
 
 
 def _expected_as_read(codes: np.ndarray, groups: np.ndarray, k: int) -> Array:
-    return _expected(codes, groups, np.eye(2**k), [None] * k)[0]
+    return _independence(codes, groups, np.eye(2**k), [None] * k).expected
 
 
-def _expected(
+@dataclass(frozen=True, kw_only=True)
+class _Independence:
+    """What the single shares give of each cell, and how surely that and P less that are known."""
+
+    expected: Array  # (2^k,) λ
+    expected_variances: Array  # (2^k,)
+    variances: Array  # (3, 2^k) of P − λ where that is x more than it is read: v_0, v_1, v_2 of v_0 + v_1 x + v_2 x²
+    can_tell: bool  # whether two attributes vary in a stratum
+
+
+def _independence(
     codes: np.ndarray, groups: np.ndarray, weights: Array, used: Sequence[ReaderErrors | None]
-) -> tuple[Array, Array]:
-    """P of each cell as the single shares give it, within strata; the variance of P less that."""
+) -> _Independence:
+    """λ within strata; x moves the cells as little as can be while the single shares stay."""
     cells, n = _cells(len(used)), len(codes)
-    expected, variances = np.zeros(len(cells)), np.zeros(len(cells))
+    expected, of_expected, variances = np.zeros(len(cells)), np.zeros(len(cells)), np.zeros((3, len(cells)))
+    can_tell = False
+    moves = (_kron([_reading_matrix(one) for one in used]) @ _with_the_same_margins(cells)).T
     for group in range(int(groups.max()) + 1):
         here = codes[groups == group]
-        read = np.bincount(here, minlength=len(cells)) / len(here)
+        read, part = np.bincount(here, minlength=len(cells)) / len(here), len(here) / n
         margins = np.clip(weights @ read @ cells, 0.0, 1.0)  # of the single shares, corrected
         factors = np.where(cells > 0, margins, 1 - margins)  # (2^k, k)
-        expected += len(here) / n * factors.prod(axis=1)
+        expected += part * factors.prod(axis=1)
         slopes = np.stack([np.delete(factors, j, axis=1).prod(axis=1) for j in range(len(used))], axis=1)
-        # What each reading adds to P − λ: (2^k cells, 2^k readings).
-        adds = weights - (slopes * np.where(cells > 0, 1.0, -1.0)) @ (cells.T @ weights)
+        # What each reading adds to λ, and to P − λ: (2^k cells, 2^k readings).
+        to_expected = (slopes * np.where(cells > 0, 1.0, -1.0)) @ (cells.T @ weights)
+        adds = weights - to_expected
+        shares = read @ cells
+        can_tell |= int(((shares > 0) & (shares < 1)).sum()) > 1
         if len(here) > 1:
-            variances += len(here) ** 2 / n**2 * (adds**2 @ read - (adds @ read) ** 2) / (len(here) - 1)
-    return expected, variances
+            mean, slope = adds @ read, (adds * moves).sum(axis=1)
+            of_x = adds**2 @ read - mean**2, (adds**2 * moves).sum(axis=1) - 2 * mean * slope, -(slope**2)
+            variances += part**2 * np.stack(of_x) / (len(here) - 1)
+            of_expected += part**2 * (to_expected**2 @ read - (to_expected @ read) ** 2) / (len(here) - 1)
+    return _Independence(expected=expected, expected_variances=of_expected, variances=variances, can_tell=can_tell)
+
+
+def _with_the_same_margins(cells: Array) -> Array:
+    """By column, how P changes where one cell grows by 1 and the shares of single attributes stay, by least squares."""
+    margins = np.column_stack([np.ones(len(cells)), cells])
+    free = np.eye(len(cells)) - margins @ np.linalg.pinv(margins)
+    return np.asarray(free / np.diag(free), dtype=np.float64)
 
 
 def _shrunk(values: Array, expected: Array, n: int) -> tuple[Array, float]:
@@ -320,12 +342,37 @@ def _shrunk(values: Array, expected: Array, n: int) -> tuple[Array, float]:
     return (n * values + strength * expected) / (n + strength), strength / (n + strength)
 
 
-def _excess(value: float, variance: float, *, n: int, z: float, method: str) -> Estimate:
-    if not variance > _ROUNDING:
-        return Estimate.undefined(n, "an attribute is seen in all pictures or in none", null_value=0.0)
-    value, reach = float(value), z * math.sqrt(variance)
-    low, high = max(-1.0, value - reach), min(1.0, value + reach)
-    return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method)
+def _excesses(
+    raw: Array, shares: Sequence[Estimate], alone: _Independence, *, z: float, method: str
+) -> Iterator[Estimate]:
+    """All excesses value + x with x² <= z² (v_0 + v_1 x + v_2 x²): the variance is that of the excess asked about.
+
+    There the single shares are as read, so that no cell can be rarer than never. Below 0 the lower end is therefore as
+    low as the ends of P and of λ allow [zou2008].
+    """
+    for i, share in enumerate(shares):
+        least, slope, bend = z * z * alone.variances[:, i]
+        value, expected = float(raw[i] - alone.expected[i]), float(alone.expected[i])
+        if not alone.can_tell:
+            yield Estimate.undefined(share.n, "an attribute is seen in all pictures or in none", null_value=0.0)
+            continue
+        root = math.sqrt(max(slope**2 + 4 * (1 - bend) * least, 0.0))
+        low, high = (value + float(slope + sign * root) / (2 * (1 - bend)) for sign in (-1, 1))
+        if value < 0 < expected:
+            low = min(low, value - _reach_below(share, expected, least, z * z * alone.expected_variances[i]))
+        low, high = max(-1.0, min(low, value)), min(1.0, max(high, value))
+        yield Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
+
+
+def _reach_below(share: Estimate, expected: float, of_difference: float, of_expected: float) -> float:
+    """How far P − λ reaches below its value, from the lower end of P and the upper end of λ; variances times z²."""
+    below, root = share.value - share.low, math.sqrt(of_expected)
+    stretch = min(root / expected, _MOST_STRETCH)  # on the scale of logarithms, where λ is not all but 0
+    above = root * math.expm1(stretch) / stretch if root else 0.0
+    of_share = max(0.0, (share.high - share.low) / 2) ** 2
+    spread = math.sqrt(of_share) * root
+    alike = min(1.0, max(-1.0, (of_share + of_expected - of_difference) / (2 * spread))) if spread > 0 else 0.0
+    return math.sqrt(max(0.0, below**2 - 2 * alike * below * above + above**2))
 
 
 def _corrected(

@@ -13,7 +13,7 @@ from bias_core.studies.running.run import run_study
 from bias_core.studies.validity import intersections
 from tests.studies.test_run_study import finish
 
-DESIGN = replace(find_design("validity-intersections"), images_per_prompt=40)
+DESIGN = replace(find_design("validity-intersections"), images_per_prompt=80)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def services(tmp_path_factory):
 
 
 def run(services):
-    settings = StudySettings(model="calibration-renderer", options={"repetitions": 3})
+    settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 150})
     return finish(run_study(DESIGN, settings, services))[0]
 
 

@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
-from random import Random
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding
 from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import RepetitionOptions, repeated
+from bias_core.studies.validity.repetitions import PoolOptions, places_in_pool, pool_size
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Estimate, ReaderErrors
 
@@ -27,23 +26,23 @@ SIZES = (2, 3)
 
 
 @settings_class(frozen=True, kw_only=True)
-class IntersectionOptions(RepetitionOptions):
+class IntersectionOptions(PoolOptions):
     """How often attributes are crossed."""
 
     conditions: tuple[str, ...] = setting(CONDITIONS, "Conditions", "Nothing goes together, and what is planted does")
 
 
 def intersection_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """As many pictures of the prompt as the design says, in every repetition and condition."""
+    """A pool of pictures of the prompt for each condition, on seeds of their own."""
     if settings.images:
         raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
     if tuple(settings.options.conditions) != CONDITIONS:
         raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
-
-    def of_cell(_group: str, _chance: Random) -> Iterator[Shot]:
-        yield Shot(prompt=design.data["prompt"], n=design.images_per_prompt, group="")
-
-    return repeated(settings, of_cell, conditions=CONDITIONS)
+    n, prompt = pool_size(design, settings), design.data["prompt"]
+    return [
+        Shot(prompt=prompt, n=n, group=condition, condition=condition, first_seed=place * settings.options.pool)
+        for place, condition in enumerate(CONDITIONS)
+    ]
 
 
 def measure_intersections(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -54,19 +53,22 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
     texts = data.texts([sentence for pair in pairs for sentence in pair])
     calls = (rows @ (texts[0::2] - texts[1::2]).T > 0).astype(float)  # (n, n_attributes)
     errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
+    pools = frame.groupby("group", sort=False).indices
     measurements: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
-    for key, here in frame.groupby(["group", "repetition"], sort=False).indices.items():
+    for repetition, condition, places in places_in_pool(design, settings, CONDITIONS):
         data.check()
-        condition, repetition = map(str, cast("tuple[str, int]", key))
-        where: dict[str, Any] = {"condition": condition, "repetition": int(repetition)}
+        here = pools[condition][places]
+        where: dict[str, Any] = {"condition": condition, "repetition": repetition}
         planted = data.services.joint_shares(design.data["prompt"], condition, [pair[0] for pair in pairs])
         tests = list(_tests(calls[here], errors, np.reshape(planted, (2,) * len(pairs)), settings.confidence))
         for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
             claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
         measurements += _measurements(design, calls[here], errors, claims[-len(tests) :], settings.confidence)
     table = pd.DataFrame(claims).assign(attributes=lambda one: [_name(design, of) for of in one["of"]])
-    results = results_of(pd.DataFrame(measurements), settings, notes=(TEXTS.note("planted together"),))
+    results = results_of(
+        pd.DataFrame(measurements), settings, notes=(TEXTS.note("planted together", n=pool_size(design, settings)),)
+    )
     shares = _claimed(table)
     return replace(
         results,

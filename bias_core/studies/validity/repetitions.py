@@ -3,15 +3,17 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
+
+import numpy as np
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.types import PlantedLine
 
 LADDER = ("fair", "published", "extreme")
@@ -33,6 +35,34 @@ class RepetitionOptions(Options):
 
     conditions: tuple[str, ...] = setting(LADDER, "Conditions", "Two or more, as more is planted")
     repetitions: int = setting(30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=1000)
+
+
+@settings_class(frozen=True, kw_only=True)
+class PoolOptions(RepetitionOptions):
+    """How often the same is measured on pictures taken from a pool, which is drawn once."""
+
+    pool: int = setting(
+        1200,
+        "Pictures of the pool",
+        "Of each prompt and condition, which repetitions take theirs from",
+        ge=2,
+        le=50_000,
+    )
+
+
+def pool_size(design: Design, settings: StudySettings) -> int:
+    """Pictures of each cell's pool."""
+    return scaled(settings.options.pool, settings.scale, least=design.images_per_prompt)
+
+
+def places_in_pool(
+    design: Design, settings: StudySettings, groups: Sequence[str]
+) -> Iterator[tuple[int, str, np.ndarray]]:
+    """Of every repetition and group the places of its pictures in the pool, by lot with replacement."""
+    chance, n_pool = np.random.default_rng(settings.seed), pool_size(design, settings)
+    for repetition in range(scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)):
+        for group in groups:
+            yield repetition, group, chance.integers(n_pool, size=design.images_per_prompt)
 
 
 def repeated(

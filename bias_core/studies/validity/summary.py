@@ -26,6 +26,7 @@ STUDIES = (
     "validity-objects",
     "validity-mitigation",
     "validity-intersections",
+    "validity-languages",
 )
 """All of them, in the order in which they are told."""
 

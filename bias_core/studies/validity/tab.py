@@ -29,6 +29,7 @@ _TITLES = {
     "validity-objects": "Objects",
     "validity-mitigation": "Mitigation",
     "validity-intersections": "Intersections",
+    "validity-languages": "Languages",
 }
 _GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
 
