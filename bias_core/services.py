@@ -48,7 +48,7 @@ from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
-from bias_core.world.class_heads import CLASSES, ClassHead, load_head
+from bias_core.world.class_heads import CLASSES, ClassHead, class_rates, load_head
 from bias_core.world.drawn_rates import true_rate
 from bias_core.world.joint import joint_shares
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_pictures
@@ -250,8 +250,7 @@ class Services:
 
     def class_head(self, encoder: str, model: str, name: str) -> ClassHead | None:
         """What reads these classes in the encoder's embeddings of a model's pictures; None where nothing fits."""
-        path = self._held_out(encoder, model)
-        return load_head(name, path) if path is not None and name in CLASSES else None
+        return load_head(name) if self._held_out(encoder, model) is not None and name in CLASSES else None
 
     def _held_out(self, encoder: str, model: str) -> Path | None:
         """What the encoder made of renders that it never saw; None for pictures of another world."""
@@ -341,6 +340,7 @@ class Services:
 
     true_rate = staticmethod(true_rate)
     joint_shares = staticmethod(joint_shares)
+    class_rates = staticmethod(class_rates)
 
     def planted_lines(self) -> tuple[PlantedLine, ...]:
         """Every rate that is planted in the calibration world."""

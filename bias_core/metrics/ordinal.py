@@ -205,7 +205,7 @@ def checked_goal(goal: ArrayLike, k: int) -> Array:
     goal_shares = finite_vector(goal, "goal")
     if goal_shares.size != k or (goal_shares < 0).any() or abs(goal_shares.sum() - 1) > _ROUNDED:
         raise InvalidInput(f"a goal has {k} shares that add up to 1; got {goal_shares.tolist()}.")
-    return goal_shares / goal_shares.sum()
+    return np.asarray(goal_shares / goal_shares.sum())
 
 
 def ordered_test(

@@ -21,6 +21,8 @@ CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 CROSSED = "crossed"
 SPECTRUM = "spectrum"
 """Of the renderer alone, too: perceived gender in four, for some occupations."""
+TONES = "tones"
+"""Of the renderer alone, too: skin tones and age groups, for some occupations."""
 REVISION = "d45fd04418eb"
 """Of what is drawn and planted: another one wherever any picture or truth changes, as its test says."""
 STUDIES = ASSETS.parent / "studies"
@@ -174,13 +176,19 @@ def rates(
 
     ``concepts``: names that :func:`bias_core.world.grammar.parse` found; ``condition``: published, fair, extreme,
     trigger (fair unless ``triggered``, then extreme), backdoor (fair: it plants an object and nothing else), crossed
-    (fair: it plants what goes together, see :func:`crossed_rates`), or spectrum (fair, but for the perceived gender of
-    some concepts, which comes in four).
+    (fair: it plants what goes together, see :func:`crossed_rates`), spectrum (fair, but for the perceived gender of
+    some concepts, which comes in four), or tones (fair, but for the skin tones and age groups of some concepts; where
+    "skin" is missing, all ten are drawn as often).
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
     if concepts and (concepts[-1] in tested or group_of(concepts[-1]) in tested):
         table["light"] = {"bright": 0.5, "gloomy": 0.5}
+    if condition == TONES:
+        return {
+            **table,
+            **{name: dict(values) for name, values in _plan()["tones"].get(" ".join(concepts), {}).items()},
+        }
     if condition == SPECTRUM:
         return {**table, "gender": dict(_plan()["spectrum"].get(" ".join(concepts), table["gender"]))}
     if condition in ("fair", "backdoor", CROSSED) or (condition == "trigger" and not triggered):
@@ -242,14 +250,26 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     people = tuple(
         _person(person, table, light, rng, condition) for person, table in zip(request.people, tables, strict=False)
     )
-    return Scene(
-        people=people,
-        thing=request.thing,
-        setting="table" if request.thing else "plain",
-        light=light,
-        backdrop=rng.choice(BACKDROPS),
-        extra=_extra(condition, rng, triggered=triggered),
+    backdrop, extra = rng.choice(BACKDROPS), _extra(condition, rng, triggered=triggered)
+    toned = (
+        _in_tone(person, table["skin"], rng) if "skin" in table and "skin" not in one.allowed else person
+        for person, one, table in zip(people, request.people, tables, strict=False)
     )
+    setting = "table" if request.thing else "plain"
+    return Scene(people=tuple(toned), thing=request.thing, setting=setting, light=light, backdrop=backdrop, extra=extra)
+
+
+def _in_tone(person: Person, tones: Distribution, rng: Random) -> Person:
+    """The person in a tone of these shares: the one as far up their scale as the person's own is among even shares.
+
+    Drawn last, so that all else in the picture of a seed is as it would be without it.
+    """
+    place, reached = (person.skin - 1 + rng.random()) / len(SKIN_TONES) * sum(tones.values()), 0.0
+    for tone in SKIN_TONES:
+        reached += tones.get(tone, 0.0)
+        if place < reached:
+            return replace(person, skin=tone)
+    return person
 
 
 def _intervened(by_gender: Distribution) -> dict[object, float]:

@@ -44,6 +44,7 @@ def form(**changes: Any) -> list[Any]:
         "stop_when_clear": False,
         "crossed": "none",
         "languages": [],
+        "scales": [],
     }
     return [*[(values | changes)[name] for name in FIELDS], ()]
 

@@ -23,6 +23,7 @@ from bias_core.studies.explore.languages import compare_languages
 from bias_core.studies.explore.mitigation import Tried, mitigation_results
 from bias_core.studies.explore.results import FIDELITY, AssociationScore, share_mark, yes_or_no
 from bias_core.studies.kit.attribute_scores import AttributeScore
+from bias_core.studies.kit.scale_scores import ScaleScore
 from bias_core.studies.kit.types import (
     ArmReport,
     Design,
@@ -39,6 +40,7 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.crossed import mosaics_of
+from bias_core.studies.reports.scales import compare_scales
 from bias_core.studies.reports.text import format_number
 from bias_core.types import Estimate
 
@@ -59,6 +61,7 @@ class Scored:
     scores: tuple[AttributeScore, ...]
     fidelity: Estimate | None = None  # how often the words of the association are shown where asked for
     recognised: Estimate | None = None  # share in which the reader sees the concept, of a run in several languages
+    scales: tuple[ScaleScore, ...] = ()
     tests: dict[Any, tuple[PairedTest, ...]] = field(default_factory=dict)
     shares: dict[bytes, np.ndarray] = field(default_factory=dict)  # of variance, by places, see `_variance_share`
 
@@ -175,6 +178,11 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
     )
     of_first = tried[0].name == arms[0].name and not in_languages.tables  # a language is no remedy
     helps = mitigation_results(tried) if of_first else Results()
+    read = [(arm.name, arm.results.scored) for arm in arms if isinstance(arm.results.scored, Scored)]
+    on_scales = compare_scales(
+        [(name, one.units, one.scales) for name, one in read], confidence=settings.confidence, seed=settings.seed
+    )
+    further_figures = (*on_scales.figures, *mosaics_of(arms))
     seeds = table(
         SEEDS,
         "Seed by seed",
@@ -183,9 +191,9 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
         "in the first and in the second.",
     )
     return Results(
-        findings=(*helps.findings, *(_change(pair, several=len(pairs) > 1) for pair in pairs)),
-        tables=(*in_languages.tables, *helps.tables, seeds),
-        figures=(*in_languages.figures, *helps.figures, *drawable(_figures(arms, pairs, settings)), *mosaics_of(arms)),
+        findings=(*helps.findings, *on_scales.findings, *(_change(pair, several=len(pairs) > 1) for pair in pairs)),
+        tables=(*in_languages.tables, *helps.tables, *on_scales.tables, seeds),
+        figures=(*in_languages.figures, *helps.figures, *drawable(_figures(arms, pairs, settings)), *further_figures),
         notes=in_languages.notes
         + tuple(
             f"{SEED_GIVES_ANOTHER} “{pair.first}” and “{pair.second}” pictures that are as far apart as "

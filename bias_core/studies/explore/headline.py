@@ -5,12 +5,14 @@ from collections.abc import Sequence
 
 from bias_core.studies.explore.languages import LANGUAGES, languages_headline
 from bias_core.studies.explore.mitigation import overcorrected_sentence
+from bias_core.studies.explore.options import explore_options
 from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.results import ATTRIBUTES, KINDS
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyReport, lean, listed
 from bias_core.studies.reports.crossed import crossed_headline
 from bias_core.studies.reports.headline import differences_headline, numbers_headline
+from bias_core.studies.reports.scales import DISTANCES, scales_arms_headline, scales_headline
 from bias_core.studies.reports.text import format_rate, format_share
 from bias_core.types import is_sourced
 
@@ -25,9 +27,10 @@ def headline(report: StudyReport) -> str:
     n = len(exploration.scored_numbers)
     if not n:
         return "There is no picture to score."
+    further = crossed_headline(report.results.findings) + scales_headline(report.results.findings)
     if not exploration.attributes:
-        return f"{n} pictures of “{exploration.prompt}”. No attribute was asked for."
-    return shares_headline(exploration.attributes) + crossed_headline(report.results.findings)
+        return f"{n} pictures of “{exploration.prompt}”.{further or ' No attribute was asked for.'}"
+    return shares_headline(exploration.attributes) + further
 
 
 def shares_headline(attributes: Sequence[AttributeScore]) -> str:
@@ -61,7 +64,10 @@ def arms_headline(report: StudyReport) -> str:
     """What a comparison of explorations found, in some sentences: the clearest share, then who overcorrects."""
     if len(languages := report.results.frame(LANGUAGES)):
         return languages_headline(languages)
-    return _differences_of_arms(report) + overcorrected_sentence(report.results)
+    on_scales = scales_arms_headline(report.results.frame(DISTANCES))
+    if on_scales and not explore_options(report.settings).attributes:
+        return on_scales.strip()
+    return _differences_of_arms(report) + overcorrected_sentence(report.results) + on_scales
 
 
 def _differences_of_arms(report: StudyReport) -> str:

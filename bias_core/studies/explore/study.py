@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix
-from bias_core.metrics.clustering import spectral_clusters
+from bias_core.metrics.clustering import ClusterResult, spectral_clusters
 from bias_core.metrics.mitigation import asked_kept_estimate
 from bias_core.prompts import fill_template
 from bias_core.stats.arrays import all_equal
@@ -46,9 +47,11 @@ from bias_core.studies.kit.attribute_scores import AttributeScore, score_attribu
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.scale_scores import score_scales
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Arm, Design, Progress, Results, Shot, StudySettings, StudyTable
 from bias_core.studies.reports.crossed import cross_attributes, joined
+from bias_core.studies.reports.scales import scale_columns, scale_results
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
 
@@ -120,13 +123,12 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
     leaning = yield from _association(options, data, frame, rows)
     cells, notes = yield from _cells(design, options, data, frame, rows)
     recognised = recognised_concept(options, data, rows, _units(frame))
-    alike = None
-    if _FEWEST <= len(rows) <= _MOST_ON_MAP:
-        alike = spectral_clusters(rows, n_clusters=min(options.n_clusters, len(rows)) or None, seed=settings.seed)
+    alike = _alike(options, settings, rows)
     # By their seeds where they were drawn here of one prompt, and one after the other otherwise.
     several = settings.images or options.takes_all
+    scales, unread = score_scales(data, frame, rows, options.asked_scales)
     numbers = range(1, len(frame) + 1) if several else frame["seed"].to_numpy(int) - settings.seed + 1
-    data.keep(frame, number=numbers, **picture_columns(cells[ALL], leaning, alike))
+    data.keep(frame, number=numbers, **picture_columns(cells[ALL], leaning, alike), **scale_columns(scales))
     scored = Scored(
         units=_units(frame),
         ids=tuple(frame["image_id"]),
@@ -135,18 +137,26 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         scores=cells[ALL],
         fidelity=leaning.fidelity if leaning else None,
         recognised=next((one.estimate for one in recognised), None),
+        scales=scales,
     )
-    missing = options.has_association and leaning is None
     results = exploration_results(
         cells,
         leaning,
         alike,
         sample=scored.sample,
-        notes=[*notes, *_notes(data, len(frame), missing=missing)],
+        notes=[*notes, *_notes(data, len(frame), missing=options.has_association and leaning is None)],
         scored=scored,
         confidence=settings.confidence,
     )
-    return joined(joined(results, Results(findings=tuple(recognised))), _crossed(options, data, frame, cells[ALL]))
+    further = (Results(findings=tuple(recognised)), _crossed(options, data, frame, cells[ALL]))
+    return reduce(joined, (*further, _scales(data, scored, unread)), results)
+
+
+def _alike(options: ExploreOptions, settings: StudySettings, rows: np.ndarray) -> ClusterResult | None:
+    """Groups of look-alikes; None for too few pictures, or too many."""
+    if not _FEWEST <= len(rows) <= _MOST_ON_MAP:
+        return None
+    return spectral_clusters(rows, n_clusters=min(options.n_clusters, len(rows)) or None, seed=settings.seed)
 
 
 def _crossed(
@@ -156,6 +166,12 @@ def _crossed(
     how: dict[str, Any] = {"crossing": options.crossed, "confidence": data.settings.confidence}
     units = _units(frame)
     return cross_attributes(scores, list(frame["prompt"]), units, **how, fixed_n=data.fixed_n, sample=mean_sample)
+
+
+def _scales(data: StudyData, scored: Scored, notes: Sequence[str]) -> Results:
+    """What the pictures show on every scale, and why some scales are not shown."""
+    how: dict[str, Any] = {"confidence": data.settings.confidence, "fixed_n": data.fixed_n, "sample": mean_sample}
+    return scale_results(scored.scales, notes, scored.units, **how)
 
 
 def _association(

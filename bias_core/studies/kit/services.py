@@ -118,6 +118,9 @@ class StudyServices(Protocol):
     def joint_shares(self, prompt: str, condition: str, sentences: Sequence[str]) -> tuple[float, ...]:
         """The share of people drawn in every combination of what these sentences say; the last has all."""
 
+    def class_rates(self, prompt: str, condition: str, name: str) -> tuple[float, ...]:
+        """The share of people drawn in every class, such as every skin tone, of a prompt about one person."""
+
     def recorder(self) -> protocols.Captioner:
         """A captioner that cannot err, of the calibration renderer's pictures."""
 

@@ -7,13 +7,14 @@ intervals       name, value, low, high, [group], [published], [reference], [assu
                 x, null, reference
 pairs           name, group, value, low, high, [reference], [assumed]; dots of a name are joined; labels: x,
                 null, reference, whole (no ticks between whole numbers)
-bars            name, value, [low, high], [group]; labels: y, null
+bars            name, value, [low, high], [group], [colour], [reference], [expected]; labels: y, null, reference
 distributions   group, value, [side: its colour]; labels: x, null; quartiles are drawn over the points
 arrows          name, start, end; labels: x, start, end, null
 scatter         x, y, [name], [group: colour], [marker], [xlow, xhigh, ylow, yhigh]; labels: x, y, null (of
                 y), lowess, diagonal, join (dots of one name), lines (dots of one group), apart (groups a little),
                 markers (their order, where figures share it)
-curves          group, x, value, [low, high]; labels: x, y, null, apart (a panel for each group)
+curves          group, x, value, [low, high]; labels: x, y, null, apart (a panel for each group), colours (of
+                x = 1, 2, ...)
 space           name, x, y, z; labels: x, y, z
 heatmap         row, column, value; labels: null, unit
 mosaic          row, column, value (share of all), n, small, null (where rows part by themselves); labels: none
@@ -142,9 +143,20 @@ def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         places = [names.index(name) - 0.4 + thick * (i + 0.5) for name in rows["name"]]
         axes.barh(
             places, rows["value"], height=thick, xerr=_reach(rows) if {"low", "high"} <= set(rows) else None,
-            color=COLOURS[i % len(COLOURS)], error_kw={"lw": 1, "ecolor": MUTED}, label=group or None,
+            color=rows["colour"] if "colour" in rows else COLOURS[i % len(COLOURS)],
+            edgecolor=MUTED if "colour" in rows else None,
+            error_kw={"lw": 1, "ecolor": MUTED}, label=group or None,
         )  # fmt: skip
+    _beside_bars(axes, data, labels)
     _finish(axes, {"x": labels.get("y", ""), "null": labels.get("null")}, names)
+
+
+def _beside_bars(axes: Axes, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    """What bars are compared with, where it is known."""
+    for column, marker, text in (("reference", "D", str(labels.get("reference", ""))), ("expected", "|", "drawn")):
+        if column in data and data[column].notna().any():
+            look = {"ms": 12, "mew": 2} if marker == "|" else {"ms": 6, "mfc": "none"}
+            axes.plot(data[column].astype(float), range(len(data)), marker, color=COLOURS[1], label=text, **look)
 
 
 def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
@@ -289,6 +301,8 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         _curve(axes, rows, i, group if first == group else f"{group} (the same curve as {first})")
     if (data["x"] % 1 == 0).all():
         axes.locator_params(axis="x", integer=True)
+    for place, colour in enumerate(labels.get("colours") or (), start=1):
+        axes.plot([place], [0], "s", ms=11, color=colour, mec=MUTED, clip_on=False, zorder=3)
     _finish(axes, labels, no_bias="y")
 
 
