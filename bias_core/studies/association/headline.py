@@ -14,7 +14,7 @@ def headline(report: StudyReport) -> str:
     """Which concepts are told apart, which way occupations lean, or how far people agree."""
     tables = {table.key: table.frame for table in report.results.tables}
     if "table1" in tables:
-        return _tests_headline(tests_table(report))
+        return _tests_headline(tests_table(report), with_p=not report.stopped)
     if "occupations" in tables:
         return _sides_headline(tables["occupations"])
     if "amplification" in tables:
@@ -46,12 +46,13 @@ def tests_table(report: StudyReport) -> pd.DataFrame:
     return table.assign(A=[test["a"] for test in tests], B=[test["b"] for test in tests])
 
 
-def _tests_headline(table: pd.DataFrame) -> str:
+def _tests_headline(table: pd.DataFrame, *, with_p: bool) -> str:
+    """A p-value holds for a number of prompts that was fixed beforehand alone."""
     clear = table[table["q"] < SIGNIFICANT].sort_values("q", kind="stable")
     row = (table if clear.empty else clear).iloc[0]
     more, less = (row["X"], row["Y"]) if row["S"] > 0 else (row["Y"], row["X"])
     lean = f"Pictures of {more} lean more to “{row['A']}” than pictures of {less} do"
-    score = f"S = {format_estimate(row['S'], row['low'], row['high'])}, p = {format_p(row['p'])}"
+    score = f"S = {format_estimate(row['S'], row['low'], row['high'])}" + f", p = {format_p(row['p'])}" * with_p
     if len(table) == 1 and clear.empty:
         smallest = row.get("smallest p", 0.0)  # reports of earlier versions do not say it
         few = (

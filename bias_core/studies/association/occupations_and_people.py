@@ -46,6 +46,7 @@ TEXTS = ReportTexts(__file__)
 Line = Mapping[str, Any]
 FEWEST = 2  # concepts that have an order
 _FORMS = ("template", "template_a", "template_b")  # the prompts of an occupation, in the order of ``SETS``
+_FEWEST = 2  # finished pictures of each, of a run that was stopped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,8 @@ def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps
     for name in design.data["occupations"]["list"]:
         mine = data.frame[data.frame["occupation"] == name]
         parts = [mine[mine["set"] == kind] for kind in SETS]
+        if data.stopped and min(map(len, parts)) < _FEWEST:
+            continue
         neutral, a, b = (rows[part.index] for part in parts)
         of_neutral, of_a, of_b = (list(part["unit"]) for part in parts)
         leanings[name] = Leaning(
@@ -87,6 +90,8 @@ def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps
             sample=lean_sample((of_neutral, of_a, of_b), neutral @ a.T, neutral @ b.T),
         )
         data.keep(parts[0], association=leanings[name].singles)
+    if not leanings:
+        raise InvalidInput("no occupation has two finished pictures of each of its prompts")
     return leanings
 
 
@@ -359,7 +364,11 @@ def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
 
 PROGRAMS = {
     kind: Program(
-        shots=occupation_shots, measure=measure, compare=partial(_compare, key=key, columns=columns), headline=headline
+        shots=occupation_shots,
+        measure=measure,
+        compare=partial(_compare, key=key, columns=columns),
+        headline=headline,
+        fewest_when_stopped=1,
     )
     for kind, measure, key, columns in (
         (

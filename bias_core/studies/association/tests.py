@@ -164,7 +164,7 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
     """S, p and d of every test, and the associations behind them."""
     rows = yield from data.embed(data.frame)
     tests = {test["key"]: test for test in chosen_tests(design, settings)}
-    parts = {key: data.frame[data.frame["test"] == key] for key in tests}
+    parts, missing = _finished_tests(data, tests)
     results = {key: run_test(part, rows, settings) for key, part in parts.items()}
     influences = {key: _influences(design, tests[key], part, rows) for key, part in parts.items()}
     adjusted = benjamini_hochberg([test.p_value for test in results.values()]).adjusted
@@ -199,8 +199,27 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
             *_figures(table1, results),
             *(_influence_figure(key, titles[key], frame) for key, frame in influences.items()),
         ),
-        notes=(TEXTS.note("unit"),) if "published S" in table1 else (),
+        notes=(*missing, *([TEXTS.note("unit")] if "published S" in table1 else [])),
     )
+
+
+def _finished_tests(data: StudyData, tests: Mapping[str, Any]) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """The pictures of each test; of a run that was stopped, of prompts with all of their edits, and what is left out.
+
+    InvalidInput where no test has two such prompts of each concept.
+    """
+    parts = {key: data.frame[data.frame["test"] == key] for key in tests}
+    if not data.stopped:
+        return parts, []
+    for key, part in parts.items():
+        n_sets = part.groupby(["side", "stimulus"])["set"].transform("nunique")
+        parts[key] = part[n_sets == len(SETS)]
+    prompts = {key: part.groupby("side")["stimulus"].nunique() for key, part in parts.items()}
+    whole = {key: part for key, part in parts.items() if len(prompts[key]) == 2 and prompts[key].min() > 1}
+    if not whole:
+        raise InvalidInput("no test has two finished prompts of each concept")
+    n = len(parts) - len(whole)
+    return whole, [f"{n} of {len(parts)} tests have too few finished prompts and are left out."] if n else []
 
 
 def _line(test: Mapping[str, Any], result: AssociationTest, q: float) -> dict[str, Any]:
@@ -414,5 +433,6 @@ PROGRAMS = {
         compare=compare_tests,
         size_note=size_note,
         headline=headline,
+        fewest_when_stopped=1,
     )
 }

@@ -227,5 +227,6 @@ PROGRAMS = {
         compare=compare_internal_bias,
         size_note=size_note,
         headline=headline,
+        fewest_when_stopped=1,
     )
 }

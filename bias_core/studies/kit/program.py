@@ -237,6 +237,8 @@ class StudyData:
         """The run was stopped: go on with what is finished, and say so."""
         self.cancelled = lambda: False
         planned = once([row for shot in shots for row in self.rows.of(shot)])
+        unseen = {row.id: row for row in planned if row.id not in self.images_by_id}
+        self.images_by_id |= self.services.images.find(unseen)  # drawn meanwhile, or before
         begin = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
         of = f"{len(self.images_by_id):,} of {len(planned):,} pictures that were finished"
         self.stopped = f"{begin} scores are of the {of}."
@@ -450,7 +452,9 @@ class Program:
     share_of: Callable[[Finding], str] = lambda _finding: ""
     # what a report of this kind says as JSON values beside what every report says
     values: Callable[[StudyReport], Mapping[str, Any]] = lambda _report: {}
-    measures_when_stopped: bool = False  # whether what is finished when a run is stopped is measured
+    # of how many finished pictures at least a run that is stopped is measured, if its measures have what they need;
+    # None: never
+    fewest_when_stopped: int | None = None
     # the words of its own command line that stand for options and model; None where it is started by ``study run`` as
     # the others
     command: Callable[[StudySettings], Sequence[str]] | None = None

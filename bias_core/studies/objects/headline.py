@@ -16,7 +16,9 @@ def headline(report: StudyReport) -> str:
     if len(against := report.results.frame("against_base")):
         return _changed(report, against)
     top = report.results.frame("top_objects")
-    estimates = {finding.key.rpartition(" ")[2]: finding.estimate for finding in reversed(report.results.findings)}
+    of_set = str(top["pictures"].iloc[0]) if len(top) else ""  # whose top object it is
+    keys = [(*finding.key.rpartition(" "), finding.estimate) for finding in reversed(report.results.findings)]
+    estimates = {kind: estimate for name, _, kind, estimate in keys if name in (of_set, "")}
     if top.empty or "hallucination" not in estimates:
         return f"{report.n_images:,} pictures were captioned, and no object was named in them."
     first, whole = top.iloc[0], estimates["hallucination"]

@@ -462,6 +462,7 @@ PROGRAMS = {
         ahead=captions.caption_ahead,
         compare=compare,
         headline=headline,
+        fewest_when_stopped=1,
         with_base=with_plain_scenes,
         watch=captions.watch_captions if measuring is measure else None,  # conditions mixed are no share of anything
     )

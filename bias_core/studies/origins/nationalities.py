@@ -460,7 +460,9 @@ def compare_users(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
 
 
 _WATCH = partial(watch_attributes, of_groups=True)
-_READ = partial(Program, judged="attributes", headline=headline, attributes=own_by_nationality, watch=_WATCH)
+_READ = partial(
+    Program, judged="attributes", headline=headline, attributes=own_by_nationality, watch=_WATCH, fewest_when_stopped=1
+)
 PROGRAMS = {
     "nationality_stereotypes": _READ(
         shots=stereotype_shots, measure=measure_nationalities, options=StereotypeOptions, compare=compare_nationalities

@@ -93,6 +93,7 @@ def paired_program(
         rescore=score,
         compare=compare_pairs,
         headline=headline,
+        fewest_when_stopped=1,
     )
 
 

@@ -355,6 +355,7 @@ def report_facts(report: StudyReport) -> list[str]:
         *([size_in_words(design, settings)] if design.reference else []),
         f"{settings.confidence:.0%} intervals{at_any_time(report)}",
         *(["ended by its stop rule"] if report.stop_rule else []),
+        *(["stopped before all were drawn"] if report.stopped else []),
         *([f"after {work(design.reference)}, {design.where}"] if design.reference else []),
     ]
 

@@ -269,7 +269,10 @@ def draw_study(
 
 
 def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Generator[Progress, None, StudyReport]:
-    """Draw all arms, measure each, compare them; of one arm that is stopped what is finished, where its kind can."""
+    """Draw all arms, measure each, compare them; of one arm that is stopped what is finished, where that can be.
+
+    Cancelled where it cannot: nothing of it is said that needs pictures which are not there.
+    """
     data = [arm.program.data(arm.design, arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
     n_repairs = services.repairs.n
     if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):
@@ -279,9 +282,23 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
         with limit.explained():
             yield from draw_arms(plan, data)
     except Cancelled as why:
-        if plan.arms or not plan.program.measures_when_stopped:
+        fewest = plan.program.fewest_when_stopped
+        if plan.arms or fewest is None:
             raise
         data[0].measure_what_is_there(plan.shots, why)
+        if len(data[0].frame) < fewest:
+            raise
+        try:
+            return (yield from _measured(plan, data, services, n_repairs))
+        except InvalidInput as too_few:
+            raise why from too_few
+    return (yield from _measured(plan, data, services, n_repairs))
+
+
+def _measured(
+    plan: StudyPlan, data: Sequence[StudyData], services: StudyServices, n_repairs: int
+) -> Generator[Progress, None, StudyReport]:
+    """The report of pictures that are drawn, read by each encoder of the settings."""
     arms, results = yield from _read_arms(plan, data)
     others: dict[str, tuple[list[ArmReport], Results]] = {}
     for name in plan.settings.further_encoders:

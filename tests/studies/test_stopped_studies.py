@@ -1,0 +1,72 @@
+"""A study that is stopped reports what is there, where that can be measured, and says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bias_core.errors import Cancelled
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.reports.headline import headline
+from bias_core.studies.reports.text import report_facts
+from bias_core.studies.running.run import complete, plan_study, run_study
+from tests.ui.fakes import FakeServices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MODEL = "calibration-renderer"
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+    made = FakeServices(tmp_path_factory.mktemp("stopped"))
+    yield made
+    made.close()
+
+
+def stopped_at(share: float, study: str, services: FakeServices, **settings: object) -> StudyReport:
+    """Its report when it is stopped once this share of its pictures is drawn."""
+    design, chosen = find_design(study), StudySettings(model=MODEL, **settings)  # type: ignore[arg-type]
+    ids = [row.id for row in plan_study(design, chosen, services).manifest.rows]
+
+    def is_over() -> bool:
+        return services.images.n_present(ids) >= share * len(ids)
+
+    return complete(run_study(design, chosen, services, cancelled=is_over, session=study))
+
+
+@pytest.mark.parametrize(
+    ("study", "share", "scale"), [("tbyb-general", 0.6, 0.01), ("oasis-internet-users", 0.3, 0.03)]
+)
+def test_what_is_finished_is_measured_and_marked_as_stopped(
+    study: str, share: float, scale: float, services: FakeServices
+) -> None:
+    report = stopped_at(share, study, services, scale=scale, seed=7)
+    assert report.stopped
+    assert 0 < report.n_images < report.n_planned
+    assert report.results.findings
+    assert headline(report)
+    assert "stopped before all were drawn" in report_facts(report)
+    assert any("Stopped: the scores are of the " in note for note in report.results.notes)
+    assert not any(finding.p_value is not None for finding in report.results.findings)
+    manifest = services.manifests.find(report.run_id)
+    assert manifest is not None
+    assert manifest.status == "cancelled"  # it can go on from the list of runs
+
+
+def test_of_a_stopped_run_the_tests_with_finished_prompts_are_reported_without_p(services: FakeServices) -> None:
+    options = {"tests": ["flowers_insects", "science_arts"]}
+    report = stopped_at(0.8, "t2iat-tests", services, scale=0.03, seed=7, options=options)
+    (line,) = report.results.frame("table1").to_dict("records")
+    assert min(line["prompts X"], line["prompts Y"]) >= 2
+    assert "1 of 2 tests have too few finished prompts and are left out." in report.results.notes
+    assert "S = " in headline(report)
+    assert "p = " not in headline(report)
+
+
+def test_where_too_little_is_finished_nothing_is_said_of_it(services: FakeServices) -> None:
+    with pytest.raises(Cancelled, match="stopped"):
+        stopped_at(0.1, "internal-bias", services, scale=0.03, seed=11)
