@@ -8,11 +8,15 @@ const SMALL_PICTURE = 256;  // pixels: below, a picture is enlarged without smoo
 const TOO_SOON_MS = 200;  // a second tap of the same finger is no answer to the next picture
 
 const $ = (id) => document.getElementById(id);
-const link = new URLSearchParams(location.search).get('task') || '';
+const params = new URLSearchParams(location.search);
+const link = params.get('task') || '';
+// What a crowd platform says of this rater in the link; sent only to a task that has its codes.
+const idOf = (name) => (/^[A-Za-z0-9_-]{1,64}$/.test(params.get(name) || '') ? params.get(name) : '');
+const crowdIds = {participant: idOf('PROLIFIC_PID'), study: idOf('STUDY_ID'), session: idOf('SESSION_ID')};
 const clickable = (id, act) => $(id).addEventListener('click', act);
 
 // What this browser remembers of the link: the rater's code, and an act that is not acknowledged yet.
-const PLACE = `t2i-label:${link}`;
+const PLACE = `t2i-label:${link}${crowdIds.participant && `:${crowdIds.participant}`}`;
 let mine = {code: '', pending: null};
 try { mine = {...mine, ...JSON.parse(localStorage.getItem(PLACE) || '{}')}; } catch { /* storage is forbidden */ }
 
@@ -86,6 +90,7 @@ function tell(newTask) {
   paragraphs($('content-note'), task.content_note);
   $('content-note').hidden = !task.content_note;
   leadTo('decline', task.decline);
+  $('crowd-note').hidden = !(task.of_a_crowd && crowdIds.participant);
   const text = task.instructions || 'Look at the picture and answer the question. Skip what you cannot answer.';
   for (const node of document.querySelectorAll('.instructions')) paragraphs(node, text);
 }
@@ -196,11 +201,43 @@ async function show(newTurn) {
   chosen = {};
   watch.reset();
   if (turn.done) return finish();
+  if (turn.about) return askAboutRater();
   place(await fetchedPicture(turn.picture));
   if (answeredSinceBreak < BREAK_AFTER) return reveal();
   answeredSinceBreak = 0;
   $('rest-text').textContent = `You have answered ${count(turn.progress.answered, 'picture')}. Thank you!`;
   open('rest');
+}
+
+// Questions about the rater, each with a way not to say.
+function askAboutRater() {
+  $('about-questions').replaceChildren(...turn.about.questions.map(({text, answers}, i) => {
+    const group = document.createElement('fieldset');
+    const legend = document.createElement('legend');
+    legend.textContent = text;
+    group.append(legend, ...[...answers, 'prefer not to say'].map((answer, place) => {
+      const label = document.createElement('label');
+      const choice = document.createElement('input');
+      choice.type = 'radio';
+      choice.name = `about-${i}`;
+      choice.value = place < answers.length ? place : -1;
+      label.append(choice, ` ${answer}`);
+      return label;
+    }));
+    return group;
+  }));
+  open('about');
+}
+
+function tellAboutRater() {
+  const {version, questions} = turn.about;
+  const choices = questions.map((_, i) => Number(document.querySelector(`[name="about-${i}"]:checked`)?.value ?? -1));
+  return alone(async () => {
+    const reply = await persist('POST', 'label/about', {version, choices});
+    if (reply.status === 200) return show(reply.said);
+    await next();
+    warn(reply.said.error);
+  });
 }
 
 function reveal() {
@@ -375,7 +412,8 @@ async function joinTask() {
     return $('agreed').focus();
   }
   await alone(async () => {
-    const join = () => persist('POST', 'label/join', {task: link, agreed: true, page: task.page || ''});
+    const crowd = task.of_a_crowd && crowdIds.participant ? {crowd: crowdIds} : {};
+    const join = () => persist('POST', 'label/join', {task: link, agreed: true, page: task.page || '', ...crowd});
     let reply = await join();
     if (reply.status === 403) {  // this page may be of yesterday: read it again
       const fresh = await persist('GET', `label/task/${encodeURIComponent(link)}`);
@@ -425,6 +463,7 @@ function openDialog(id) {
 
 clickable('join', joinTask);
 clickable('begin', () => alone(next));
+clickable('about-done', tellAboutRater);
 clickable('rested', reveal);
 clickable('undo', undo);
 clickable('skip', skip);

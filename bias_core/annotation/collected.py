@@ -18,11 +18,13 @@ import pandas as pd
 import yaml
 from sqlalchemy import Connection, Select, exists, func, select
 
+from bias_core.annotation.crowd import ids_frame
 from bias_core.annotation.judgements import judgements_frame
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.schema import Row, answers, deletions, items, raters, tasks
 from bias_core.annotation.task_owner import OwnerKey, iso, owned_row, read_picture, stored_task
 from bias_core.annotation.tasks import Item, Task, task_texts
+from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes, json_lines, text_from
 from bias_core.store.files import replaced_file
 
@@ -260,6 +262,20 @@ def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -
         for position, answer in given.choices.items()
     )  # fmt: skip
     return pd.DataFrame(rows, columns=[*COLUMNS])
+
+
+def crowd_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
+    """Who came from a crowd platform and how they did, to pay or to reject them; InvalidInput where nobody did."""
+    ids, progress = ids_frame(store, key), task_progress(store, key)
+    if ids.empty:
+        raise InvalidInput(
+            "no rater came with ids of a crowd platform: they are kept where the task has a Prolific code and raters "
+            "use the link that Prolific makes of it"
+        )
+    parts = {one.rater: one for one in progress.raters}
+    for name in ("n_answered", "n_skipped", "n_gold", "n_gold_right", "excluded"):
+        ids[name.removeprefix("n_")] = [getattr(parts[rater], name) for rater in ids["rater"]]
+    return ids.rename(columns={"gold": "checks", "gold_right": "checks right"})
 
 
 def export_labels(store: LabelStore, key: OwnerKey, target: Path) -> Path:

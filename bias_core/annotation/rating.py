@@ -15,13 +15,14 @@ import random
 import re
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Integer, bindparam, exists, func, insert, select, update
 
+from bias_core.annotation.crowd import CrowdIds, has_facts, keep_facts, keep_ids
 from bias_core.annotation.label_store import LabelStore, hash_of, token
 from bias_core.annotation.schema import Row, answers, assignments, items, raters, tasks
 from bias_core.annotation.task_owner import CLAIMS, count_claims, remove_raters
@@ -78,28 +79,39 @@ class Turn:
     # "" while there is an item, else "all" (nothing is left), "paused", "closed", "draft", or "excluded" where the
     # owner has ended this rater's part
     why_done: str = ""
+    asks_about_rater: bool = False  # whether this rater is to be asked about themselves first
     crowd_code: str = ""  # of the crowd platform, for how this rater's part ended; "" where it goes on, or has none
 
 
-def join(store: LabelStore, join_code: str, *, page_pass: str | None = None) -> NewRater:
+def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids: CrowdIds | None = None) -> NewRater:
     """A new rater of the task with this link, who has read and agreed to the consent text.
 
     ``page_pass`` is of the page that was read (:func:`pass_to_join`), and sent again gives the same rater; None where
-    the caller showed the text. NotAllowed where the task is not open, or the page was not read within the last day.
+    the caller showed the text. ``ids`` are of the crowd platform that sent the rater; where the task has its codes, who
+    comes back from there is the same rater. NotAllowed where the task is not open, or the page was not read within the
+    last day.
     """
     with store.write() as connection:
-        if (row := _task_row(connection, join_code)).status != "open":
+        row = _task_row(connection, join_code)
+        is_crowd = ids is not None and store.task(row.id, row.version).is_of_a_crowd
+        if row.status != "open" and not is_crowd:
             raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: nobody can join now")
         number = secrets.randbits(256)
         if page_pass is not None:
             number = _checked_pass(row.owner_hash, page_pass, store.now_ms)
+        if ids is not None and is_crowd:
+            number = _number(row.owner_hash, f"crowd {ids.participant}")
         code = "".join(_ALPHABET[number >> 5 * place & 31] for place in range(_CODE_LENGTH))
         if connection.execute(_RATER, {"code_hash": hash_of(code)}).first() is None:
+            if row.status != "open":
+                raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: nobody can join now")
             if (connection.scalar(select(func.count()).where(raters.c.task_id == row.id)) or 0) >= MAX_RATERS:
                 raise NotAllowed(f"this task has its {MAX_RATERS:,} raters")
             new = {"task_id": row.id, "name": f"rater-{secrets.token_hex(6)}", "code_hash": hash_of(code)}
             new |= {"joined_ms": store.now_ms, "seed": store.rng.getrandbits(31)}
             connection.execute(insert(raters).values(new))
+            if ids is not None and is_crowd:
+                keep_ids(connection, connection.execute(_RATER, {"code_hash": hash_of(code)}).one().id, ids)
     return NewRater(code=code_in_groups(code), task=store.task(row.id, row.version))
 
 
@@ -193,6 +205,20 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
         return _turn(store, connection, rater)
 
 
+def tell_about_me(store: LabelStore, code: str, *, version: int, choices: Sequence[int]) -> Turn:
+    """Keep what a rater says of themselves, and give the item; sent again it changes nothing.
+
+    ``choices`` has the place of an answer for each question of this version of the task, -1 for what is not said.
+    """
+    with store.write() as connection:
+        rater = _rater(connection, code)
+        _check_open(rater)
+        if not 1 <= version <= rater.version:
+            raise InvalidInput(f"this task has versions 1 to {rater.version}; got {quoted(version)}")
+        keep_facts(store, connection, rater, store.task(rater.task_id, version), choices)
+        return _turn(store, connection, rater)
+
+
 def delete_my_answers(store: LabelStore, code: str) -> int:
     """Delete everything of this rater but how many answers held, under the random name; that number."""
     with store.write() as connection:
@@ -232,10 +258,14 @@ def _checked_pass(secret: str, page_pass: str, now_ms: int) -> int:
         when, nonce, signature = match.groups()
         is_ours = hmac.compare_digest(signature, _signature(secret, f"{when}.{nonce}"))
         if is_ours and 0 <= now_ms - int(when, 16) < PASS_HOURS * 3_600_000:
-            return int.from_bytes(hmac.digest(secret.encode(), f"code {page_pass}".encode(), "sha256"), "big")
+            return _number(secret, f"code {page_pass}")
     raise NotAllowed(
         "who joins has read the task's page within the last day: open the link again, read, and press Start"
     )
+
+
+def _number(secret: str, text: str) -> int:
+    return int.from_bytes(hmac.digest(secret.encode(), text.encode(), "sha256"), "big")
 
 
 def _signature(secret: str, text: str) -> str:
@@ -306,6 +336,7 @@ def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
         for position, text in task.questions_about(on_screen).items()
     )
     n_left += past.checks_to_come(n_open)
+    same["asks_about_rater"] = bool(task.about_rater) and not has_facts(connection, rater.id)
     return Turn(item=on_screen.token, questions=questions, task=task, earlier_choices=choices, n_left=n_left, **same)
 
 

@@ -109,6 +109,25 @@ judgements = Table(
     Column("at_ms", BigInteger, nullable=False),
 )
 
+# Of raters whom a crowd platform sent: what its link says of them. For the owner alone, and in no export of answers.
+crowd_ids = Table(
+    "crowd_ids",
+    metadata,
+    Column("rater_id", Integer, ForeignKey("raters.id"), primary_key=True, autoincrement=False),
+    Column("participant", String(64), nullable=False),
+    Column("study", String(64), nullable=False),
+    Column("session", String(64), nullable=False),
+)
+
+# What raters say of themselves, apart from their answers: by question, without what they prefer not to say.
+rater_facts = Table(
+    "rater_facts",
+    metadata,
+    Column("rater_id", Integer, ForeignKey("raters.id"), primary_key=True, autoincrement=False),
+    Column("facts", JSON, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+)
+
 # What is left of a rater who deleted their answers.
 deletions = Table(
     "deletions",
@@ -145,6 +164,12 @@ STEPS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE judgements (item_id INTEGER NOT NULL REFERENCES items (id), judge VARCHAR(300) NOT NULL, "
         "choices JSON NOT NULL, at_ms BIGINT NOT NULL, PRIMARY KEY (item_id, judge))",
+    ),
+    (
+        "CREATE TABLE crowd_ids (rater_id INTEGER NOT NULL REFERENCES raters (id), participant VARCHAR(64) NOT NULL, "
+        "study VARCHAR(64) NOT NULL, session VARCHAR(64) NOT NULL, PRIMARY KEY (rater_id))",
+        "CREATE TABLE rater_facts (rater_id INTEGER NOT NULL REFERENCES raters (id), facts JSON NOT NULL, "
+        "at_ms BIGINT NOT NULL, PRIMARY KEY (rater_id))",
     ),
 )
 

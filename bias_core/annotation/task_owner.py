@@ -23,9 +23,11 @@ from bias_core.annotation.schema import (
     Row,
     answers,
     assignments,
+    crowd_ids,
     deletions,
     items,
     judgements,
+    rater_facts,
     raters,
     task_versions,
     tasks,
@@ -284,7 +286,8 @@ def remove_raters(store: LabelStore, connection: Connection, task_id: str, porti
     holds = (answers.c.kind == "answer") & ~exists().where(later.c.withdraws == answers.c.id)
     counts = select(answers.c.rater_id, func.count()).where(answers.c.rater_id.in_(ids), holds)
     n_answers: dict[int, int] = dict(connection.execute(counts.group_by(answers.c.rater_id)).all())
-    for column in (answers.c.rater_id, assignments.c.rater_id, raters.c.id):
+    theirs = (table.c.rater_id for table in (answers, assignments, crowd_ids, rater_facts))
+    for column in (*theirs, raters.c.id):
         connection.execute(delete(column.table).where(column.in_(ids)))
     lines = [{"task_id": task_id, "rater": rater.name, "n_answers": n_answers.get(rater.id, 0)} for rater in portion]
     connection.execute(insert(deletions).values(at_ms=store.now_ms), lines)

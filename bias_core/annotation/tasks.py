@@ -27,6 +27,9 @@ SINGLE, PAIRED, PICTURE = "single", "paired", "picture"
 MAX_TEXT, MAX_LINE = 10_000, 300  # characters
 MAX_ANSWERS, MAX_POSITIONS, MAX_RATERS_PER_ITEM = 12, 12, 1000
 MAX_JOINS = 10_000  # an hour
+MAX_ABOUT = 8  # questions to raters about themselves
+PREFER_NOT = "prefer not to say"
+_ABOUT_LINE = re.compile(r"\s*([^?:]+\??)\s*:?\s*(.+)")
 _KEY = re.compile(r"[a-z0-9_]{1,40}")
 CROWD_CODES = ("completion_code", "failed_code", "screened_out_code")
 _CROWD_CODE = re.compile(r"[A-Za-z0-9-]{0,40}")
@@ -57,8 +60,10 @@ class Task:
 
     Where raters come from a crowd platform (Prolific), its codes say there how it went: ``completion_code`` of who has
     answered, ``failed_code`` of who got fewer than half of the attention checks right or was excluded,
-    ``screened_out_code`` of who does not agree, or finds nothing left to do. What the platform writes into its links
-    about a participant is not kept.
+    ``screened_out_code`` of who does not agree, or finds nothing left to do. With a code, what the platform writes into
+    its links about a participant is kept for the owner, and one participant is one rater.
+
+    ``about_rater`` are questions to raters about themselves with their answers, asked once, before the first picture.
 
     A task may correct the numbers of a run, ``run_id``: then ``attributes`` says by position which attribute of the
     run is asked about, its name and sentence of presence (nothing where it is how people look), ``sample`` in words
@@ -80,6 +85,7 @@ class Task:
     completion_code: str = ""
     failed_code: str = ""
     screened_out_code: str = ""
+    about_rater: Mapping[str, Sequence[str]] = field(default_factory=dict)
     run_id: str = ""
     attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sample: str = ""
@@ -107,6 +113,11 @@ class Task:
             position: (item.question or text).replace("{}", item.identities.get(position, ""))
             for position, text in self.questions.items()
         }
+
+    @property
+    def is_of_a_crowd(self) -> bool:
+        """Whether raters come from a crowd platform."""
+        return any(getattr(self, name) for name in CROWD_CODES)
 
     @property
     def answer_keys(self) -> tuple[str, ...]:
@@ -205,6 +216,7 @@ def checked_task(task: Task) -> Task:
             raise InvalidInput(
                 f"the {name.replace('_', ' ')} is of letters, digits and -, up to 40; got {quoted(code)}"
             )
+    _check_about_rater(task.about_rater)
     if not 0 <= task.gold_share < 1:
         raise InvalidInput(f"the share of gold items is in [0, 1); got {quoted(task.gold_share)}")
     return task
@@ -277,6 +289,52 @@ def _check_answers(answers: Sequence[Answer]) -> None:
         values = [value for answer in answers if (value := getattr(answer, name).lower())]
         if twice := [value for value in values if values.count(value) > 1]:
             raise InvalidInput(f"two answers have the {name} {quoted(twice[0])}")
+
+
+def about_rater_from_lines(text: str) -> dict[str, tuple[str, ...]]:
+    """Questions to raters about themselves, one a line, with the answers behind a colon or question mark.
+
+    >>> about_rater_from_lines("How old are you? 18 to 39 / 40 or older")
+    {'How old are you?': ('18 to 39', '40 or older')}
+    """
+    questions: dict[str, tuple[str, ...]] = {}
+    for line in filter(str.strip, text.splitlines()):
+        parts = _ABOUT_LINE.fullmatch(line)
+        question, answers = (parts[1].strip(), parts[2]) if parts else ("", "")
+        each = tuple(one for part in answers.split("/") if (one := part.strip()) and one.lower() != PREFER_NOT)
+        if not question or len(each) < 2:
+            raise InvalidInput(
+                f"{quoted(line)} is no question about the rater: write it as How old are you? 18 to 39 / 40 or older"
+            )
+        if question in questions:
+            raise InvalidInput(f"{quoted(question)} is asked twice of the rater")
+        questions[question] = each
+    return questions
+
+
+def about_rater_lines(questions: Mapping[str, Sequence[str]]) -> str:
+    """The inverse of :func:`about_rater_from_lines`.
+
+    >>> about_rater_lines({"Where do you live?": ("town", "country")})
+    'Where do you live? town / country'
+    """
+    return "\n".join(
+        f"{question}{'' if question.endswith('?') else ':'} {' / '.join(answers)}"
+        for question, answers in questions.items()
+    )
+
+
+def _check_about_rater(questions: Mapping[str, Sequence[str]]) -> None:
+    if len(questions) > MAX_ABOUT:
+        raise InvalidInput(f"raters are asked up to {MAX_ABOUT} questions about themselves; got {len(questions)}")
+    for question, answers in questions.items():
+        checked_text("question about the rater", question, MAX_LINE, required=True)
+        if not 2 <= len(answers) <= MAX_ANSWERS:
+            raise InvalidInput(f"{quoted(question)} has 2 to {MAX_ANSWERS} answers; got {len(answers)}")
+        for answer in answers:
+            checked_text("answer about the rater", answer, MAX_LINE, required=True)
+        if len({answer.strip().lower() for answer in answers}) < len(answers):
+            raise InvalidInput(f"two answers to {quoted(question)} are the same")
 
 
 def _checked_key(name: str, key: str) -> None:

@@ -10,14 +10,16 @@ GET      ``/label/next``                                                        
 POST     ``/label/answer``              ``{id, item, choices, duration_ms}``    turn
 POST     ``/label/skip``                ``{id, item}``                          turn
 POST     ``/label/undo``                ``{id}``                                turn
+POST     ``/label/about``               ``{version, choices: [n, ...]}``        turn
 DELETE   ``/label/mine``                                                        ``{deleted: n}``
 GET      ``/label/picture/<item>``                                              PNG
 POST     ``/label/exclude``             ``{rater, excluded}``                   ``{raters: [...]}``
 DELETE   ``/label/task``                                                        ``{deleted: n}``
 =======  =============================  ======================================  ==========================
 
-``page`` says that the task's page was read; it makes one rater. From ``mine`` on, the rater's code is in
-the header ``X-Rater-Code``; there are no cookies, and nothing is logged of who asked. A turn comes only when
+``page`` says that the task's page was read; it makes one rater. Where the task has codes of a crowd platform, ``join``
+takes ``crowd: {participant, study, session}`` too, and one participant is one rater. From ``mine`` on, the rater's
+code is in the header ``X-Rater-Code``; there are no cookies, and nothing is logged of who asked. A turn comes only when
 what was sent is on the disk. The last two are the owner's, whose key is in the header ``X-Owner-Key``: a
 rater counts no more or again, and a task is deleted for good.
 
@@ -44,9 +46,10 @@ from starlette.routing import Route
 
 from bias_core.annotation import rating
 from bias_core.annotation.collected import task_progress
+from bias_core.annotation.crowd import CrowdIds
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
-from bias_core.annotation.tasks import MAX_POSITIONS, Task, crowd_address
+from bias_core.annotation.tasks import MAX_ABOUT, MAX_POSITIONS, Task, crowd_address
 from bias_core.engine.run_line import network_of
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.services import Services
@@ -91,10 +94,22 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, str_max_length=64)
 
 
+class _Crowd(_Body):
+    participant: str
+    study: str = ""
+    session: str = ""
+
+
 class _Join(_Body):
     task: str
     agreed: bool  # given by a rater who read the text, never by default
     page: str = ""
+    crowd: _Crowd | None = None
+
+
+class _About(_Body):
+    version: int
+    choices: list[int] = Field(max_length=MAX_ABOUT)  # the place of an answer to each question, -1 for none
 
 
 class _Undo(_Body):
@@ -141,6 +156,7 @@ class LabelDoor:
             ("POST", "/label/answer", code, rating.give_answer, _Answer, _turn_json),
             ("POST", "/label/skip", code, rating.skip, _Skip, _turn_json),
             ("POST", "/label/undo", code, rating.undo, _Undo, _turn_json),
+            ("POST", "/label/about", code, rating.tell_about_me, _About, _turn_json),
             ("POST", "/label/exclude", key, _exclude, _Exclusion, dict),
             ("DELETE", "/label/task", key, delete_task, None, deleted),
         )
@@ -175,7 +191,8 @@ class LabelDoor:
         network = f"{task.id} {self._network(request)}"
         for name, most in ((network, task.joins_per_address), (task.id, task.joins_per_hour)):
             self._take(name, most, most / _HOUR, _CROWD)
-        new = await self._together(lambda store: rating.join(store, body.task, page_pass=body.page))
+        ids = CrowdIds(**vars(body.crowd)) if body.crowd else None
+        new = await self._together(lambda store: rating.join(store, body.task, page_pass=body.page, ids=ids))
         return _json({"code": new.code, "task": _task_json(new.task, "open")})
 
     async def _picture(self, request: Request) -> Response:
@@ -294,12 +311,18 @@ def _task_json(task: Task, status: str) -> dict[str, Any]:
     texts = {name: getattr(task, name) for name in ("title", "kind", "instructions", "consent", "content_note")}
     answers = [vars(answer) for answer in task.answers]
     own = {"status": status, "positions": list(task.positions), "answers": answers}
-    return {**texts, **own, **_crowd("decline", task.screened_out_code)}
+    return {**texts, **own, "of_a_crowd": task.is_of_a_crowd, **_crowd("decline", task.screened_out_code)}
 
 
 def _crowd(name: str, code: str) -> dict[str, str]:
     """Where the crowd platform is told of this code; nothing where there is none."""
     return {name: crowd_address(code)} if code else {}
+
+
+def _about_json(task: Task) -> dict[str, Any]:
+    """Questions to the rater about themselves."""
+    questions = [{"text": text, "answers": [*answers]} for text, answers in task.about_rater.items()]
+    return {"version": task.version, "questions": questions}
 
 
 def _turn_json(turn: rating.Turn) -> dict[str, Any]:
@@ -312,5 +335,6 @@ def _turn_json(turn: rating.Turn) -> dict[str, Any]:
         "progress": {"answered": turn.n_answered, "left": turn.n_left},
         "can_undo": turn.can_undo,
         "done": turn.why_done,
+        "about": _about_json(turn.task) if turn.asks_about_rater else None,
         **_crowd("crowd", turn.crowd_code),
     }

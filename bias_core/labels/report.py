@@ -20,6 +20,7 @@ from bias_core.annotation.tasks import PICTURE, Task, answer_key
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes
 from bias_core.labels.answers import answers_figure, pictures_frame
+from bias_core.labels.groups import group_tables
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, NOT_TWO_PEOPLE
 from bias_core.stats.effects import wilson_interval
@@ -81,18 +82,21 @@ _ERRORS_NOTE = (
 
 
 def label_report(
-    progress: TaskProgress, labelled: Sequence[LabelledItem], automatic: Mapping[str, Labels] | None = None
+    progress: TaskProgress,
+    labelled: Sequence[LabelledItem],
+    automatic: Mapping[str, Labels] | None = None,
+    facts: Mapping[str, Mapping[str, str]] | None = None,
 ) -> StudyReport:
     """Agreement, raters, majority labels, and how far ``automatic`` labels of readers agree with them, by name.
 
     Items with a known answer count for raters' attention only. Coefficients that need more answers than there are, are
-    left out, and a note says so.
+    left out, and a note says so. ``facts`` is what raters say of themselves.
     """
     task = progress.task
     people, answers = majority_labels(labelled, task), _answers(labelled)
     raters, findings = _raters_table(progress, answers), _agreement(answers)
     missing = [] if findings else ["Agreement needs two pictures that two raters have answered."]
-    tables = [raters, _checks_table(labelled), _pairs_table(answers)]
+    tables = [raters, _checks_table(labelled), _pairs_table(answers), *group_tables(answers, facts or {}, task)]
     tables.append(_machines_table(automatic or {}, people))
     for name, labels in (automatic or {}).items():
         some, more = _compared(name, labels, people, task)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from bias_core.annotation import task_owner
-from bias_core.annotation.collected import TaskProgress, export_labels, labelled_items, task_progress
+from bias_core.annotation.collected import TaskProgress, crowd_frame, export_labels, labelled_items, task_progress
+from bias_core.annotation.crowd import facts_of_raters
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.exchange.export import csv_bytes
 from bias_core.given_values import as_text, as_whole
@@ -324,7 +325,7 @@ class LabelTab:
             with messages.user_errors():  # a report that is gone compares with nothing
                 report = open_run(self.services, visitor.key, run.run_id).report
                 automatic = automatic_answers(report, progress.task) | automatic
-        report = label_report(progress, labelled, automatic | judge_labels(store, owner))
+        report = label_report(progress, labelled, automatic | judge_labels(store, owner), facts_of_raters(store, owner))
         return progress, runs, replace(report, stored=stored_pictures(store, labelled))
 
     def _report_updates(self, progress: TaskProgress, report: StudyReport, owner: task_owner.OwnerKey) -> Updates:
@@ -342,6 +343,10 @@ class LabelTab:
     def _written(self, visitor: Visitor, owner: task_owner.OwnerKey, report: StudyReport, what: str) -> Path:
         if what == "labels:zip":
             return export_labels(self.services.labels, owner, visitor.folder / "labels.zip")
+        if what == "labels:crowd":
+            path = visitor.folder / "prolific.csv"
+            path.write_bytes(csv_bytes(crowd_frame(self.services.labels, owner)))
+            return path
         if what != "labels:csv":
             return take(report, what, visitor.folder)
         path = visitor.folder / "labels.csv"

@@ -67,6 +67,10 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
         ("completion_code", "Prolific: completion code", "Empty: raters come from elsewhere"),
         ("failed_code", "Prolific: code of failed checks", "Fewer than half of the checks right"),
         ("screened_out_code", "Prolific: code of who is screened out", "Does not agree, or nothing is left"))},
+    "about_rater": (gr.Textbox, {
+        "label": "Questions about the rater", "lines": 2, "max_lines": 8, "min_width": 300,
+        "info": "One a line: How old are you? 18 to 39 / 40 or older. “Prefer not to say” is added",
+    }),
 }  # fmt: skip
 """Boxes for what of a task can be changed later, too."""
 _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
@@ -285,7 +289,8 @@ class LabelMaking:
 
 def changes_of(task: tasks.Task) -> dict[str, Any]:
     """What stands in the boxes of ``CHANGES`` for this task."""
-    return {name: round(100 * task.gold_share, 4) if name == "share" else getattr(task, name) for name in CHANGES}
+    special = {"share": round(100 * task.gold_share, 4), "about_rater": tasks.about_rater_lines(task.about_rater)}
+    return {name: special[name] if name in special else getattr(task, name) for name in CHANGES}
 
 
 def read_changes(values: Sequence[Any]) -> dict[str, Any]:
@@ -294,6 +299,8 @@ def read_changes(values: Sequence[Any]) -> dict[str, Any]:
     changes: dict[str, Any] = {name: as_text(given[name]) for name in TEXTS}
     changes["gold_share"] = as_number(given["share"], "share of attention checks") / 100
     changes |= {name: as_text(given[name]) for name in tasks.CROWD_CODES if name in given}
+    if "about_rater" in given:
+        changes["about_rater"] = tasks.about_rater_from_lines(as_text(given["about_rater"]))
     return changes | {name: as_whole(given[name], name.replace("_", " ")) for name in _JOINS if name in given}
 
 

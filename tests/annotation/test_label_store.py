@@ -64,7 +64,7 @@ def test_postgresql_of_version_1_is_brought_up_to_date(make_store: MakeStore, tm
     key, _ = answered(store, tmp_path)
     new = columns(store)
     with store.write() as connection:
-        for table in ("synced", "judgements"):
+        for table in ("synced", "judgements", "crowd_ids", "rater_facts"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("DROP INDEX open_items"))
         connection.execute(text("CREATE INDEX items_by_claims ON items (task_id, n_claims)"))
@@ -227,10 +227,10 @@ def test_an_error_repeats_neither_the_password_nor_what_was_said(tmp_path: Path)
 
 
 def test_the_shipped_tables_are_those_of_version_1_and_its_steps() -> None:
-    assert len(schema.STEPS) == 3
+    assert len(schema.STEPS) == 4
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
         schema.upgrade(connection)
         schema.upgrade(connection)  # a second time changes nothing
-        assert connection.execute(text("SELECT version FROM schema_version")).scalars().all() == [4]
+        assert connection.execute(text("SELECT version FROM schema_version")).scalars().all() == [5]
     engine.dispose()

@@ -107,7 +107,17 @@ def test_a_rater_sees_nothing_but_the_picture_the_identity_and_how_far_they_are(
     codes = [join(store, task.join_code).code for _ in range(2)]
     first, second = (next_item(store, code) for code in codes)
     assert set(vars(first)) == {
-        *("item", "questions", "task", "earlier_choices", "n_answered", "n_left", "can_undo", "why_done"),
+        *(
+            "item",
+            "questions",
+            "task",
+            "earlier_choices",
+            "n_answered",
+            "n_left",
+            "can_undo",
+            "why_done",
+            "asks_about_rater",
+        ),
         "crowd_code",
     }
     assert first.questions[0].text == "Does the nurse 0 on the left demonstrate feminine or masculine traits?"

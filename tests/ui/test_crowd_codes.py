@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bias_core.annotation.collected import task_progress
+from bias_core.annotation.collected import crowd_frame, export_labels, task_progress
 from bias_core.annotation.task_owner import change_task, create_task, exclude_rater, set_status
 from bias_core.annotation.tasks import pst_task
-from bias_core.errors import InvalidInput
+from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels.api import LabelDoor
 from tests.annotation.raters import CHOICES, GOLD, every_row, new_id, open_task, pictures, to_join
 from tests.ui.fakes import FakeServices  # noqa: TC001
@@ -78,6 +79,74 @@ def joined_while_open(client: TestClient, fakes: FakeServices, task) -> dict[str
     rater = joined(client, task)
     set_status(fakes.labels, task.key, "paused")
     return rater
+
+
+PID, OTHER_PID = "5f00a1b2c3d4e5f6a7b8c9d0", "6000a1b2c3d4e5f6a7b8c9d1"
+
+
+def from_prolific(client: TestClient, task, participant: str = PID, session: str = "s1") -> dict[str, str]:
+    """The header of a rater whom Prolific sent."""
+    crowd = {"participant": participant, "study": "study1", "session": session}
+    said = client.post("/label/join", json=to_join(client, task.join_code) | {"crowd": crowd})
+    assert said.status_code == 200, said.text
+    return {"X-Rater-Code": said.json()["code"]}
+
+
+def test_one_participant_is_one_rater_who_goes_on_where_they_were(
+    client: TestClient, fakes: FakeServices, tmp_path: Path
+) -> None:
+    task = open_task(fakes.labels, tmp_path / "originals", 3, **CODES)
+    first = from_prolific(client, task)
+    turn = client.get("/label/next", headers=first).json()
+    answer = {"id": new_id(), "item": turn["item"], "choices": CHOICES, "duration_ms": 900}
+    client.post("/label/answer", headers=first, json=answer)
+    again = from_prolific(client, task, session="s2")  # another device, another session
+    assert client.get("/label/next", headers=again).json()["progress"]["answered"] == 1
+    assert again == first
+    other = from_prolific(client, task, OTHER_PID)
+    assert client.get("/label/next", headers=other).json()["progress"]["answered"] == 0
+    assert len(task_progress(fakes.labels, task.key).raters) == 2
+    set_status(fakes.labels, task.key, "paused")
+    assert from_prolific(client, task) == first  # who is in comes back; nobody else comes in
+    body = to_join(client, task.join_code) | {"crowd": {"participant": "new", "study": "", "session": ""}}
+    assert client.post("/label/join", json=body).status_code == 403
+
+
+def test_ids_are_the_owners_alone_and_go_with_the_raters_answers(
+    client: TestClient, fakes: FakeServices, tmp_path: Path
+) -> None:
+    task = open_task(fakes.labels, tmp_path / "originals", 2, n_gold=1, gold_share=0.3, **CODES)
+    rater = from_prolific(client, task)
+    answered(client, rater, GOLD)
+    ids = crowd_frame(fakes.labels, task.key)
+    assert ids[["PROLIFIC_PID", "STUDY_ID", "SESSION_ID"]].iloc[0].tolist() == [PID, "study1", "s1"]
+    assert ids[["answered", "checks", "checks right", "excluded"]].iloc[0].tolist() == [3, 1, 1, False]
+    with zipfile.ZipFile(export_labels(fakes.labels, task.key, tmp_path / "all.zip")) as archive:
+        assert not [name for name in archive.namelist() if PID.encode() in archive.read(name)]
+    with pytest.raises(NotAllowed):
+        crowd_frame(fakes.labels, replace(task.key, secret="wrong"))
+    assert client.delete("/label/mine", headers=rater).json() == {"deleted": 3}
+    assert PID not in str(every_row(fakes.labels))
+    assert PID.encode() not in b"".join(path.read_bytes() for path in Path(fakes.labels._path).parent.glob("labels*"))
+    with pytest.raises(InvalidInput, match="no rater came with ids"):
+        crowd_frame(fakes.labels, task.key)
+
+
+def test_a_task_without_codes_keeps_no_ids_and_odd_ones_are_refused(
+    client: TestClient, fakes: FakeServices, tmp_path: Path
+) -> None:
+    plain = open_task(fakes.labels, tmp_path / "plain", 1)
+    assert client.get(f"/label/task/{plain.join_code}").json()["of_a_crowd"] is False
+    assert from_prolific(client, plain) != from_prolific(client, plain)
+    assert PID not in str(every_row(fakes.labels))
+    task = open_task(fakes.labels, tmp_path / "originals", 1, **CODES)
+    assert client.get(f"/label/task/{task.join_code}").json()["of_a_crowd"] is True
+    before = every_row(fakes.labels)
+    for odd in ("", "{{%PROLIFIC_PID%}}", "x" * 65, "a b", "<b>"):
+        crowd = {"participant": odd, "study": "", "session": ""}
+        reply = client.post("/label/join", json=to_join(client, task.join_code) | {"crowd": crowd})
+        assert (reply.status_code, set(reply.json())) == (400, {"error"})
+    assert every_row(fakes.labels) == before
 
 
 def test_who_does_not_agree_goes_back_and_what_the_platform_says_of_them_is_not_kept(

@@ -72,7 +72,8 @@ def test_a_rater_reads_agrees_answers_takes_back_and_deletes(
     me = {"X-Rater-Code": joined["code"]}
     assert client.get("/label/mine", headers=me).json() == joined["task"]
     turn = client.get("/label/next", headers=me).json()
-    assert set(turn) == {*("item", "picture", "questions", "answers", "chosen", "progress", "can_undo", "done")}
+    names = ("item", "picture", "questions", "answers", "chosen", "progress", "can_undo", "done", "about")
+    assert set(turn) == set(names)
     assert [question["position"] for question in turn["questions"]] == ["left", "right"]
     assert turn["progress"] == {"answered": 0, "left": 5}
     picture = client.get("/" + turn["picture"])
