@@ -39,7 +39,7 @@ _HUB_LIBRARY: Mapping[Role, str] = {
     "language_model": "transformers",
 }
 WITHOUT_ADAPTER = "without adapter"
-"""Condition of a model whose LoRA is always on, as if it had none."""
+"""Condition of any model with adapters (LoRA) that none of them is on."""
 _ANY = ", any hub model as org/name, or a folder with config.json"
 _OTHERS: Mapping[Role, str] = {
     "encoder": f", any hub CLIP as org/name, a folder with {_CONFIG} or {_OPEN_CLIP_CONFIG}, "
@@ -257,8 +257,10 @@ def check_condition(info: ModelInfo, condition: str) -> str:
 
     Such models accept the default "published" too, so that changing the model alone is enough.
     """
-    if condition == WITHOUT_ADAPTER and info.options.get("lora"):
-        return condition
+    if condition == WITHOUT_ADAPTER:
+        if own := str(info.options.get("base_condition") or (info.options.get("lora") and condition) or ""):
+            return own
+        raise UnknownModel(f"{info.id} has no adapter (LoRA), so that none of its parts can be drawn without it")
     if not info.conditions:
         if condition in {"", "published"}:
             return ""

@@ -50,6 +50,8 @@ CASES = {
     # 3 nationalities x 8 pictures.
     "oasis-internet-users": Case(n_images=24, n={8}),
     "oasis-nationalities": Case(n_images=24, n={8}),
+    # 4 seeds of the first text, two later ones each from the start and after 1 of 2 steps, and three weights.
+    "causes": Case(n_images=32, n={4}),
     # 2 nationalities x 2 seeds, traced.
     "oasis-spi": Case(n_images=4, n={2}, options={"n_predicted": 2, "n_samples": 1}),
     # 8 pictures in two clusters, at most 7 in one, and 1 of the text that was found.
@@ -159,7 +161,7 @@ def report(study, services):
 def test_every_study_of_the_papers_is_here():
     names = {d.name for d in list_designs()}  # explore is no study of a paper
     assert set(CASES) == {name for name in names if not name.startswith("validity-") and name != "explore"}
-    assert len(CASES) == 17
+    assert len(CASES) == 18
 
 
 def test_a_condition_that_the_model_was_not_taught_is_refused_before_anything_is_drawn(services, asked):

@@ -89,17 +89,19 @@ class RowMaker:
         """One row per picture of the shot."""
         prompt = self.prompt_of(shot)
         later = treated(shot.later_prompt, self.template) if shot.later_prompt else ""
+        condition = check_condition(self.info, shot.condition) if shot.condition else self.condition
+        texts = check_condition(self.info, shot.text_condition) if shot.text_condition else condition
         first = ImageRow(
             prompt=self.rewriting.of(prompt) if self.rewriting else prompt,
             later_prompt=self.rewriting.of(later) if self.rewriting and later else later,
-            n_first_steps=shot.n_first_steps,
-            text_condition=check_condition(self.info, shot.text_condition) if shot.text_condition else "",
+            n_first_steps=max(1, int(shot.first_steps * self.num_inference_steps)) if later else 0,
+            text_condition="" if texts == condition else texts,
             rewrite=self.rewrite,
             group=shot.group,
             seed=self.seed,
             model=self.info.id,
             revision=self.revision,
-            condition=check_condition(self.info, shot.condition) if shot.condition else self.condition,
+            condition=condition,
             num_inference_steps=self.num_inference_steps,
             guidance_scale=self.guidance_scale,
             negative_prompt=self.negative_prompt,

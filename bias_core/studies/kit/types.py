@@ -205,9 +205,8 @@ class Shot:
     facts: Facts = field(default_factory=dict)
     first_seed: int = 0
     condition: str = ""
-    # as :class:`bias_core.types.ImageRow` has them
-    later_prompt: str = ""
-    n_first_steps: int = 0
+    later_prompt: str = ""  # this and ``text_condition`` as :class:`bias_core.types.ImageRow` has them
+    first_steps: float = 0.0  # share of the steps that are taken with ``prompt``, where there is a later one
     text_condition: str = ""
 
 

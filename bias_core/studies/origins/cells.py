@@ -242,12 +242,18 @@ def without_names(settings: StudySettings) -> StudySettings:
     return settings_with(settings, settings.options.keys() - _OWN_OPTIONS.keys())
 
 
-def _check_own(design: Design, names: list[str], template: str, attributes: Sequence[Attribute], n: int) -> None:
+def _check_words_fit(design: Design) -> None:
+    if design.kind == "causes":
+        raise InvalidInput(f"the texts and the attribute of “{design.title}” are options: change them below")
     if design.kind not in OWN_KINDS:
         raise InvalidInput(
             f"“{design.title}” compares with printed numbers and takes no other words; choose a study of "
             f"{', '.join(OWN_KINDS.values())} above"
         )
+
+
+def _check_own(design: Design, names: list[str], template: str, attributes: Sequence[Attribute], n: int) -> None:
+    _check_words_fit(design)
     if not names:
         raise InvalidInput("there is no concept; write at least one, such as nurse")
     if "{}" not in template:

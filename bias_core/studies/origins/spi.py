@@ -135,7 +135,7 @@ def model_suits(settings: StudySettings, services: StudyServices) -> None:
     """Refuse pictures that were not made step by step."""
     if settings.images:
         raise InvalidInput(
-            "pictures that were brought along show nothing of the steps they were made in; SPI needs a "
+            "pictures that were brought along show nothing of the steps they were made in; this study needs a "
             "diffusion model that draws them here, such as calibration-diffusion"
         )
     model = _traceable(services.text_to_image(settings.model), settings.model)

@@ -30,12 +30,12 @@ from bias_core.ui.visitor import RUN, Visitor, in_line
 
 _TICKS = 5
 _SHOWN = 12  # pictures of each side of a comparison
-_SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
+_SPI, _STOP, _NATIONS, _CAUSES = "oasis-spi", "oasis-stop", "oasis-nationalities", "causes"
 _TRACED = "calibration-diffusion"
 # No sampler takes more steps: each has its predicted picture.
 _SHOWN_OPTIONS: Mapping[str, Mapping[str, Any]] = {_SPI: {"n_samples": 3, "n_predicted": MAX_STEPS}}
 _NEEDS_STEPS = (
-    "SPI looks into denoising steps, and {} has none: the diffusion model of the calibration world is chosen."
+    "This study looks into denoising steps, and {} has none: the diffusion model of the calibration world is chosen."
 )
 _OWN_WORDS = (
     "They go with the study that is chosen above: steps (SPI), clusters and texts (StOP, no attributes "
@@ -64,7 +64,7 @@ class OriginsTab(StudyTab):
         "Assesses how people of a nationality are drawn, as perceived by a reader; it says nothing of who they are. A "
         "text that is close, or a step that adds, is a trace of what the model was trained on, not its reason."
     )
-    studies: ClassVar = (_NATIONS, _STOP, _SPI, "oasis-doctors", "oasis-internet-users")
+    studies: ClassVar = (_NATIONS, _STOP, _SPI, _CAUSES, "oasis-doctors", "oasis-internet-users")
 
     def build_own(self) -> dict[str, Any]:
         """Concepts, the prompt around them, and attributes with their sentences."""
@@ -174,7 +174,8 @@ class OriginsTab(StudyTab):
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """All but what the tab shows in its own way: pictures in rows, and curves beside them."""
-        shown = (figure for figure in report.results.figures if figure.kind != "pictures")
+        own = report.design.kind == "causes"  # its rows of pictures are shown as they are
+        shown = (figure for figure in report.results.figures if own or figure.kind != "pictures")
         return [figure for figure in shown if not figure.key.startswith(GAIN)]
 
     def on_study(self, name: str) -> Updates:
@@ -185,7 +186,7 @@ class OriginsTab(StudyTab):
         """Choose a model with denoising steps where the study needs one, and say so."""
         with user_errors():
             info = self.services.model_info(model)
-            if study == _SPI and info.family == "renderer":
+            if study in (_SPI, _CAUSES) and info.family == "renderer":
                 note = messages.done_html(_NEEDS_STEPS.format(info.name))
                 form, condition = self.form, self._conditions(_TRACED, "published")
                 return {form["model"]: _TRACED, form["condition"]: condition, self.parts["status"]: note}

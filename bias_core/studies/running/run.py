@@ -224,9 +224,11 @@ def _laid_out(
     check_texts("a negative prompt", rows.negative_prompt)
     if not estimate or n_asked(design, settings) > MOST_ESTIMATED:
         check_size(design, settings, services.settings, rows)
-    for prompt in dict.fromkeys(shot.prompt for shot in shots):  # which may hold words of one's own
+    prompts = (prompt for shot in shots for prompt in (shot.prompt, shot.later_prompt) if prompt)
+    for prompt in dict.fromkeys(prompts):  # which may hold words of one's own
         check_texts("a prompt", treated(prompt, rows.template))
-    for condition in dict.fromkeys(shot.condition for shot in shots if shot.condition):
+    conditions = (condition for shot in shots for condition in (shot.condition, shot.text_condition) if condition)
+    for condition in dict.fromkeys(conditions):
         check_condition(rows.info, condition)
     return replace(settings, condition=rows.condition), rows, shots
 

@@ -1,22 +1,43 @@
-"""Does what a step heads for tell what the finished picture gains? On a model whose planted attributes are known."""
+"""What is said of denoising steps and of parts of a model, on the diffusion model whose planted attributes are known.
+
+Does what a step heads for tell what the finished picture gains? And is the part that an adapter changed named, and the
+step by which a text has decided? For these pictures are drawn once, a pool of seeds for every way of drawing;
+repetitions draw seeds from the pool with replacement, so that what the whole pool shows is their truth. Where nothing
+is exchanged, pictures of other seeds stand in the place of the exchanged ones; where half is, for half of the seeds.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
+from bias_core.metrics.exchange import decided_step, exchange_effect, part_effects
 from bias_core.metrics.predicted_gain import predicted_gain
+from bias_core.models.catalogue import check_condition
+from bias_core.stats.intervals import wilson_interval
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Progress, Shot, StudySettings, finding, finding_rows, lean
+from bias_core.studies.kit.types import (
+    Design,
+    Finding,
+    Progress,
+    Shot,
+    StudySettings,
+    columns,
+    finding,
+    finding_rows,
+    lean,
+)
 from bias_core.studies.origins.spi import model_suits, trace_row
 from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import LADDER, ladder
+from bias_core.studies.validity.repetitions import FEWEST_REPETITIONS, LADDER, ladder
 from bias_core.studies.validity.verdicts import TEXTS, measured, named, results_of
 from bias_core.types import Attribute, Estimate
 
@@ -29,6 +50,12 @@ _BAR = (
     f"Shown to be less than {LEAST_CORRELATION}.",
     f"Inconclusive: so few seeds do not tell whether it is at least {LEAST_CORRELATION}.",
 )
+
+
+SHARES = {"nothing": 0.0, "half": 0.5, "all": 1.0}
+"""Of the seeds, whose text or weights are exchanged, by condition."""
+_PART_CELLS = ("neither", "text", "drawing", "both")
+_ROUNDING = 1e-9
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -150,8 +177,199 @@ def _spearman(one: np.ndarray, other: np.ndarray) -> float:
     return float(stats.spearmanr(one.ravel(), other.ravel()).statistic)
 
 
+@settings_class(frozen=True, kw_only=True)
+class CauseRepetitionOptions(Options):
+    """How often the same is measured again, and on how many seeds."""
+
+    pool: int = setting(80, "Pool", "Seeds that each way of drawing is drawn on, once", ge=4, le=5000)
+    repetitions: int = setting(202, "Repetitions", "How often seeds are drawn from the pool", ge=1, le=1000)
+
+
+def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """A pool of pictures for every way of drawing, all on the same seeds."""
+    n, data = scaled(settings.options.pool, settings.scale, least=_FEWEST_SEEDS), design.data
+    weights = {tuple(pair): None for adapter in data["adapters"].values() for pair in adapter.values()}
+    shots = [
+        Shot(
+            prompt=data["text"],
+            n=n,
+            group="weights",
+            condition=denoiser,
+            text_condition="" if texts == denoiser else texts,
+            facts={"way": _weights(denoiser, texts)},
+        )
+        for denoiser, texts in weights
+    ]
+    for share in data["first_steps"]:
+        how: dict[str, Any] = {"prompt": data["text"], "later_prompt": data["later"], "first_steps": share}
+        if not share:
+            how = {"prompt": data["later"]}
+        shots.append(Shot(n=n, group="exchanged", facts={"way": _after(share)}, **how))
+    return shots
+
+
+def _weights(denoiser: str, texts: str) -> str:
+    return f"denoiser {denoiser}, text encoders {texts}"
+
+
+def _after(share: float) -> str:
+    return f"exchanged after {share:g} of the steps"
+
+
+def pool_suits(settings: StudySettings, services: StudyServices) -> None:
+    """Refuse models without steps, and without the adapters whose parts are known."""
+    model_suits(settings, services)
+    for condition in ("fair", "published", "extreme"):
+        check_condition(services.model_info(settings.model), condition)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Margins of every way of drawing, ``(n_seeds,)`` each, and how seeds are drawn from them."""
+
+    margins: Mapping[str, np.ndarray]
+
+    def pick(self, ways: Sequence[str], share: float, n: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """The first way on ``n`` seeds, and the others on the same where exchanged, else the first on other seeds."""
+        size = len(self.margins[ways[0]])
+        seeds, is_exchanged = rng.integers(0, size, n), rng.random(n) < share
+        first = self.margins[ways[0]]
+        others = [np.where(is_exchanged, self.margins[way][seeds], first[rng.integers(0, size, n)]) for way in ways[1:]]
+        return [first[seeds], *others]
+
+
+def measure_cause_pool(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Effects, parts and steps of every repetition, and how often the right part is named."""
+    rows = yield from data.embed(data.frame)
+    present, absent = data.texts([design.data["present"], design.data["absent"]])
+    frame = data.frame.assign(margin=rows @ (present - absent))
+    table = frame.pivot_table("margin", "seed", "way", sort=False).dropna()
+    pool = Pool(margins={str(way): table[way].to_numpy() for way in table})
+    repetitions = scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
+    lines: list[dict[str, Any]] = []
+    claims: list[dict[str, Any]] = []
+    held: list[bool] = []
+    for repetition in range(repetitions):
+        data.check()
+        if not repetition % 20:
+            yield Progress(done=repetition, total=repetitions, message="drawing seeds from the pool again and again")
+        for condition, share in SHARES.items():
+            where: dict[str, Any] = {"condition": condition, "repetition": repetition}
+            rng = np.random.default_rng(Random(f"{settings.seed} {condition} {repetition}").getrandbits(64))
+            lines += _exchange_lines(design, settings, pool, share, rng, where, held)
+            for name, cells in design.data["adapters"].items():
+                parts_lines, claim = _part_lines(design, settings, pool, share, rng, where | {"adapter": name}, cells)
+                lines, claims = [*lines, *parts_lines], [*claims, claim]
+    results = results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("pool of seeds", n=len(table)),))
+    return replace(
+        results,
+        findings=(*_cause_findings(pd.DataFrame(claims), held), *results.findings),
+        tables=(*results.tables, TEXTS.table("parts named", _parts_named(pd.DataFrame(claims)))),
+    )
+
+
+def _exchange_lines(
+    design: Design,
+    settings: StudySettings,
+    pool: Pool,
+    share: float,
+    rng: np.random.Generator,
+    where: Mapping[str, Any],
+    held: list[bool],
+) -> Iterator[dict[str, Any]]:
+    """The effect from the start and in the middle; of the whole, whether its step is held."""
+    data, confidence = design.data, settings.confidence
+    plain = _weights(settings.condition, settings.condition)
+    ways = [plain, *(_after(one) for one in data["first_steps"])]
+    truth = {way: float((pool.margins[plain] > 0).mean() - (pool.margins[way] > 0).mean()) for way in ways}
+    without, *exchanged = pool.pick(ways, share, design.images_per_prompt, rng)
+    # of the attribute that the later text brings, so that more of it is more
+    effects = exchange_effect(-without, -np.column_stack(exchanged), confidence=confidence).effects
+    for first, variant in ((0, "from the start"), (data["middle"], "in the middle")):
+        effect, target = effects[data["first_steps"].index(first)], share * truth[_after(first)]
+        yield measured(
+            "exchange_effect", effect, target=target, variant=variant, planted="an exchange of the text", **where
+        )
+    if share == 1:
+        steps = [round(first * (settings.num_inference_steps or 0)) for first in data["first_steps"]]
+        how: Any = {"steps": steps, "n_steps": settings.num_inference_steps, "confidence": confidence}
+        step = decided_step(without, np.column_stack(exchanged), rng=rng, **how)
+        whole = decided_step(pool.margins[plain], np.column_stack([pool.margins[w] for w in ways[1:]]), **how)
+        held.append(step.low - _ROUNDING <= whole.value <= step.high + _ROUNDING)
+
+
+def _part_lines(
+    design: Design,
+    settings: StudySettings,
+    pool: Pool,
+    share: float,
+    rng: np.random.Generator,
+    where: Mapping[str, Any],
+    cells: Mapping[str, Sequence[str]],
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The effect of each part that the adapter has, and which parts are claimed."""
+    ways = [_weights(*cells[name]) for name in _PART_CELLS]
+    parts = part_effects(*pool.pick(ways, share, design.images_per_prompt, rng), confidence=settings.confidence)
+    neither, text, drawing, both = (float((pool.margins[way] > 0).mean()) for way in ways)
+    truths = {"text": (text - neither + both - drawing) / 2, "drawing": (drawing - neither + both - text) / 2}
+    own = {name: value for name, value in where.items() if name != "adapter"}
+    adapter, lines = str(where["adapter"]), []
+    for part, measure in (("text", "part_effects"), ("drawing", "drawing_effect")):
+        if cells[part] != cells["neither"] and truths[part]:
+            estimate: Estimate = getattr(parts, part)
+            planted = f"an adapter of {adapter}"
+            lines.append(measured(measure, estimate, target=share * truths[part], planted=planted, **own))
+    claim = {f"{part} claimed": not _holds_0(getattr(parts, part)) for part in ("text", "drawing")}
+    claim |= {f"{part} planted": bool(share * abs(truths[part]) > _ROUNDING) for part in ("text", "drawing")}
+    return lines, {**where, **claim}
+
+
+def _holds_0(estimate: Estimate) -> bool:
+    return bool(estimate.low - _ROUNDING <= 0 <= estimate.high + _ROUNDING)
+
+
+def _parts_named(claims: pd.DataFrame) -> pd.DataFrame:
+    """How often each part is claimed, of every adapter and condition."""
+    lines = []
+    for (adapter, condition), rows in claims.groupby(["adapter", "condition"], sort=False):
+        shares = {part: wilson_interval(int(rows[f"{part} claimed"].sum()), len(rows)) for part in ("text", "drawing")}
+        lines.append(
+            {
+                "adapter of": adapter,
+                "exchanged": condition,
+                **columns("text encoders named", shares["text"]),
+                **columns("denoiser named", shares["drawing"]),
+                "repetitions": len(rows),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def _cause_findings(claims: pd.DataFrame, held: Sequence[bool]) -> Iterator[Finding]:
+    """How often the right parts are named, nothing is claimed falsely, and the step is held."""
+    whole = claims[claims["condition"] == "all"]
+    is_right = (whole["text claimed"] == whole["text planted"]) & (whole["drawing claimed"] == whole["drawing planted"])
+    nothing = claims.loc[claims["condition"] == "nothing", ["text claimed", "drawing claimed"]].to_numpy()
+    for key, title, metric, values, says in (
+        ("right part", "Repetitions in which exactly the parts that carry it are named", "part_effects", is_right,
+         "Should be 95 % or more."),
+        ("false part", "Parts named where nothing is exchanged", "part_effects", nothing, "Should be 5 % or less."),
+        ("step held", "Intervals that hold the step by which half is decided", "exchange_effect", held,
+         "Should be 95 %."),
+    ):  # fmt: skip
+        flags = np.asarray(values, dtype=bool).ravel()
+        yield finding(key, title, metric, wilson_interval(int(flags.sum()), len(flags)), says)
+
+
 PROGRAMS: Mapping[str, Program] = {
     "validity_steps": Program(
         shots=step_shots, measure=measure_steps, suits=model_suits, options=StepOptions, headline=headline
-    )
+    ),
+    "validity_causes": Program(
+        shots=cause_shots,
+        measure=measure_cause_pool,
+        suits=pool_suits,
+        options=CauseRepetitionOptions,
+        headline=headline,
+    ),
 }

@@ -1,0 +1,383 @@
+"""What decides an attribute: until which step the text does, and which part of a model an adapter works through.
+
+Both are interventions on the same seeds: the text is exchanged after some steps, or an adapter put into the text
+encoders or the denoiser alone; the finished pictures are read.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.exchange import ExchangeEffect, PartEffects, decided_step, exchange_effect, part_effects
+from bias_core.models.catalogue import WITHOUT_ADAPTER
+from bias_core.stats.intervals import wilson_interval
+from bias_core.studies.arms.statistics import mean_sample
+from bias_core.studies.kit.designs import ReportTexts
+from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.setting_fields import Options, option_values, setting, settings_class
+from bias_core.studies.kit.types import (
+    MAX_STEPS,
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    columns,
+    drawable,
+    finding,
+    lean,
+    mark,
+)
+from bias_core.studies.origins.spi import model_suits
+from bias_core.studies.reports.text import format_estimate
+from bias_core.types import Estimate, StoredImage
+
+TEXTS = ReportTexts(__file__)
+PARTS = {
+    "neither": "without the adapter", "text": "adapter in the text encoders", "drawing": "adapter in the denoiser",
+    "both": "adapter in both",
+}  # fmt: skip
+_FEWEST_SEEDS, _FEWEST_STEPS = 4, 2
+_PLAIN, _TO_THE_END = "plain", "first text to the end"
+_EFFECTS = (
+    "Exchanged from the start, “{later}” brings it.",
+    "Exchanged from the start, “{later}” takes it away.",
+    "Exchanged from the start, “{later}” is not told to change it.",
+)
+_PART_WORDS = ("It brings the attribute there.", "It takes the attribute away there.", "Nothing is told to lie there.")
+_WHOLE_WORDS = ("It brings the attribute.", "It takes the attribute away.", "It is not told to change anything.")
+_PART_NAMES = {"whole": "The adapter as a whole", "text": "In the text encoders", "drawing": "In the denoiser"}
+
+
+@settings_class(frozen=True, kw_only=True)
+class CauseOptions(Options):
+    """Which texts and weights are exchanged, and what is read."""
+
+    text: str = setting("a photo of a doctor", "Text", "The one that drawing begins with")
+    later_texts: tuple[str, ...] = setting(
+        ("a photo of a female doctor", "a photo of a person"), "Later texts", "Each takes the place of the first one"
+    )
+    attribute: str = setting("man", "Attribute", "What it is called")
+    present: str = setting("a photo of a man", "Sentence of its presence", "True of pictures that show it")
+    absent: str = setting("a photo of a woman", "Sentence of its absence", "True of pictures that do not show it")
+    n_exchanges: int = setting(
+        8, "Exchanges", "After how many different numbers of steps, from none on", ge=1, le=MAX_STEPS
+    )
+    without_adapter: str = setting(
+        WITHOUT_ADAPTER,
+        "Weights to compare with",
+        "Whose parts are exchanged with those of the run: “without adapter”, or a condition; empty: the text alone",
+    )
+    n_samples: int = setting(4, "Shown seeds", "Whose pictures stand in rows", ge=1, le=100)
+
+
+def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per seed the first text to the end, each later one from every exchange on, and the adapter in each part."""
+    options, n = settings.options, scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+    texts = [" ".join(text.split()) for text in (options.text, *options.later_texts)]
+    if len(texts) == 1 or not all((*texts, options.attribute, options.present, options.absent)):
+        raise InvalidInput("an exchange needs a first text, later texts, and an attribute with its two sentences")
+    if len(set(texts)) < len(texts):
+        raise InvalidInput(f"each text must differ from the others; got {', '.join(texts)}")
+    n_exchanges = min(options.n_exchanges, settings.num_inference_steps or MAX_STEPS)
+    shots = [Shot(prompt=texts[0], n=n, group=_PLAIN, facts={"later": "", "part": "both"})]
+    for later in texts[1:]:
+        shots += [_exchanged(texts[0], later, i / n_exchanges, n) for i in range(n_exchanges)]
+    if against := options.without_adapter.strip():
+        weights = {"neither": (against, ""), "text": (against, settings.condition), "drawing": ("", against)}
+        shots += [
+            Shot(
+                prompt=texts[0],
+                n=n,
+                group="parts",
+                condition=condition,
+                text_condition=text_condition,
+                facts={"later": "", "part": part},
+            )
+            for part, (condition, text_condition) in weights.items()
+        ]
+    return shots
+
+
+def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
+    facts = {"later": later, "part": ""}
+    if share == 0:
+        return Shot(prompt=later, n=n, group="exchanged", facts=facts)
+    return Shot(prompt=text, later_prompt=later, first_steps=share, n=n, group="exchanged", facts=facts)
+
+
+def cause_suits(settings: StudySettings, services: StudyServices) -> None:
+    """Refuse pictures that were not made step by step, or in one step."""
+    model_suits(settings, services)
+    if (settings.num_inference_steps or services.model_info(settings.model).default_steps) < _FEWEST_STEPS:
+        raise InvalidInput("a text can be exchanged on the way of two steps or more; ask for more steps")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """What one later text changes."""
+
+    later: str
+    seeds: tuple[str, ...]  # units of the seeds that have all pictures
+    without: np.ndarray  # ``(n_seeds,)`` margins of the first text to the end
+    margins: np.ndarray  # ``(n_seeds, n_exchanges)``
+    effect: ExchangeEffect
+    decided: Estimate  # after how many steps half of the effect is lost
+    n_steps: int
+
+
+def measure_causes(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
+    """Effects of every exchange of the text, the step by which it is decided, and the parts of the adapter."""
+    options = settings.options
+    rows = yield from data.embed(data.frame)
+    present, absent = data.texts([options.present, options.absent])
+    frame = data.frame
+    drawings = [picture.row for picture in data.stored(frame)]
+    data.keep(
+        frame,
+        **{
+            "steps with the first text": [row.n_first_steps for row in drawings],
+            "drawn": list(map(_drawn, drawings, frame["part"], frame["later"])),
+            f"{options.attribute}: nearer by": rows @ (present - absent),
+        },
+    )
+    pictures = Pictures(frame=data.frame, column=f"{options.attribute}: nearer by", data=data)
+    exchanges = [_exchange(later, pictures, settings) for later in dict.fromkeys(frame["later"]) if later]
+    parts = _parts(pictures, settings)
+    notes = [TEXTS.note("exchange")]
+    if options.without_adapter:
+        notes.append(TEXTS.note("same weights" if parts is None else "exchange of parts"))
+    return Results(
+        findings=(*(one for each in exchanges for one in _findings(each)), *_part_findings(parts)),
+        tables=(
+            TEXTS.table("exchanges", [row for one in exchanges for row in _rows(one)]),
+            *_part_tables(parts, pictures),
+        ),
+        figures=drawable(_figures(exchanges, parts, pictures, settings)),
+        notes=tuple(notes),
+    )
+
+
+def _drawn(row: Any, part: str, later: str) -> str:
+    """How a picture was drawn, as the page names its row."""
+    if not later:
+        return _TO_THE_END if part == "both" else PARTS[part]
+    steps = f"after {row.n_first_steps} of {row.num_inference_steps} steps" if row.n_first_steps else "from the start"
+    return f"{steps} “{later}”"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """Margins of all pictures, by seed and the way they were drawn."""
+
+    frame: pd.DataFrame
+    column: str  # of the margins
+    data: StudyData
+
+    @cached_property
+    def margins(self) -> pd.DataFrame:
+        """A row per seed, a column per way of drawing; nan where a picture is missing."""
+        return self.frame.pivot_table(self.column, "seed", "drawn", sort=False)
+
+    @cached_property
+    def against(self) -> str:
+        """The condition of the weights that the adapter is compared with; "" where it is compared with none."""
+        rows = (picture.row for (_, way), picture in self.stored.items() if way == PARTS["neither"])
+        return next((row.condition for row in rows), "")
+
+    @cached_property
+    def stored(self) -> Mapping[tuple[int, str], StoredImage]:
+        """The pictures, by seed and the way they were drawn."""
+        keys = zip(self.frame["seed"].astype(int), self.frame["drawn"], strict=True)
+        return dict(zip(keys, self.data.stored(self.frame), strict=True))
+
+    def of(self, ways: Sequence[str]) -> pd.DataFrame:
+        """Margins of the seeds that have a picture of each of these ways."""
+        complete = self.margins.reindex(columns=list(ways)).dropna()
+        if len(complete) < 2:
+            raise InvalidInput(
+                f"{len(complete)} seeds have a picture of every kind that is compared ({', '.join(ways[:3])}, ...), 2 "
+                "are the least; ask for more, or see why pictures are blanked"
+            )
+        return complete
+
+    def units(self, seeds: Sequence[int]) -> tuple[str, ...]:
+        """Of the pictures of the first text to the end."""
+        plain = self.frame[self.frame["drawn"] == _TO_THE_END].set_index("seed")["unit"]
+        return tuple(str(plain[seed]) for seed in seeds)
+
+    def row(self, seed: int, ways: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """One seed's pictures for a figure, by the texts below them."""
+        for i, (way, text) in enumerate(ways.items()):
+            if (picture := self.stored.get((seed, way))) is not None:
+                yield {"row": seed, "column": f"{i:03d}", "path": str(picture.path), "text": text}
+
+
+def _exchange(later: str, pictures: Pictures, settings: StudySettings) -> Exchange:
+    own = pictures.frame[pictures.frame["later"] == later]
+    steps = own.groupby("drawn", sort=False)["steps with the first text"].first().sort_values()
+    margins = pictures.of([_TO_THE_END, *steps.index])
+    without, exchanged = margins[_TO_THE_END].to_numpy(), margins[list(steps.index)].to_numpy()
+    taken = [int(step) for step in steps]
+    n_steps = next(iter(pictures.stored.values())).row.num_inference_steps
+    confidence = settings.confidence
+    how: Any = {"steps": taken, "confidence": confidence}
+    return Exchange(
+        later=later,
+        seeds=pictures.units(list(margins.index)),
+        without=without,
+        margins=exchanged,
+        effect=exchange_effect(without, exchanged, **how),
+        decided=decided_step(without, exchanged, n_steps=n_steps, rng=settings.seed, **how),
+        n_steps=n_steps,
+    )
+
+
+def _parts(pictures: Pictures, settings: StudySettings) -> PartEffects | None:
+    if pictures.against in ("", settings.condition):
+        return None
+    margins = pictures.of([PARTS["neither"], PARTS["text"], PARTS["drawing"], _TO_THE_END])
+    return part_effects(*margins.to_numpy().T, confidence=settings.confidence)
+
+
+def _findings(one: Exchange) -> Iterator[Finding]:
+    sample = mean_sample(one.seeds, (one.margins[:, 0] > 0).astype(float) - (one.without > 0))
+    says = lean(one.effect.whole, *(text.format(later=one.later) for text in _EFFECTS))
+    yield finding(
+        f"{one.later}: from the start", f"Then “{one.later}”: effect from the start", "exchange_effect",
+        one.effect.whole, says, sample=sample,
+    )  # fmt: skip
+    half = f"Of {one.n_steps} steps; then half of the effect is lost. What comes later matters less."
+    yield finding(
+        f"{one.later}: decided", f"Then “{one.later}”: step by which half is decided", "exchange_effect", one.decided,
+        half if not math.isnan(one.decided.value) else f"{one.decided.note[0].upper()}{one.decided.note[1:]}.",
+    )  # fmt: skip
+
+
+def _part_findings(parts: PartEffects | None) -> Iterator[Finding]:
+    if parts is None:
+        return
+    for name, title in _PART_NAMES.items():
+        estimate: Estimate = getattr(parts, name)
+        metric = "drawing_effect" if name == "drawing" else "part_effects"
+        says = lean(estimate, *(_WHOLE_WORDS if name == "whole" else _PART_WORDS))
+        yield finding(f"adapter: {name}", title, metric, estimate, says)
+
+
+def _rows(one: Exchange) -> Iterator[dict[str, Any]]:
+    n = len(one.without)
+    shares = [*(one.margins > 0).sum(axis=0), (one.without > 0).sum()]
+    nothing = Estimate(value=0.0, low=0.0, high=0.0, n=n)
+    for steps, count, effect in zip(
+        [*one.effect.steps, one.n_steps], shares, [*one.effect.effects, nothing], strict=True
+    ):
+        yield {
+            "then": one.later,
+            "steps with the first text": steps,
+            "of": one.n_steps,
+            **columns("P", wilson_interval(int(count), n)),
+            **columns("effect", effect),
+            "seeds": n,
+        }
+
+
+def _part_tables(parts: PartEffects | None, pictures: Pictures) -> Iterator[Any]:
+    if parts is None:
+        return
+    yield TEXTS.table(
+        "parts",
+        [
+            {
+                "part": _PART_NAMES[name],
+                **columns("effect", getattr(parts, name)),
+                **columns("alone", getattr(parts, f"{name}_alone")),
+                **columns("added", getattr(parts, f"{name}_added")),
+                "seeds": parts.whole.n,
+            }
+            for name in ("text", "drawing")
+        ],
+    )
+    shares = pictures.of([PARTS["neither"], PARTS["text"], PARTS["drawing"], _TO_THE_END]) > 0
+    yield TEXTS.table(
+        "part shares",
+        [
+            {"drawn": name, **columns("P", wilson_interval(int(calls.sum()), len(calls))), "seeds": len(calls)}
+            for name, (_, calls) in zip(PARTS.values(), shares.items(), strict=True)
+        ],
+    )
+
+
+def _figures(
+    exchanges: Sequence[Exchange], parts: PartEffects | None, pictures: Pictures, settings: StudySettings
+) -> Iterator[StudyFigure]:
+    options = settings.options
+    names = {"attribute": options.attribute, "text": options.text, "condition": settings.condition}
+    names |= {"against": pictures.against}
+    lines = [
+        {"group": f"then “{row['then']}”", "x": row["steps with the first text"], "value": row["effect"]}
+        | {"low": row["effect low"], "high": row["effect high"]}
+        for one in exchanges
+        for row in _rows(one)
+    ]
+    yield TEXTS.figure("exchange", lines, n=min((len(one.without) for one in exchanges), default=0), **names)
+    seeds = sorted({seed for seed, _ in pictures.stored})[: options.n_samples]
+    for place, one in enumerate(exchanges):
+        own = pictures.frame[pictures.frame["later"] == one.later].sort_values("steps with the first text")
+        taken = own.drop_duplicates("drawn").set_index("drawn")["steps with the first text"]
+        ways = {
+            str(way): f"after {step:.0f} of {one.n_steps}" if step else "from the start" for way, step in taken.items()
+        }
+        cells = [cell for seed in seeds for cell in pictures.row(seed, ways | {_TO_THE_END: "never"})]
+        yield TEXTS.figure("exchanged", cells, place=place, later=one.later)
+    if parts is not None:
+        marks = [mark(title, getattr(parts, name)) for name, title in _PART_NAMES.items()]
+        yield TEXTS.figure("parts", marks, **names)
+        ways = {_TO_THE_END if part == "both" else name: name for part, name in PARTS.items()}
+        cells = [cell for seed in seeds for cell in pictures.row(seed, ways)]
+        yield TEXTS.figure("part pictures", cells, **names)
+
+
+def headline(report: StudyReport) -> str:
+    """What each exchange changes, by which step it is decided, and where the adapter works."""
+    by_key = {one.key: one.estimate for one in report.results.findings}
+    options = option_values(report.settings.options)
+    sentences = [f"Share that is read as {options['attribute']}:"]
+    for row in report.results.frame("exchanges").drop_duplicates("then").to_dict("records"):
+        later, effect, decided = (
+            row["then"],
+            *(by_key[f"{row['then']}: {key}"] for key in ("from the start", "decided")),
+        )
+        begin = f"“{later}” in the place of “{options['text']}”"
+        if effect.low <= 0 <= effect.high:
+            sentences.append(f"{begin} is not told to change it.")
+            continue
+        when = ""
+        if not math.isnan(decided.value):
+            when = f", half of it decided after {_in_words(decided)} of {row['of']} steps"
+        sentences.append(f"{begin} changes it by {_in_words(effect)}{when}.")
+    parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
+    if parts:
+        whole, text, drawing = map(_in_words, parts)
+        sentences.append(f"The adapter changes it by {whole}: {text} in the text encoders, {drawing} in the denoiser.")
+    return " ".join(sentences)
+
+
+def _in_words(estimate: Estimate) -> str:
+    return format_estimate(estimate.value, estimate.low, estimate.high)
+
+
+PROGRAMS = {
+    "causes": Program(
+        shots=cause_shots, measure=measure_causes, suits=cause_suits, options=CauseOptions, headline=headline
+    )
+}

@@ -1,0 +1,146 @@
+"""Causes on a model whose seeds are decided after a step of their own, and whose adapter works in a known part."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bias_core.errors import InvalidInput, UnknownModel
+from bias_core.models.catalogue import WITHOUT_ADAPTER, check_condition
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.headline import headline
+from bias_core.studies.running.run import plan_study
+from bias_core.types import GeneratedImage
+from tests.studies.oasis_runs import figures, findings, run, table
+
+NAME = "causes"
+FEMALE, PERSON = "a photo of a female doctor", "a photo of a person"
+SETTINGS = {"model": "calibration-diffusion", "condition": "published", "num_inference_steps": 4, "scale": 0.12}
+SENTENCES = {"present": "The person is a man.", "absent": "The person is a woman."}
+N_SEEDS = 12
+
+
+def exchanged(services, *, condition="published", **options):
+    settings = SETTINGS | {"condition": condition, "options": SENTENCES | options}
+    return run(services, NAME, **settings)
+
+
+class Planted:
+    """Draws men, as its adapter in ``part`` has it; a later text draws women where it comes before a seed's step."""
+
+    batch_size = 4
+
+    def __init__(self, man, woman, part="text"):
+        self.man, self.woman, self.part = man, woman, part
+
+    def generate(self, rows, *, on_step=None):
+        for row in rows:
+            texts = row.text_condition or row.condition
+            has_adapter = {"text": texts, "drawing": row.condition}[self.part] == "published"
+            is_late = row.later_prompt == FEMALE and row.n_first_steps > row.seed % 3
+            is_man = has_adapter and (row.prompt != FEMALE) and (row.later_prompt != FEMALE or is_late)
+            # each picture has pixels of its own: the same ones are read once
+            picture = (self.man if is_man else self.woman).copy()
+            yield GeneratedImage(row=row, image=picture)
+
+    def trace(self, *_, **__):
+        raise NotImplementedError
+
+
+@pytest.fixture
+def planted(services):
+    rng, reader = np.random.default_rng(0), services.encoder("calibration-clip")
+    pictures = [Image.fromarray(rng.integers(0, 256, (2, 2, 3), dtype=np.uint8)).resize((64, 64)) for _ in range(40)]
+    present, absent = reader.encode_texts(list(SENTENCES.values()))
+    margins = reader.encode_images(pictures) @ (present - absent)
+    assert margins.min() < 0 < margins.max()
+    model = Planted(pictures[margins.argmax()], pictures[margins.argmin()])
+    services._built["model", "calibration-diffusion"] = model
+    return model
+
+
+def test_the_step_by_which_each_text_has_decided_is_found(services, planted):
+    # The seeds 0 to 11 are decided after 1, 2 or 3 steps, 4 of each: of 12 women from the start 8 after 1 step,
+    # 4 after 2 and none after 3. Half, 6, lies on the line between 1 and 2 steps.
+    report = exchanged(services)
+    one = table(report, "exchanges").set_index(["then", "steps with the first text"])
+    effects = [0 if effect == 0 else effect for effect in one.loc[FEMALE, "effect"]]
+    assert effects == pytest.approx([-1, -8 / 12, -4 / 12, 0, 0])
+    assert one.loc[FEMALE, "P"].tolist() == pytest.approx([0, 4 / 12, 8 / 12, 1, 1])
+    assert set(one["seeds"]) == {N_SEEDS}
+    found = findings(report)
+    assert found[f"{FEMALE}: decided"].estimate.value == pytest.approx(1.5)
+    assert found[f"{FEMALE}: from the start"].estimate.value == -1
+    assert found[f"{FEMALE}: from the start"].sample.statistic(np.arange(N_SEEDS)) == -1
+    assert math.isnan(found[f"{PERSON}: decided"].estimate.value)
+    assert found[f"{PERSON}: decided"].says.startswith("The exchange from the start has no clear effect")
+    assert f"“{PERSON}” in the place of “a photo of a doctor” is not told to change it." in headline(report)
+    curve = figures(report)["exchange"].data
+    assert curve.loc[curve["group"] == f"then “{FEMALE}”", "x"].tolist() == [0, 1, 2, 3, 4]
+    strips = figures(report)["exchanged-0"].data
+    assert strips["text"].tolist()[:5] == ["from the start", "after 1 of 4", "after 2 of 4", "after 3 of 4", "never"]
+    assert list(report.pictures["drawn"].unique()[:2]) == ["first text to the end", f"from the start “{FEMALE}”"]
+
+
+@pytest.mark.parametrize("part", ["text", "drawing"])
+def test_the_part_that_the_adapter_works_in_is_named(services, planted, part):
+    planted.part = part
+    report = exchanged(services, later_texts=[FEMALE], n_exchanges=1)
+    other = {"text": "drawing", "drawing": "text"}[part]
+    found = {name: findings(report)[f"adapter: {name}"] for name in ("whole", part, other)}
+    assert found["whole"].estimate.value == found[part].estimate.value == 1
+    assert found[part].says == "It brings the attribute there."
+    assert found[other].estimate.value == 0
+    assert found[other].says == "Nothing is told to lie there."
+    shares = table(report, "part shares").set_index("drawn")["P"].to_dict()
+    assert shares == {
+        "without the adapter": 0.0,
+        "adapter in the text encoders": float(part == "text"),
+        "adapter in the denoiser": float(part == "drawing"),
+        "adapter in both": 1.0,
+    }
+    assert "1.00" in headline(report).partition("The adapter changes it by")[2]
+
+
+def test_without_other_weights_the_text_alone_is_exchanged(services, planted):
+    report = exchanged(services, without_adapter="")
+    assert "adapter: whole" not in findings(report)
+    same = exchanged(services, condition="fair", later_texts=[FEMALE])
+    assert table_keys(same) == {"exchanges"}
+    assert any("no parts to take apart" in note for note in same.results.notes)
+
+
+def table_keys(report):
+    return {one.key for one in report.results.tables}
+
+
+def test_an_exchange_never_counts_more_steps_than_there_are(services, planted):
+    report = exchanged(services, later_texts=[FEMALE], n_exchanges=40, without_adapter="")
+    assert report.n_planned == N_SEEDS * (1 + 4)
+    assert table(report, "exchanges")["steps with the first text"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_what_has_no_adapter_cannot_be_drawn_without_it(services):
+    assert check_condition(services.model_info("calibration-diffusion"), WITHOUT_ADAPTER) == "fair"
+    for name in ("sd-turbo", "calibration-renderer"):
+        with pytest.raises(UnknownModel, match=rf"{name} has no adapter"):
+            check_condition(services.model_info(name), WITHOUT_ADAPTER)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_inference_steps": 1}, "two steps or more"),
+        ({"options": {"without_adapter": "nothing such"}}, "no condition 'nothing such'"),
+        ({"options": {"later_texts": []}}, "later texts"),
+        ({"options": {"later_texts": ["a photo of  a doctor"]}}, "must differ"),
+        ({"options": {"attribute": ""}}, "an attribute with its two sentences"),
+    ],
+)
+def test_what_cannot_be_exchanged_is_refused_before_anything_is_drawn(services, changes, words):
+    with pytest.raises((InvalidInput, UnknownModel), match=words):
+        plan_study(find_design(NAME), StudySettings(**SETTINGS | changes), services)
