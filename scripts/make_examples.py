@@ -164,7 +164,7 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "clusters and their texts",
         "A model has looks that it takes for a nationality. Each group of look-alikes gets the words that would draw "
         "it.",
-        2,
+        3,
     ),
 )
 

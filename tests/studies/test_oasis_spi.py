@@ -159,7 +159,7 @@ def test_a_stopped_run_keeps_its_traces(services, planted):
 def test_one_batch_holds_all_attributes_of_a_step(services, planted):
     options = {"nationalities": ["Iranian", "Mexican"]}
     report = run(services, NAME, **SETTINGS, options=options)
-    assert len(findings(report)) == 4 * 10
+    assert len(findings(report)) == 5 * 10
     assert planted.traced == 3 * N_SEEDS  # both have the same base
 
 

@@ -160,7 +160,7 @@ def test_a_report_shows_what_belongs_to_its_study(tab: OriginsTab, traced: Study
     assert shown[tab.extra["clusters"]]["visible"]
     assert shown[tab.extra["text"]].startswith("a photo of a person with ")
     assert {figure.kind for figure in tab.figures(clustered)} == {"heatmap"}
-    assert {figure.key.split("-")[0] for figure in tab.figures(traced)} == {"figure6", "figure9"}
+    assert {figure.key.split("-")[0] for figure in tab.figures(traced)} == {"figure6", "figure9", "foretold"}
 
 
 def test_a_chosen_text_is_drawn_and_compared(tab: OriginsTab, clustered: StudyReport) -> None:

@@ -51,6 +51,7 @@ from bias_core.studies.origins.cells import (
     read_cells,
     wanted_nationalities,
 )
+from bias_core.studies.origins.foretelling import agreements, foretelling, foretelling_table
 from bias_core.studies.origins.headline import headline
 from bias_core.studies.origins.steps_in_words import step_findings
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
@@ -80,6 +81,7 @@ class Curve:
     finished: Estimate  # how often the finished pictures are read to have the attribute
     visible: StepsSeen  # from which step on it is seen as in the finished picture
     first_seen: StepsSeen  # at which step it is first seen where the base prompt lacks it
+    foretold: Mapping[str, list[Estimate]]  # agreement of what a step shows with the finished picture, at every step
     calls: np.ndarray  # bools ``(n_seeds, n_steps + 1)``: whether the reader sees it, last in the finished picture
 
     @property
@@ -167,6 +169,8 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
     bases = base_prompts(design, settings)
     curves: list[Curve] = []
     figures: list[StudyFigure] = []
+    later: list[Finding] = []
+    foretold: list[dict[str, Any]] = []
     for nationality in wanted_nationalities(design, settings):
         frame = data.frame[data.frame["nationality"] == nationality]
         if frame.empty:
@@ -187,10 +191,12 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
         wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
         base = listed([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
         figures += _figures(own, traces, data.stored(frame)[: settings.options.n_samples], base)
+        says, figure, lines = foretelling(nationality, _place(nationality), {one.name: one.foretold for one in own})
+        figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
         curves += own
     return Results(
-        findings=tuple(one for curve in curves for one in _findings(curve)),
-        tables=(TEXTS.table("spi", map(_row, curves)),),
+        findings=(*(one for curve in curves for one in _findings(curve)), *later),
+        tables=(TEXTS.table("spi", map(_row, curves)), *foretelling_table(foretold)),
         figures=tuple(figures),
         notes=(TEXTS.note("gain"), wording, TEXTS.note("sign")),
     )
@@ -216,6 +222,9 @@ def _curves(
             finished=cell.prevalence,
             visible=visible_steps(own[:, :, i], confidence=confidence),
             first_seen=first_seen_steps(base[:, :, i], own[:, :, i], confidence=confidence),
+            foretold=agreements(
+                spi[:, :, i], own[:, :, i], cell.score.margins, confidence=confidence, seed=data.settings.seed
+            ),
             calls=np.column_stack([own[:, :, i], cell.score.margins]) > 0,
         )
         for i, cell in enumerate(cells)
@@ -312,7 +321,7 @@ def _figures(
 ) -> list[StudyFigure]:
     """Of a nationality the mean curves, SPI's of all and of single pictures, and the filmstrips of these."""
     nationality, n_seeds = curves[0].nationality, len(traces)
-    names = {"nationality": nationality, "place": re.sub(r"\W+", "-", nationality.lower()), "base": base}
+    names = {"nationality": nationality, "place": _place(nationality), "base": base}
     singles, strips = [], []
     for i, picture in enumerate(shown):
         seed = picture.row.seed
@@ -333,6 +342,10 @@ def _figures(
     gain = TEXTS.figure("gain", _means(curves, [c.gain.steps for c in curves]), labels, n_seeds=n_seeds, **names)
     spi = TEXTS.figure("figure9", _means(curves, [c.spi_band for c in curves]), n_seeds=n_seeds, **names)
     return [gain, spi, *singles, predicted]
+
+
+def _place(nationality: str) -> str:
+    return re.sub(r"\W+", "-", nationality.lower())
 
 
 def _means(curves: Sequence[Curve], bands: Sequence[Sequence[Estimate]]) -> list[dict[str, Any]]:
