@@ -86,7 +86,7 @@ def test_the_headline_says_what_a_request_for_fairness_changes(tab: PairedTab, s
     )
     found = complete(run_study(design, StudySettings(), services))
     fairer = headline(with_score(found, "difference", -30.0, -50.0, -10.0))
-    assert "Asked to be fair, the model draws them less stereotyped (−30.0 [−50.0, −10.0])" in fairer
+    assert "Asked to be fair, the model draws them less stereotyped (−30 [−50, −10])" in fairer
     assert "neither clearly more" in headline(with_score(found, "difference", -5.0, -50.0, 40.0))
 
 

@@ -16,7 +16,7 @@ from bias_core.studies.explore.results import AssociationScore, group_name, shar
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyFigure, figure, lean
 from bias_core.studies.reports.embedded import N_COLOURS, average_uri, data_uri, figure_svg
-from bias_core.studies.reports.text import LIMITS, format_rate, format_share
+from bias_core.studies.reports.text import LIMITS, format_change, format_rate, format_share
 from bias_core.studies.running.drawn import prompt_facts, reason_of
 from bias_core.types import Estimate
 from bias_core.ui.templates import render
@@ -227,7 +227,7 @@ def association_says(score: AssociationScore) -> str:
         return f"The association with “{a}” and “{b}” is undefined: {mean.note}."
     beyond = mean if score.beyond is None else score.beyond  # reports of earlier versions know no even mix
     even = "an even mix = 0" if score.beyond else "neutral = 0"
-    numbers = f"{beyond.value:+.3f} [{beyond.low:+.3f}, {beyond.high:+.3f}], n = {beyond.n}, {even}"
+    numbers = f"{format_change(beyond.value, beyond.low, beyond.high, n=beyond.n)}, n = {beyond.n}, {even}"
     return lean(
         beyond,
         f"The pictures are more like those of “{a}” than those of “{b}” ({numbers}).",

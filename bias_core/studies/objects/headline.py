@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from bias_core.studies.kit.types import StudyReport, listed
-from bias_core.studies.reports.text import format_share
+from bias_core.studies.reports.text import format_change, format_share
 from bias_core.types import Estimate
 
 _NO_BASE = "Whether any of this is bias cannot be told: there is no base to hold it against."
@@ -69,10 +69,9 @@ def _changed(report: StudyReport, against: pd.DataFrame) -> str:
 def _moves(change: Estimate) -> str:
     if math.isnan(change.value):
         return ""
-    if math.isnan(change.low):
-        return f"{change.value:+.2f}".replace("-", "−")
-    clear = "" if change.low > 0 or change.high < 0 else " (no clear change)"
-    return f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]{clear}".replace("-", "−")
+    has_interval = not math.isnan(change.low)
+    clear = " (no clear change)" if has_interval and change.low <= 0 <= change.high else ""
+    return format_change(change.value, change.low, change.high, n=change.n) + clear
 
 
 def _percent(share: Estimate) -> str:

@@ -3,7 +3,14 @@
 import pandas as pd
 
 from bias_core.studies.kit.types import StudyFigure, StudyReport, listed
-from bias_core.studies.reports.text import format_estimate, format_given, format_interval, format_number, table_of
+from bias_core.studies.reports.text import (
+    format_change,
+    format_estimate,
+    format_given,
+    format_interval,
+    format_number,
+    table_of,
+)
 from bias_core.types import is_sourced
 
 GAIN = "gain-"  # begins the keys of the figures of predicted gain
@@ -98,7 +105,7 @@ def _stereotype_sentence(table: pd.DataFrame) -> str:
 def _doctor_sentence(table: pd.DataFrame) -> str:
     plain, others = table.iloc[0], table.dropna(subset=["added"])
     parts = [
-        f"{row['concept']} {row['added']:+.2f} [{row['added low']:+.2f}, {row['added high']:+.2f}]"
+        f"{row['concept']} {format_change(row['added'], row['added low'], row['added high'])}"
         for _, row in others.iterrows()
     ]
     clear = others[(others["added low"] > 0) | (others["added high"] < 0)]
@@ -106,7 +113,7 @@ def _doctor_sentence(table: pd.DataFrame) -> str:
     ends = plain["P low"], plain["P high"]
     first = (
         f"Shown as men: {format_number(plain['P'], *ends)} of the pictures of a {plain['concept']} "
-        f"{format_interval(*ends)}."
+        f"{format_interval(*ends, value=plain['P'])}."
     )
     return f"{first} A nationality adds to that: {', '.join(parts)}{verdict}." if parts else first
 

@@ -63,6 +63,7 @@ from bias_core.studies.origins.cells import (
     wanted_nationalities,
 )
 from bias_core.studies.origins.headline import BEYOND, headline
+from bias_core.studies.reports.text import format_change
 from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)
@@ -292,8 +293,8 @@ def _finding(cell: Cell, added: Mapping[str, Any] | None, published: float | Non
     says = cell.share_in_words()
     if added:
         says += (
-            f" {added['added']:+.3f} against doctors of no nationality "
-            f"({added['added low']:.3f} to {added['added high']:.3f}, q = {added['q']:.2g})."
+            f" {format_change(added['added'], added['added low'], added['added high'])} against doctors of no "
+            f"nationality (q = {added['q']:.2g})."
         )
     comparison = {"published": published, "expected": cell.score.drawn, "sample": cell.sample()}
     return finding(cell.concept, f"{cell.concept}: P(man)", "attribute_prevalence", cell.prevalence, says, **comparison)

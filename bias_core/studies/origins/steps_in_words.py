@@ -4,6 +4,7 @@ import numpy as np
 
 from bias_core.metrics.steps_seen import StepsSeen
 from bias_core.studies.kit.types import Finding, StudyReport, finding
+from bias_core.studies.reports.text import format_change
 from bias_core.types import Estimate
 
 VISIBLE, FIRST = "visible", "first seen"  # ends of the findings' keys
@@ -73,7 +74,7 @@ def step_sentences(report: StudyReport, key: str) -> list[str]:
     spi = says.get(f"{key} SPI")
     if spi is None:
         return steps
-    value = f"{spi.estimate.value:+.2f} [{spi.estimate.low:+.2f}, {spi.estimate.high:+.2f}]"
+    value = format_change(spi.estimate.value, spi.estimate.low, spi.estimate.high, n=spi.estimate.n)
     return [*steps, f"SPI of the first step is {value}. {spi.says.removeprefix('As the paper has it. ')}"]
 
 

@@ -18,7 +18,7 @@ from bias_core.studies.origins.spi import first_clear_step
 from bias_core.studies.origins.steps_in_words import step_sentences
 from bias_core.studies.origins.stop import TEXTS, Regenerated, cluster_names, regenerate
 from bias_core.studies.reports.embedded import N_COLOURS
-from bias_core.studies.reports.text import format_estimate, table_of
+from bias_core.studies.reports.text import format_change, format_estimate, table_of
 from bias_core.studies.running.run import followed
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
@@ -288,7 +288,7 @@ class Film:
         early = "from pure noise" if line.clear == 0 else f"{100 * line.clear / n_steps:.0f} % of the way"
         return (
             f"Told apart at step {line.clear + 1} of {n_steps} ({early}): over all seeds heads for it {way} often than "
-            f"the base prompt does, by {step.value:+.2f} [{step.low:+.2f}, {step.high:+.2f}]. {shown}"
+            f"the base prompt does, by {format_change(step.value, step.low, step.high, n=step.n)}. {shown}"
         )
 
 

@@ -3,6 +3,7 @@
 import math
 
 from bias_core.studies.kit.types import Finding, StudyReport
+from bias_core.studies.reports.text import format_change
 from bias_core.types import Estimate
 
 _FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
@@ -19,8 +20,8 @@ def headline(report: StudyReport) -> str:
     side = f"leans {'with' if score.value > 0 else 'against'} the stereotypes."
     lean = side if is_clear(score) else "is no clear lean either way: the interval includes 0."
     numbers = (
-        f"stereotype test score {_signed(score.value)}, {report.settings.confidence:.0%} interval "
-        f"{_signed(score.low)} to {_signed(score.high)}, {score.n:,} pictures"
+        f"stereotype test score {format_change(score.value, score.low, score.high, n=score.n)}, "
+        f"{report.settings.confidence:.0%} interval, {score.n:,} pictures"
     )
     then = next((findings[key] for key in _THEN if key in findings), None)
     return (
@@ -35,15 +36,11 @@ def _change(finding: Finding | None) -> str:
         return ""
     change, asks_fairness = finding.estimate, finding.key.startswith("difference")
     subject = "Asked to be fair, the model draws them" if asks_fairness else "Beside another person they look"
-    interval = f"{_signed(change.value)} [{_signed(change.low)}, {_signed(change.high)}]"
+    interval = format_change(change.value, change.low, change.high, n=change.n)
     if not is_clear(change):
         return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."
     more = f"{'more' if change.value > 0 else 'less'} stereotyped{'' if asks_fairness else ' than alone'}"
     return f" {subject} {more} ({interval})."
-
-
-def _signed(value: float) -> str:
-    return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")  # + 0.0: no "-0.0"
 
 
 def is_clear(estimate: Estimate) -> bool:

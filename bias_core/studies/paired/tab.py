@@ -23,7 +23,7 @@ from bias_core.studies.paired.labelling import (
     with_answers,
 )
 from bias_core.studies.paired.pairs import GENDERS, design_of_two
-from bias_core.studies.reports.text import format_interval, format_number, table_of
+from bias_core.studies.reports.text import format_interval, format_number, format_share, table_of
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
@@ -327,7 +327,7 @@ def summary_html(report: StudyReport) -> str:
             (
                 f"Pictures that failed, {setting}",
                 f"{row['failed']:,} of {row['pictures']:,}",
-                f"{row['failed %']:.1f} % [{row['failed % low']:.1f}, {row['failed % high']:.1f}]",
+                format_share(*(row[end] / 100 for end in ("failed %", "failed % low", "failed % high"))),
                 "Pictures without exactly the people asked for. They are counted here and never scored.",
             ),
             (
@@ -341,7 +341,7 @@ def summary_html(report: StudyReport) -> str:
         (
             f"κ: {finding.title}",
             format_number(kappa.value, kappa.low, kappa.high, n=kappa.n),
-            f"{format_interval(kappa.low, kappa.high)}; {finding.says}",
+            f"{format_interval(kappa.low, kappa.high, value=kappa.value, n=kappa.n)}; {finding.says}",
             f"Cohen's κ: how far two sources of labels agree beyond chance. 1: fully, 0: as by chance. {kappa.note}",
         )
         for kappa, finding in ((one.estimate, one) for one in report.results.findings if one.metric == "cohen_kappa")

@@ -87,6 +87,19 @@ def format_estimate(value: float, low: float, high: float, *, n: float | None = 
     return f"{text}, {interval}" if interval == NO_INTERVAL else f"{text} {interval}"
 
 
+def format_change(value: float, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
+    """A difference with its interval behind it, each with its sign.
+
+    >>> format_change(-8.29, -26.3, 9.54), format_change(0.4021, 0.281, 0.519), format_change(0.2)
+    ('−8 [−26, +10]', '+0.40 [+0.28, +0.52]', '+0.200')
+    """
+    if math.isnan(value):
+        return UNDEFINED
+    decimals = _decimals(_half_width(value, low, high, n))
+    signed = [f"{round(one, decimals) + 0.0:+,.{decimals}f}".replace("-", "−") for one in (value, low, high)]
+    return signed[0] if math.isnan(low) or math.isnan(high) else f"{signed[0]} [{signed[1]}, {signed[2]}]"
+
+
 def format_share(value: float, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
     r"""A share in percent with its interval: whole percents, and decimals where the interval bears them out.
 

@@ -30,7 +30,7 @@ from bias_core.stats.two_phase import (
 from bias_core.store.manifests import ManifestStore
 from bias_core.studies.arms.statistics import two_shares
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable, columns, intervals, table
-from bias_core.studies.reports.text import format_estimate, format_number
+from bias_core.studies.reports.text import format_estimate, format_number, format_share
 from bias_core.studies.running.run_readings import CANNOT_TELL, CODES, PEOPLE, YES, Reading, readings_of, strata_of
 from bias_core.types import Estimate
 
@@ -351,5 +351,5 @@ def _unclear(reading: Reading, shares: TwoPhaseShares) -> list[str]:
     if shares.value.size <= CODES[CANNOT_TELL]:
         return []
     share = two_phase_estimate(lambda of: of[..., CODES[CANNOT_TELL] :].sum(axis=-1), shares)
-    reach = f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%})"
+    reach = format_share(share.value, share.low, share.high, n=share.n)
     return [f"{_names(reading, '', '')[1]}: people cannot tell of {reach} of the pictures; these are left out."]
