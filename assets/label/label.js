@@ -321,6 +321,13 @@ function answerButton(answer, i) {
   text.textContent = answer.label;
   key.ariaHidden = 'true';
   key.textContent = keyOf(answer, i);
+  if (answer.colour) {  // beside its name: nobody has to tell colours apart
+    const swatch = document.createElement('i');
+    swatch.className = 'swatch';
+    swatch.ariaHidden = 'true';
+    swatch.style.background = answer.colour;
+    button.append(swatch);
+  }
   button.append(text);
   if (key.textContent) {
     button.prepend(key);

@@ -15,12 +15,14 @@ from typing import Any, Literal, get_args
 import yaml
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.scales import Scale, load_scales
 from bias_core.settings import ASSETS
 
 TaskKind = Literal["pst_single", "pst_paired", "association", "own"]
 Status = Literal["draft", "open", "paused", "closed"]
 KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
+CANNOT_TELL = "cannot_tell"
 SINGLE, PAIRED, PICTURE = "single", "paired", "picture"
 """Position of the one person of a picture, and of a picture judged as a whole."""
 
@@ -31,6 +33,7 @@ MAX_ABOUT = 8  # questions to raters about themselves
 PREFER_NOT = "prefer not to say"
 _ABOUT_LINE = re.compile(r"\s*([^?:]+\??)\s*:?\s*(.+)")
 _KEY = re.compile(r"[a-z0-9_]{1,40}")
+_COLOUR = re.compile(r"(#[0-9a-f]{6})?")
 CROWD_CODES = ("completion_code", "failed_code", "screened_out_code")
 _CROWD_CODE = re.compile(r"[A-Za-z0-9-]{0,40}")
 _PLATFORM = "https://app.prolific.com/submissions/complete?cc="
@@ -44,6 +47,7 @@ class Answer:
     label: str  # what the rater reads
     shortcut: str = ""  # the one key that gives this answer
     whole: bool = False  # it is about the whole picture: given for one position it holds for all of them
+    colour: str = ""  # shown beside it, as #rrggbb
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +94,7 @@ class Task:
     attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sample: str = ""
     stratified_by: str = ""
+    scale: str = ""  # whose levels the answers are, in their order; the last one is that nobody can tell. "" for none
     id: str = ""
     version: int = 1
     status: Status = "draft"
@@ -163,6 +168,34 @@ def association_task(a: str, b: str, **changes: Any) -> Task:
     return _task("association", {PICTURE: words["question"]}, _numbered((a, b)), words["instructions"], changes)
 
 
+def scale_task(name: str, **changes: Any) -> Task:
+    """Which level of a scale a person looks like, such as one of ten skin tones; ``changes`` as above.
+
+    >>> [(one.shortcut, one.label) for one in scale_task("age group").answers]
+    [('1', 'child'), ('2', 'young'), ('3', 'old'), ('c', 'cannot tell')]
+    """
+    scale, words = load_scales().get(name), _read("texts", "labelling.yaml")
+    if scale is None:
+        raise InvalidInput(f"no scale is called {quoted(name)}; there are {', '.join(load_scales())}")
+    last = Answer(key=CANNOT_TELL, label=CANNOT_TELL.replace("_", " "), shortcut="c")
+    answers = [*_levels(scale), last]
+    titled = {"title": scale.title, "scale": name} | changes
+    return _task("own", {SINGLE: scale.question}, answers, words["on_a_scale"], titled)
+
+
+def _levels(scale: Scale) -> list[Answer]:
+    """An answer for each level: its number on the keyboard, 0 for the tenth, and its colour."""
+    ends = {0: f" ({scale.lowest})", len(scale.levels) - 1: f" ({scale.highest})"} if scale.colours else {}
+    colours = scale.colours or ("",) * len(scale.levels)
+    before = f"{scale.step} " if scale.colours else ""
+    return [
+        Answer(
+            key=answer_key(f"{before}{level}"), label=f"{before}{level}{ends.get(i, '')}", shortcut=digit, colour=colour
+        )
+        for i, (level, digit, colour) in enumerate(zip(scale.levels, "1234567890", colours, strict=False))
+    ]
+
+
 def own_task(question: str, answers: Sequence[str], **changes: Any) -> Task:
     """A question and its answers, numbered 1 to 9 on the keyboard; ``changes`` as above."""
     return _task("own", {PICTURE: question}, _numbered(answers), "", changes)
@@ -207,6 +240,7 @@ def checked_task(task: Task) -> Task:
         _checked_key("position", position)
         checked_text(f"question of {position}", question, MAX_LINE, required=True)
     _check_answers(task.answers)
+    _check_scale(task)
     limits = {"raters_per_item": MAX_RATERS_PER_ITEM, "joins_per_hour": MAX_JOINS, "joins_per_address": MAX_JOINS}
     for name, most in limits.items():
         if not (type(n := getattr(task, name)) is int and 1 <= n <= most):
@@ -282,6 +316,8 @@ def _check_answers(answers: Sequence[Answer]) -> None:
     for answer in answers:
         _checked_key("answer", answer.key)
         checked_text("answer", answer.label, MAX_LINE, required=True)
+        if not (isinstance(answer.colour, str) and _COLOUR.fullmatch(answer.colour)):
+            raise InvalidInput(f"the colour of an answer is as #a1b2c3; got {quoted(answer.colour)}")
         shortcut = checked_text("shortcut", answer.shortcut, 1)
         if shortcut and not (shortcut.isprintable() and shortcut.strip()):
             raise InvalidInput(f"a shortcut is one visible character; got {quoted(shortcut)}")
@@ -335,6 +371,15 @@ def _check_about_rater(questions: Mapping[str, Sequence[str]]) -> None:
             checked_text("answer about the rater", answer, MAX_LINE, required=True)
         if len({answer.strip().lower() for answer in answers}) < len(answers):
             raise InvalidInput(f"two answers to {quoted(question)} are the same")
+
+
+def _check_scale(task: Task) -> None:
+    scale = load_scales().get(task.scale)
+    if task.scale and scale is None:
+        raise InvalidInput(f"no scale is called {quoted(task.scale)}; there are {', '.join(load_scales())}")
+    if scale is not None and len(task.answers) != len(scale.levels) + 1:
+        n = len(scale.levels)
+        raise InvalidInput(f"a task about {task.scale} has {n} answers and {CANNOT_TELL}; got {len(task.answers)}")
 
 
 def _checked_key(name: str, key: str) -> None:

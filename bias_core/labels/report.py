@@ -21,6 +21,7 @@ from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes
 from bias_core.labels.answers import answers_figure, pictures_frame
 from bias_core.labels.groups import group_tables
+from bias_core.labels.scale_answers import ordinal_votes, read_levels, scale_findings
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, NOT_TWO_PEOPLE
 from bias_core.stats.effects import wilson_interval
@@ -94,7 +95,8 @@ def label_report(
     """
     task = progress.task
     people, answers = majority_labels(labelled, task), _answers(labelled)
-    raters, findings = _raters_table(progress, answers), _agreement(answers)
+    raters, findings = _raters_table(progress, answers), _agreement(answers, task)
+    findings += scale_findings(answers, task) if task.scale else ()
     missing = [] if findings else ["Agreement needs two pictures that two raters have answered."]
     tables = [raters, _checks_table(labelled), _pairs_table(answers), *group_tables(answers, facts or {}, task)]
     tables.append(_machines_table(automatic or {}, people))
@@ -247,8 +249,11 @@ def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
     return figure("intervals", RATERS, title, marks, caption, x="share of equal answers")
 
 
-def _agreement(answers: pd.DataFrame) -> list[Finding]:
-    """Alpha of all answers, and Fleiss' kappa of the pictures that equally many raters answered."""
+def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
+    """Alpha of all answers, and Fleiss' kappa of the pictures that equally many raters answered.
+
+    On a scale alpha knows the order: neighbours are almost agreed.
+    """
     votes = _votes(answers)
     several = votes[votes.map(len) >= 2]
     if len(several) < 2:
@@ -257,6 +262,11 @@ def _agreement(answers: pd.DataFrame) -> list[Finding]:
     alpha = _coefficient("krippendorff_alpha", pd.DataFrame(several.tolist()), several.index)
     reads = f"{answers['rater'].nunique():,} raters, {len(answers):,} answers. {_strength(alpha)}"
     findings = [Finding(key="alpha", title="All answers", metric="krippendorff_alpha", estimate=alpha, says=reads)]
+    if task.scale and len(levels := ordinal_votes(votes, task)[lambda of: of.map(len) >= 2]) >= 2:
+        ordinal = _coefficient("krippendorff_alpha", pd.DataFrame(levels.tolist()), levels.index, level="ordinal")
+        says = f"By the order of the scale, without “cannot tell”. {_strength(ordinal)}"
+        key, title = "alpha_ordinal", "All answers, by their order"
+        findings.insert(0, Finding(key=key, title=title, metric="krippendorff_alpha", estimate=ordinal, says=says))
     usual = Counter(map(len, several)).most_common(1)[0][0]
     even = several[several.map(len) == usual]
     if len(even) >= 2:
@@ -417,8 +427,9 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])
         answers = {"the reader": frame["reader"].map(lambda word: answer_key(word) if word else None)}
+    levels = {"the reader": on_scale} if (on_scale := read_levels(report, task)) else {}
     given: dict[str, Any] = {name: some.dropna().astype(str).to_dict() for name, some in answers.items()}
-    return {name: some for name, some in given.items() if some}
+    return levels | {name: some for name, some in given.items() if some}
 
 
 def psi_with_labels(

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from bias_core.annotation.task_owner import TaskPicture
-from bias_core.annotation.tasks import PICTURE, SINGLE, Task, TaskKind
+from bias_core.annotation.tasks import CANNOT_TELL, PICTURE, SINGLE, Task, TaskKind
 from bias_core.errors import InvalidInput, quoted
+from bias_core.scales import load_scales
 from bias_core.studies.explore.options import KIND
 from bias_core.studies.explore.results import CONCEPT
 from bias_core.studies.kit.designs import programs_by_kind, read_study
@@ -138,11 +139,21 @@ def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
     """What was drawn as answers of the task; empty where nobody knows."""
     if one.truth is not None and task.kind in _OF_PEOPLE:
         return {position: recorded_gender(one.truth, position) for position in task.positions}
+    if one.truth is not None and task.scale:
+        return recorded_level(one.truth, task)
     if one.truth is None or task.kind != "association":
         return {}
     shown = read_study("t2iat")["human_comparison"]["shown"]
     fits = [key for key in task.answer_keys if key in shown and shown[key].items() <= dict(one.truth).items()]
     return {PICTURE: fits[0]} if len(fits) == 1 else {}
+
+
+def recorded_level(truth: Mapping[str, Any], task: Task) -> dict[str, str]:
+    """The level of the task's scale at which the one person was drawn; that nobody can tell where there is no such."""
+    scale = load_scales()[task.scale]
+    level = str(truth.get(scale.record)) if truth.get("n_people") == 1 else ""
+    levels = dict(zip(scale.levels, task.answer_keys, strict=False))
+    return {SINGLE: levels.get(level, CANNOT_TELL)}
 
 
 def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:

@@ -11,6 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.given_values import as_number, as_text, as_whole
 from bias_core.labels import sources
 from bias_core.labels.tab_parts import add, button, note
+from bias_core.scales import load_scales
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.history import list_runs, open_run
@@ -21,10 +22,12 @@ from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 
 READY = note("ready")
-KINDS: Mapping[tasks.TaskKind, str] = {
+KINDS: Mapping[str, str] = {
     "pst_paired": "Perceived gender of two people, left and right",
     "pst_single": "Perceived gender of one person",
     "association": "Which of two words a picture is closer to",
+    "skin tone": "Skin tone of one person: ten tones of the Monk scale",
+    "age group": "Age group of one person: child, young, old",
     "own": "A question of your own",
 }
 TEXTS = ("title", "instructions", "consent", "content_note")
@@ -36,8 +39,8 @@ _NUMBERS = {
 }
 """Whole numbers of the form, as messages call them."""
 _JOINS = ("joins_per_address", "joins_per_hour")
-_WORDS: Mapping[str, Sequence[tasks.TaskKind]] = {
-    "who": ("pst_paired", "pst_single"),
+_WORDS: Mapping[str, Sequence[str]] = {
+    "who": tuple(kind for kind in KINDS if kind.startswith("pst") or kind in load_scales()),
     **dict.fromkeys(("a", "b"), ("association",)),
     **dict.fromkeys(("question", "answers"), ("own",)),
 }
@@ -209,8 +212,8 @@ class LabelMaking:
         """The pictures that suit this kind and these words, with their numbers."""
         with messages.user_errors() as problem:
             words = {"a": as_text(a), "b": as_text(b)}
-            pictures = sources.candidates(self.report(visitor, run_id), kind, words=(words["a"], words["b"]))
             task = _task(kind, _SAMPLE | words)
+            pictures = sources.candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
             n_recorded = sum(bool(sources.recorded_answers(one, task)) for one in pictures)
             text = f"{len(pictures):,} pictures of this run can be asked about."
             text += f" Of {n_recorded:,} the right answer is on record." if n_recorded else ""
@@ -274,7 +277,7 @@ class LabelMaking:
         words = {name: as_text(form[name]) for name in _WORDS}
         changes = read_changes([form[name] for name in (*TEXTS, "share")])
         task = _task(kind, words, changes | {"raters_per_item": numbers["raters"]})
-        pictures = sources.candidates(report, kind, words=(words["a"], words["b"]))
+        pictures = sources.candidates(report, task.kind, words=(words["a"], words["b"]))
         gold = sources.gold_from_lines(as_text(form["gold"]), task)
         if numbers["n_gold"]:
             unmarked = [one for one in pictures if one.number not in gold]
@@ -304,16 +307,18 @@ def read_changes(values: Sequence[Any]) -> dict[str, Any]:
     return changes | {name: as_whole(given[name], name.replace("_", " ")) for name in _JOINS if name in given}
 
 
-def usual_texts(kind: tasks.TaskKind) -> dict[str, str]:
+def usual_texts(kind: str) -> dict[str, str]:
     """The papers' texts for such a task."""
     task = _task(kind, _SAMPLE)
     return {name: getattr(task, name) for name in TEXTS}
 
 
-def _task(kind: tasks.TaskKind, words: Mapping[str, str], changes: Mapping[str, Any] = {}) -> tasks.Task:
-    """The task of this kind with these of ``_WORDS``; ``changes`` are other fields of it."""
+def _task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) -> tasks.Task:
+    """The task of one of ``KINDS`` with these of ``_WORDS``; ``changes`` are other fields of it."""
     if kind == "association":
         return tasks.association_task(words["a"], words["b"], **changes)
+    if kind in load_scales():
+        return tasks.scale_task(kind, **changes)
     if kind == "own":
         return tasks.own_task(words["question"], list(filter(str.strip, words["answers"].splitlines())), **changes)
     return tasks.pst_task(paired=kind == "pst_paired", **changes)

@@ -322,7 +322,7 @@ _COUNTS = "levels: pictures of each class, in the order of the scale"
 CARDS = (
     Card(
         function=mean_level,
-        name="Mean tone, mean age group",
+        name="Mean on a scale",
         summary="The mean of an ordered class, such as the ten tones of the Monk scale, over the pictures.",
         source="monk2019",
         bounds=(1.0, math.inf),
@@ -346,7 +346,7 @@ CARDS = (
     ),
     Card(
         function=level_distance,
-        name="Distance between distributions of an ordered class",
+        name="Distance on a scale",
         summary="How many steps of the scale the pictures of one set lie from those of another, on average.",
         source="vallender1974",
         bounds=(0.0, math.inf),
@@ -358,7 +358,7 @@ CARDS = (
     ),
     Card(
         function=distance_to_goal,
-        name="Distance to a goal",
+        name="Distance to a goal on a scale",
         summary="How many steps of the scale pictures would have to move, on average, to have the shares of a goal.",
         source="vallender1974",
         bounds=(0.0, math.inf),

@@ -27,6 +27,7 @@ STUDIES = (
     "validity-mitigation",
     "validity-intersections",
     "validity-languages",
+    "validity-tones",
 )
 """All of them, in the order in which they are told."""
 

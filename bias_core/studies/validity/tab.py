@@ -30,6 +30,7 @@ _TITLES = {
     "validity-mitigation": "Mitigation",
     "validity-intersections": "Intersections",
     "validity-languages": "Languages",
+    "validity-tones": "Skin tones and age groups",
 }
 _GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
 

@@ -1,0 +1,71 @@
+"""What raters say on a scale, such as ten skin tones: agreement that knows the order, and the shares of its levels."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.annotation.tasks import CANNOT_TELL, SINGLE, Task, answer_key
+from bias_core.scales import Scale, load_scales
+from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
+from bias_core.studies.kit.scale_scores import READ_AS
+from bias_core.studies.kit.types import Finding, StudyReport, finding
+
+_HOW = "Of the pictures of which raters can tell; where they differ, that is in the interval."
+
+
+def level_places(task: Task) -> dict[str, int]:
+    """The place of every answer on the task's scale, from 0; "cannot tell" is one more than the last."""
+    levels = [key for key in task.answer_keys if key != CANNOT_TELL]
+    return {key: place for place, key in enumerate(levels)} | {CANNOT_TELL: len(levels)}
+
+
+def ordinal_votes(votes: "pd.Series[Any]", task: Task) -> "pd.Series[Any]":
+    """Everybody's levels of each picture, as numbers, without those that cannot tell."""
+    places = level_places(task)
+    return votes.map(lambda of: [places[one] for one in of if one in places and one != CANNOT_TELL])
+
+
+def scale_findings(answers: pd.DataFrame, task: Task) -> Iterator[Finding]:
+    """The mean level in people's eyes, the ends of the scale, and how often nobody can tell.
+
+    ``answers``: a row for each answer with ``image_id``, ``rater`` and ``answer``.
+    """
+    places, scale = level_places(task), load_scales()[task.scale]
+    k = len(scale.levels)
+    votes = answers.assign(place=answers["answer"].map(places)).pivot_table(
+        index="image_id", columns="rater", values="place", sort=False
+    )
+    if len(votes) < FEWEST_LABELS:
+        return
+    weights = draw_rater_weights(votes.shape[1])
+    shares = two_phase_shares(np.zeros(len(votes)), votes.to_numpy(float), n_classes=k + 1, rater_weights=weights)
+
+    def mean_of(scores: np.ndarray) -> Callable[[Any], Any]:
+        return lambda of: (of[..., :k] @ scores) / of[..., :k].sum(axis=-1)
+
+    levels = np.arange(1.0, k + 1)
+    for key, title, metric, scores in _numbers(scale, levels):
+        estimate = two_phase_estimate(mean_of(scores), shares)
+        yield finding(key, f"{scale.title}, as people see it: {title}", metric, estimate, _HOW)
+    unclear = two_phase_estimate(lambda of: of[..., k], shares)
+    title = f"{scale.title}: people cannot tell"
+    yield finding("scale-unclear", title, "attribute_prevalence", unclear, "Share of the labelled pictures.")
+
+
+def _numbers(scale: Scale, levels: np.ndarray) -> Iterator[tuple[str, str, str, np.ndarray]]:
+    k = len(levels)
+    yield "scale-mean", "mean", "mean_level", levels
+    yield "scale-lowest", f"{scale.lowest_words}: P", "end_share", (levels <= scale.ends).astype(float)
+    yield "scale-highest", f"{scale.highest_words}: P", "end_share", (levels > k - scale.ends).astype(float)
+
+
+def read_levels(report: StudyReport, task: Task) -> dict[tuple[str, str], str]:
+    """What the reader of a run says of each picture, as answers of this task; {} where it reads no such scale."""
+    column = f"{task.scale}{READ_AS}"
+    if not task.scale or report.pictures is None or column not in report.pictures:
+        return {}
+    keys = dict(zip(load_scales()[task.scale].levels, task.answer_keys, strict=False))
+    words = report.pictures.dropna(subset=column).set_index("image_id")[column]
+    return {(str(image_id), SINGLE): keys.get(word, answer_key(word)) for image_id, word in words.items()}
