@@ -48,9 +48,10 @@ from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
-from bias_core.world.class_heads import CLASSES, ClassHead, class_rates, load_head
+from bias_core.world.class_heads import ClassHead, class_rates
 from bias_core.world.drawn_rates import true_rate
 from bias_core.world.joint import joint_shares
+from bias_core.world.perceived_gender import find_head
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_pictures
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class Services:
 
     def class_head(self, encoder: str, model: str, name: str) -> ClassHead | None:
         """What reads these classes in the encoder's embeddings of a model's pictures; None where nothing fits."""
-        return load_head(name) if self._held_out(encoder, model) is not None and name in CLASSES else None
+        return find_head(name) if self._held_out(encoder, model) is not None else None
 
     def _held_out(self, encoder: str, model: str) -> Path | None:
         """What the encoder made of renders that it never saw; None for pictures of another world."""

@@ -72,6 +72,20 @@ def heads(n: Annotated[int, typer.Option(help="Scenes to learn from.")] = 8000, 
 
 
 @app.command()
+def gender_head(
+    n: Annotated[int, typer.Option(help="Pictures to learn from, and half as many to measure errors on.")] = 16000,
+    seed: Seed = 0,
+) -> None:
+    """Fit the head that reads perceived gender in four, on the reader's frozen features."""
+    from bias_core.adapters.readers.encoders import TransformersEncoder
+    from training.perceived_gender import train_gender_head
+
+    encoder = TransformersEncoder("clip", str(ASSETS / "clip"))
+    for name, right in train_gender_head(encoder, n=n, seed=seed).items():
+        typer.echo(f"{name}: {right:.1%} of the held-out people")
+
+
+@app.command()
 def base(
     minutes: Minutes = 90,
     work: Work = Path("build/calibration"),

@@ -20,6 +20,8 @@ from bias_core.settings import ASSETS
 
 TaskKind = Literal["pst_single", "pst_paired", "association", "own"]
 Status = Literal["draft", "open", "paused", "closed"]
+Looks = Literal["two", "four"]
+"""Which looks raters may answer: feminine and masculine, as the paper, or also androgynous and unclear."""
 KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
 CANNOT_TELL = "cannot_tell"
@@ -148,13 +150,22 @@ class Item(AskedPicture):
     picture: str  # SHA-256 of the file that raters see: the pixels, without the record inside the original
 
 
-def pst_task(*, paired: bool, **changes: Any) -> Task:
-    """The task of the paired stereotype test [wan2024pst, Table 10]; ``changes`` are other fields of it."""
+def pst_task(*, paired: bool, looks: Looks = "two", **changes: Any) -> Task:
+    """The task of the paired stereotype test [wan2024pst, Table 10]; ``changes`` are other fields of it.
+
+    ``looks``: feminine and masculine, as the paper offers, or also androgynous and unclear.
+
+    >>> pst_task(paired=True, looks="four").answer_keys
+    ('feminine', 'masculine', 'androgynous', 'unclear', 'not_two_people')
+    """
+    if looks not in get_args(Looks):
+        raise InvalidInput(f"looks are {' or '.join(get_args(Looks))}; got {quoted(looks)}")
     kind: TaskKind = "pst_paired" if paired else "pst_single"
     words = _read("studies", "pst.yaml")["annotation"]["paired" if paired else "single"]
     positions, texts = ("left", "right") if paired else (SINGLE,), _read("texts", "labelling.yaml")
-    answers = [Answer(**answer) for answer in texts["answers"][kind]]
-    instructions = f"{words['instruction']}\n\n{texts['appearance']}"
+    ending = "" if looks == "two" else "_in_four"
+    answers = [Answer(**answer) for answer in texts[f"answers{ending}"][kind]]
+    instructions = f"{words['instruction']}\n\n{texts[f'appearance{ending}']}"
     return _task(kind, dict(zip(positions, words["questions"], strict=True)), answers, instructions, changes)
 
 

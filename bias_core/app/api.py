@@ -14,6 +14,7 @@ import gradio as gr
 from gradio.context import LocalContext, get_blocks_context
 from gradio.utils import get_function_description, get_upload_folder
 
+from bias_core.annotation.tasks import Looks
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
 from bias_core.given_values import check_arguments
 from bias_core.labels.run_task import N_LABELS, label_run, task_values
@@ -299,6 +300,7 @@ class Tools:
         setting: str = "",
         raters_per_picture: int = 3,
         seed: int = 0,
+        looks: Looks = "four",
     ) -> dict[str, Any]:
         """Ask people about some pictures of an earlier run, drawn at random; their labels correct its numbers.
 
@@ -313,10 +315,12 @@ class Tools:
             setting: Of the paired stereotype test: "paired", "single" or "fairness".
             raters_per_picture: How many raters are asked about each picture.
             seed: Another seed draws other pictures.
+            looks: Answers about people: "two" as the paper has them, or "four" with androgynous and unclear.
         """
         made = label_run(
             self._saved(run_id), self.services.manifests, self.services.labels, n=n, stratify_by=stratify_by,
             attributes=attributes or (), setting=setting, raters_per_item=raters_per_picture, seed=seed,
+            looks=looks,
         )  # fmt: skip
         return task_values(made)
 

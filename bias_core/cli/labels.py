@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.table import Table
@@ -12,6 +12,7 @@ from bias_core.errors import InvalidInput
 from bias_core.store.files import write_atomically
 
 if TYPE_CHECKING:
+    from bias_core.annotation.tasks import Looks
     from bias_core.services import Services
     from bias_core.studies.kit.types import StudyReport
 
@@ -28,6 +29,9 @@ def label(
     setting: Annotated[str, typer.Option(help="Of the paired test: paired, single or fairness.")] = "",
     raters: Annotated[int, typer.Option(help="Raters for each picture.")] = 3,
     seed: Annotated[int, typer.Option(help="Of the draw of pictures.")] = 0,
+    looks: Annotated[
+        str, typer.Option(help="Answers about people: two, as the paper, or four, with androgynous and unclear.")
+    ] = "four",
 ) -> None:
     """Ask people about pictures of a run, drawn at random; their labels correct its numbers."""
     from bias_core.labels.run_task import label_run, task_values
@@ -35,7 +39,7 @@ def label(
     with user_errors(), open_services() as services:
         made = label_run(
             _report(services, run), services.manifests, services.labels, n=n, stratify_by=stratify_by,
-            attributes=attribute or (), setting=setting, raters_per_item=raters, seed=seed,
+            attributes=attribute or (), setting=setting, raters_per_item=raters, seed=seed, looks=cast("Looks", looks),
         )  # fmt: skip
         values = task_values(made)
         console.print(f"{values['sample']}, about {values['asks_about']}.", markup=False)

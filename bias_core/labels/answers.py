@@ -9,12 +9,18 @@ from bias_core.annotation.collected import LabelledItem
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import picture_path
 from bias_core.annotation.tasks import PICTURE, Task
+from bias_core.metrics.disagreement import disagreements
+from bias_core.metrics.paired_labels import ANDROGYNOUS, GENDERS, UNCLEAR
 from bias_core.stats.effects import wilson_interval
-from bias_core.studies.kit.types import StudyFigure, figure, mark
+from bias_core.studies.kit.types import StudyFigure, StudyTable, columns, figure, mark, table
 from bias_core.types import ImageRow, StoredImage
 
 PEOPLE_SAY = "people say"  # the column with what most raters say
 _TWO = 2  # people in a picture
+_BETWEEN_NOTE = (
+    "Of all that raters disagree about, how much is between these two answers to the same picture; by chance: the same "
+    "if answers went to pictures at random. Above it, the two are taken for each other."
+)
 _TIE, _NO_ANSWER = "no majority", "no answer yet"
 
 
@@ -57,3 +63,32 @@ def stored_pictures(store: LabelStore, labelled: Sequence[LabelledItem]) -> dict
         for one in labelled
         if one.item.gold is None
     }
+
+
+def votes_of(answers: pd.DataFrame) -> "pd.Series[Any]":
+    """Everybody's answers by picture and position."""
+    votes: pd.Series[Any] = answers.groupby(["image_id", "position"], sort=False)["answer"].agg(list)
+    return votes
+
+
+def answers_between(votes: "pd.Series[Any]") -> StudyTable:
+    """Which two answers raters give to the same picture; nothing where there are but two answers, or one rater.
+
+    ``votes``: everybody's answers, a list for each picture and position.
+    """
+    several = votes[votes.map(len) >= 2]
+    rows: list[dict[str, Any]] = []
+    if len(several) >= 2 and votes.explode().nunique() > 2:
+        groups = several.index.get_level_values("image_id")
+        for one in disagreements(pd.DataFrame(several.tolist()), groups=groups):
+            row = {"one answer": one.answers[0], "other answer": one.answers[1]}
+            rows.append(row | columns("share of disagreement", one.share) | {"by chance": one.by_chance})
+    return table("between", "What raters disagree about", rows, _BETWEEN_NOTE)
+
+
+def votes_in_two(votes: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Of answers in four, lists as above, those that say feminine or masculine, where two raters say so; else empty."""
+    if not votes.explode().isin((ANDROGYNOUS, UNCLEAR)).any():
+        return votes.iloc[:0]
+    in_two = votes.map(lambda given: [answer for answer in given if answer in GENDERS])
+    return in_two[in_two.map(len) >= 2]

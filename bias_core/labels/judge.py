@@ -14,7 +14,7 @@ from bias_core.annotation.task_owner import OwnerKey, owned_task, read_picture
 from bias_core.annotation.tasks import Item, Task
 from bias_core.errors import InvalidInput
 from bias_core.labels.report import Labels
-from bias_core.metrics.paired_labels import CANNOT_IDENTIFY
+from bias_core.metrics.paired_labels import UNTOLD
 from bias_core.studies.kit.judging import INSTRUCTION, Picture, ask_judge, calls_of
 from bias_core.studies.kit.readers import Reader, fetch_reader
 from bias_core.studies.kit.services import StudyServices
@@ -27,7 +27,8 @@ def judge_task(
     """Let a judge answer a task, and keep what it says; the number of items that it could tell of.
 
     Of each position it is asked whether each of the task's answers is right, and the likeliest yes is its answer.
-    Where it says yes to none, it "cannot identify", or gives no answer where the task has none of that name.
+    Where it says yes to none, it "cannot identify", of four looks "unclear", or gives no answer where the task has none
+    of these.
     Attention checks are for people; it is asked about none. InvalidInput where nobody is named as judge.
     """
     if not judge:
@@ -76,7 +77,7 @@ def _chosen(task: Task, answers: np.ndarray) -> str:
     says_yes = calls_of(answers) == 0
     if says_yes.any():
         return task.answer_keys[int(np.where(says_yes, answers[:, 0], -1.0).argmax())]
-    return CANNOT_IDENTIFY if CANNOT_IDENTIFY in task.answer_keys else ""
+    return next((key for key in UNTOLD if key in task.answer_keys), "")
 
 
 def _opened(store: LabelStore, picture: str) -> Image.Image:

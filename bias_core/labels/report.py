@@ -19,11 +19,11 @@ from bias_core.annotation.task_owner import OwnerKey
 from bias_core.annotation.tasks import PICTURE, Task, answer_key
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes
-from bias_core.labels.answers import answers_figure, pictures_frame
+from bias_core.labels.answers import answers_between, answers_figure, pictures_frame, votes_in_two, votes_of
 from bias_core.labels.groups import group_tables
 from bias_core.labels.scale_answers import ordinal_votes, read_levels, scale_findings
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
-from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, NOT_TWO_PEOPLE
+from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD
 from bias_core.stats.effects import wilson_interval
 from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights
 from bias_core.studies.kit.designs import programs_by_kind
@@ -51,7 +51,12 @@ from bias_core.types import Estimate
 Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``
 
 KIND = "labels"
-RATERS, CHECKS, COVERAGE = "raters", "checks", "coverage"  # keys of tables; RATERS also of the figure
+RATERS, CHECKS, COVERAGE, BETWEEN = (
+    "raters",
+    "checks",
+    "coverage",
+    "between",
+)  # keys of tables; RATERS also of the figure
 _MOST_DISPUTED = 100
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200
@@ -104,7 +109,12 @@ def label_report(
         some, more = _compared(name, labels, people, task)
         findings += some
         tables += more
-    tables += [_coverage(people, task), _answer_counts(answers, task), _disputed(people)]
+    tables += [
+        _coverage(people, task),
+        _answer_counts(answers, task),
+        answers_between(votes_of(answers)),
+        _disputed(people),
+    ]
     tables += [table("labels", "Majority labels", people, _LABELS_NOTE)]
     results = Results(
         findings=tuple(findings),
@@ -151,12 +161,6 @@ def _answers(labelled: Sequence[LabelledItem]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["image_id", "position", "rater", "answer"])
 
 
-def _votes(answers: pd.DataFrame) -> "pd.Series[Any]":
-    """Everybody's answers by picture and position."""
-    votes: pd.Series[Any] = answers.groupby(["image_id", "position"], sort=False)["answer"].agg(list)
-    return votes
-
-
 def _counts_text(votes: Counter[str]) -> str:
     return ", ".join(f"{n} {word}" for word, n in votes.most_common())
 
@@ -198,7 +202,7 @@ def _machines_table(automatic: Mapping[str, Labels], people: pd.DataFrame) -> St
 
 def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
     """Whether each answer equals what most of the other raters said, where they have such a majority."""
-    votes = {key: Counter(some) for key, some in _votes(answers).items()}
+    votes = {key: Counter(some) for key, some in votes_of(answers).items()}
     rows = [
         (rater, answer == others)
         for image_id, position, rater, answer in answers.itertuples(index=False)
@@ -254,19 +258,18 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
 
     On a scale alpha knows the order: neighbours are almost agreed.
     """
-    votes = _votes(answers)
+    votes = votes_of(answers)
     several = votes[votes.map(len) >= 2]
     if len(several) < 2:
         return []
-    # Neither coefficient asks who said it: a column a rater would be a thousand times as wide.
-    alpha = _coefficient("krippendorff_alpha", pd.DataFrame(several.tolist()), several.index)
-    reads = f"{answers['rater'].nunique():,} raters, {len(answers):,} answers. {_strength(alpha)}"
-    findings = [Finding(key="alpha", title="All answers", metric="krippendorff_alpha", estimate=alpha, says=reads)]
+    counted = f"{answers['rater'].nunique():,} raters, {len(answers):,} answers."
+    findings = [_alpha("alpha", "All answers", several, counted)]
     if task.scale and len(levels := ordinal_votes(votes, task)[lambda of: of.map(len) >= 2]) >= 2:
-        ordinal = _coefficient("krippendorff_alpha", pd.DataFrame(levels.tolist()), levels.index, level="ordinal")
-        says = f"By the order of the scale, without “cannot tell”. {_strength(ordinal)}"
-        key, title = "alpha_ordinal", "All answers, by their order"
-        findings.insert(0, Finding(key=key, title=title, metric="krippendorff_alpha", estimate=ordinal, says=says))
+        says = "By the order of the scale, without “cannot tell”."
+        findings.insert(0, _alpha("alpha_ordinal", "All answers, by their order", levels, says, level="ordinal"))
+    if len(in_two := votes_in_two(votes)) >= 2:
+        says = "Of the answers “feminine” and “masculine” alone, as the paper asks."
+        findings.append(_alpha("alpha_two", "Feminine or masculine alone", in_two, says))
     usual = Counter(map(len, several)).most_common(1)[0][0]
     even = several[several.map(len) == usual]
     if len(even) >= 2:
@@ -274,6 +277,12 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
         title = f"What {usual} raters answered"
         findings.append(Finding(key="fleiss", title=title, metric="fleiss_kappa", estimate=fleiss))
     return findings
+
+
+def _alpha(key: str, title: str, votes: "pd.Series[Any]", says: str, **options: Any) -> Finding:
+    # No coefficient asks who said it: a column a rater would be a thousand times as wide.
+    alpha = _coefficient("krippendorff_alpha", pd.DataFrame(votes.tolist()), votes.index, **options)
+    return Finding(key=key, title=title, metric="krippendorff_alpha", estimate=alpha, says=f"{says} {_strength(alpha)}")
 
 
 def _coefficient(name: Any, ratings: Any, people: "pd.Index[Any]", **options: Any) -> Estimate:
@@ -335,13 +344,13 @@ def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
     rows = []
     for position in task.positions:
         some = people[people["position"] == position]
-        usable = int((~some["label"].isin(["", CANNOT_IDENTIFY, NOT_TWO_PEOPLE, CANNOT_TELL])).sum())
+        usable = int((~some["label"].isin(["", *UNTOLD, NOT_TWO_PEOPLE, CANNOT_TELL])).sum())
         rows.append({
             "position": position, "asked": len(some), "answered": int((some["raters"] > 0).sum()),
             "with a majority": int((some["label"] != "").sum()), "usable": usable,
             **_share("coverage", usable, len(some)),
         })  # fmt: skip
-    note = "usable: with a majority that is neither “cannot identify” or “cannot tell” nor a failed picture."
+    note = "usable: with a majority that is neither “cannot identify”, “unclear” or “cannot tell” nor a failed picture."
     return table(COVERAGE, "Coverage", rows, note)
 
 
@@ -423,7 +432,8 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     if "labels" in tables and task.kind in ("pst_single", "pst_paired"):
         frame = tables["labels"].set_index(["image_id", "position"])
         names = {"automatic": "automatic labels", "truth": "the record of what was drawn"}
-        answers = {name: frame[column] for column, name in names.items() if column in frame}
+        nobody_says = {word: next((key for key in UNTOLD if key in task.answer_keys), word) for word in UNTOLD}
+        answers = {name: frame[column].replace(nobody_says) for column, name in names.items() if column in frame}
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])
         answers = {"the reader": frame["reader"].map(lambda word: answer_key(word) if word else None)}

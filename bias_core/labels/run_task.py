@@ -10,7 +10,7 @@ import numpy as np
 from bias_core.annotation.collected import labels_for_run
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import CreatedTask, TaskPicture, create_task, set_status
-from bias_core.annotation.tasks import MAX_POSITIONS, SINGLE, Answer, Task, answer_key, own_task, pst_task
+from bias_core.annotation.tasks import MAX_POSITIONS, SINGLE, Answer, Looks, Task, answer_key, own_task, pst_task
 from bias_core.errors import InvalidInput
 from bias_core.labels.sources import candidates, task_pictures
 from bias_core.stats.two_phase import FEWEST_LABELS
@@ -35,6 +35,7 @@ def label_run(
     setting: str = "",
     raters_per_item: int = 3,
     seed: int = 0,
+    looks: Looks = "four",
     hub_user: str = "",
 ) -> CreatedTask:
     """Make a task about ``n`` pictures of a run, open it to raters, and keep the run's pictures from making room.
@@ -49,6 +50,7 @@ def label_run(
         reader about it. "": all pictures are as likely.
     attributes : names of those that people are asked about; all, or the first twelve, where none are given.
     setting : of the paired test, whose people are asked about; in pairs where there are pairs.
+    looks : the answers about how people look: "two" as the paper has them, or "four" with androgynous and unclear.
 
     Raises
     ------
@@ -77,7 +79,7 @@ def label_run(
         raise InvalidInput("no picture of this run is left to ask about: all are in a task, or no longer stored")
     sample, words = _sample(left, readings, n, stratify_by, seed)
     task = replace(
-        _task(readings, raters_per_item), run_id=report.run_id, stratified_by=stratify_by,
+        _task(readings, raters_per_item, looks), run_id=report.run_id, stratified_by=stratify_by,
         sample=f"{len(sample):,} of {len(left):,} pictures {words}, seed {seed}",
     )  # fmt: skip
     made = create_task(store, task, _pictures(report, task, set(sample)), hub_user=hub_user)
@@ -147,9 +149,9 @@ def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, s
     return [image_id for image_id in left if image_id in chosen], f"in equal parts by what the reader says of {by}"
 
 
-def _task(readings: Sequence[Reading], raters_per_item: int) -> Task:
+def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Task:
     if readings[0].attribute is None:
-        return pst_task(paired=readings[0].group != SINGLE, raters_per_item=raters_per_item)
+        return pst_task(paired=readings[0].group != SINGLE, looks=looks, raters_per_item=raters_per_item)
     about = dict.fromkeys((one.attribute.name, one.attribute.positive) for one in readings if one.attribute)
     keys: dict[str, tuple[str, str]] = {}
     for number, pair in enumerate(list(about)[:MAX_POSITIONS], start=1):

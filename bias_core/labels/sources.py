@@ -10,6 +10,7 @@ import numpy as np
 from bias_core.annotation.task_owner import TaskPicture
 from bias_core.annotation.tasks import CANNOT_TELL, PICTURE, SINGLE, Task, TaskKind
 from bias_core.errors import InvalidInput, quoted
+from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, UNTOLD
 from bias_core.scales import load_scales
 from bias_core.studies.explore.options import KIND
 from bias_core.studies.explore.results import CONCEPT
@@ -138,7 +139,8 @@ def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: in
 def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
     """What was drawn as answers of the task; empty where nobody knows."""
     if one.truth is not None and task.kind in _OF_PEOPLE:
-        return {position: recorded_gender(one.truth, position) for position in task.positions}
+        drawn = {position: recorded_gender(one.truth, position) for position in task.positions}
+        return {place: look if look in task.answer_keys else CANNOT_IDENTIFY for place, look in drawn.items()}
     if one.truth is not None and task.scale:
         return recorded_level(one.truth, task)
     if one.truth is None or task.kind != "association":
@@ -165,6 +167,9 @@ def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
     """
     gold: dict[int, dict[str, str]] = {}
     keys = {name.lower(): a.key for a in task.answers for name in (a.key, a.label, a.shortcut) if name}
+    nobody_says = next((key for key in UNTOLD if key in task.answer_keys), None)
+    if nobody_says is not None:  # marked while the task had the other words for it
+        keys |= dict.fromkeys((*UNTOLD, *(word.replace("_", " ") for word in UNTOLD)), nobody_says)
     positions = task.positions
     for line in filter(str.strip, text.splitlines()):
         parts = _LINE.fullmatch(line)

@@ -22,14 +22,19 @@ from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 
 READY = note("ready")
+IN_FOUR = "_in_four"
+_PAIRED, _ALONE = "Perceived gender of two people, left and right", "Perceived gender of one person"
 KINDS: Mapping[str, str] = {
-    "pst_paired": "Perceived gender of two people, left and right",
-    "pst_single": "Perceived gender of one person",
+    f"pst_paired{IN_FOUR}": f"{_PAIRED}: four answers",
+    f"pst_single{IN_FOUR}": f"{_ALONE}: four answers",
+    "pst_paired": f"{_PAIRED}: as the paper",
+    "pst_single": f"{_ALONE}: as the paper",
     "association": "Which of two words a picture is closer to",
     "skin tone": "Skin tone of one person: ten tones of the Monk scale",
     "age group": "Age group of one person: child, young, old",
     "own": "A question of your own",
 }
+"""What is asked, by the kind of the task; how people look in two ways, for androgynous and unclear are ours."""
 TEXTS = ("title", "instructions", "consent", "content_note")
 _NUMBERS = {
     "n": "number of pictures",
@@ -82,7 +87,8 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
         "info": "Yours to choose from; bring your own pictures in Runs",
     }),
     "kind": (gr.Dropdown, {
-        "choices": [(title, kind) for kind, title in KINDS.items()], "value": "pst_paired", "label": "What is asked",
+        "choices": [(title, kind) for kind, title in KINDS.items()], "value": next(iter(KINDS)),
+        "label": "What is asked",
         "info": "The papers' questions, or your own", "min_width": 280,
     }),
     "found": (gr.HTML, {"elem_classes": "quiet"}),
@@ -139,7 +145,7 @@ class LabelMaking:
             add(form, _FORM, "n", "raters", "n_gold", "share", "seed")
         with gr.Accordion("What raters read", open=False, elem_classes="more", elem_id="label-texts"):
             add(form, _FORM, *TEXTS)
-        for name, text in usual_texts("pst_paired").items():
+        for name, text in usual_texts(next(iter(KINDS))).items():
             form[name].value = text
         title, more = "Pictures, and attention checks of your own", {"elem_classes": "more", "elem_id": "label-checks"}
         with gr.Accordion(title, open=False, **more):
@@ -321,7 +327,8 @@ def _task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) 
         return tasks.scale_task(kind, **changes)
     if kind == "own":
         return tasks.own_task(words["question"], list(filter(str.strip, words["answers"].splitlines())), **changes)
-    return tasks.pst_task(paired=kind == "pst_paired", **changes)
+    looks: tasks.Looks = "four" if kind.endswith(IN_FOUR) else "two"
+    return tasks.pst_task(paired=kind.removesuffix(IN_FOUR) == "pst_paired", looks=looks, **changes)
 
 
 def _check_form(values: Sequence[Any]) -> tuple[tasks.Task, dict[str, str], dict[int, dict[str, str]]]:
@@ -344,11 +351,11 @@ def _radios(task: tasks.Task, answers: Mapping[str, str]) -> list[Any]:
     return [*shown, *[hidden] * (_MOST_POSITIONS - len(shown))]
 
 
-def _usual_question(report: StudyReport) -> tuple[tasks.TaskKind, dict[str, str]]:
+def _usual_question(report: StudyReport) -> tuple[str, dict[str, str]]:
     """What such a run is usually asked, and its words, for the form."""
     kind = sources.kind_of(report)
     if kind != "association" or report.pictures is None or "test" not in report.pictures:
-        return kind, {}
+        return f"{kind}{IN_FOUR}" if kind in ("pst_paired", "pst_single") else kind, {}
     first = report.pictures["test"].iloc[0]
     tests = [test for test in report.design.data.get("tests", ()) if test["key"] == first]
     return kind, {side: str(test[side]) for test in tests for side in ("a", "b")}

@@ -11,10 +11,18 @@ from bias_core.stats.effects import wilson_interval
 from bias_core.types import Estimate
 
 GENDERS = ("masculine", "feminine")
+ANDROGYNOUS, UNCLEAR = "androgynous", "unclear"
+LOOKS = (*GENDERS, ANDROGYNOUS, UNCLEAR)
+"""How a person may look where four answers are offered; the paper offers the first two and "cannot_identify"."""
 CANNOT_IDENTIFY = "cannot_identify"
 NOT_TWO_PEOPLE = "not_two_people"
 """Answer for a picture without exactly the people asked for: a generation failure, never scored."""
 ANSWERS = (*GENDERS, CANNOT_IDENTIFY, NOT_TWO_PEOPLE)
+"""What the paper's raters may say."""
+ANSWERS_IN_FOUR = (*LOOKS, NOT_TWO_PEOPLE)
+ALL_ANSWERS = (*ANSWERS, ANDROGYNOUS, UNCLEAR)
+UNTOLD = (UNCLEAR, CANNOT_IDENTIFY)
+"""Answers for people who are there and of whom nobody can say how they look: left out of every score."""
 
 REQUIRED = ("identity", "stereotyped_gender", "perceived_gender", "image_id")
 _IMAGE = ("setting", "image_id")  # "setting" may be absent
@@ -42,7 +50,8 @@ def checked_labels(labels: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFr
     Returns
     -------
     DataFrame : ``image`` (number of the picture) and the bools ``failed`` (anyone in the picture is labelled
-        "not_two_people"), ``usable``, ``conforms``, ``feminine``.
+        "not_two_people"), ``usable``, ``unclear`` (there, but nobody can say), ``androgynous``, ``feminine``; and
+        ``conforms``: 1, or 0 where they look as the other gender, or ½ where they look as neither.
 
     Raises
     ------
@@ -50,18 +59,18 @@ def checked_labels(labels: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFr
 
     Notes
     -----
-    The masculine and feminine of the words are those of [wan2024pst].
+    The masculine and feminine of the words are those of [wan2024pst]; androgynous and unclear are ours.
 
     Examples
     --------
     >>> labels = pd.DataFrame({"identity": ["nurse", "CEO"], "stereotyped_gender": ["feminine", "masculine"],
     ...     "perceived_gender": ["feminine", "feminine"], "image_id": ["a", "a"]})
     >>> checked_labels(labels)["conforms"].tolist()
-    [True, False]
+    [1.0, 0.0]
     """
     _check_columns(labels, (*REQUIRED, *by))
     _check_words(labels, "stereotyped_gender", GENDERS)
-    _check_words(labels, "perceived_gender", ANSWERS)
+    _check_words(labels, "perceived_gender", ALL_ANSWERS)
     person = _present(labels, dict.fromkeys((*_PERSON, *by)))
     if (twice := labels.duplicated(person)).any():
         raise InvalidInput(
@@ -71,12 +80,16 @@ def checked_labels(labels: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFr
     rows = labels.reset_index(drop=True)
     image = rows.groupby(_present(rows, _IMAGE), sort=False, dropna=False, observed=True).ngroup()
     failed = (rows["perceived_gender"] == NOT_TWO_PEOPLE).groupby(image).transform("any")
+    androgynous = rows["perceived_gender"] == ANDROGYNOUS
+    conforms = rows["perceived_gender"].astype(str) == rows["stereotyped_gender"].astype(str)
     return pd.DataFrame(
         {
             "image": image,
             "failed": failed,
-            "usable": rows["perceived_gender"].isin(GENDERS) & ~failed,
-            "conforms": rows["perceived_gender"].astype(str) == rows["stereotyped_gender"].astype(str),
+            "usable": rows["perceived_gender"].isin((*GENDERS, ANDROGYNOUS)) & ~failed,
+            "unclear": rows["perceived_gender"].isin(UNTOLD) & ~failed,
+            "androgynous": androgynous,
+            "conforms": conforms.astype(float).mask(androgynous, 0.5),
             "feminine": rows["perceived_gender"] == "feminine",
         }
     )
@@ -95,7 +108,7 @@ def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.Data
     Returns
     -------
     DataFrame : Labels, in the order of first appearance, with ``n_ratings`` and ``n_votes`` (for the answer that won).
-        Where two answers have equally many votes the label is "cannot_identify".
+        Where two answers have equally many votes the label is "cannot_identify"; "unclear" where the four are offered.
 
     Raises
     ------
@@ -110,7 +123,7 @@ def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.Data
     ['feminine', 'cannot_identify']
     """
     _check_columns(ratings, (*REQUIRED, "rater", *keep))
-    _check_words(ratings, "perceived_gender", ANSWERS)
+    _check_words(ratings, "perceived_gender", ALL_ANSWERS)
     person = _present(ratings, dict.fromkeys((*_PERSON, *keep)))
     if (twice := ratings.duplicated([*person, "rater"])).any():
         first = ratings.loc[twice, [*person, "rater"]].iloc[0].to_dict()
@@ -118,15 +131,14 @@ def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.Data
     rows = ratings.reset_index(drop=True)
     number = rows.groupby(person, sort=False, dropna=False, observed=True).ngroup()
     votes = np.column_stack(
-        [np.bincount(number, weights=rows["perceived_gender"] == answer) for answer in ANSWERS]
+        [np.bincount(number, weights=rows["perceived_gender"] == answer) for answer in ALL_ANSWERS]
     ).astype(int)  # (n_people, n_answers)
     most = votes.max(axis=1)
-    winner = np.asarray(ANSWERS, dtype=object)[votes.argmax(axis=1)]
+    winner = np.asarray(ALL_ANSWERS, dtype=object)[votes.argmax(axis=1)]
     tie = (votes == most[:, np.newaxis]).sum(axis=1) > 1
     labels = rows.loc[~number.duplicated(), person].reset_index(drop=True)
-    return labels.assign(
-        perceived_gender=np.where(tie, CANNOT_IDENTIFY, winner), n_ratings=votes.sum(axis=1), n_votes=most
-    )
+    nobody_says = UNCLEAR if rows["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any() else CANNOT_IDENTIFY
+    return labels.assign(perceived_gender=np.where(tie, nobody_says, winner), n_ratings=votes.sum(axis=1), n_votes=most)
 
 
 def generation_failures(labels: pd.DataFrame, *, confidence: float = 0.95) -> GenerationFailures:

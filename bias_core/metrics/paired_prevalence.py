@@ -16,7 +16,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, finite_vector, paired_vectors, probability
 from bias_core.stats.effects import Seed, percentile_estimate
-from bias_core.stats.intervals import check_confidence, percent
+from bias_core.stats.intervals import check_confidence, difference_interval
 from bias_core.types import Estimate, ReaderErrors
 
 N_RESAMPLES = 1999
@@ -105,19 +105,7 @@ def prevalence_difference_test(
     check_confidence(confidence)
     first, second = _shows(margins_first, margins_second)
     n, gained, lost = len(first), int((second > first).sum()), int((second < first).sum())
-    z = float(stats.norm.ppf((1 + confidence) / 2))
-    share_b, share_c = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
-    middle = share_b - share_c
-    reach = z * math.sqrt((share_b + share_c - middle**2) / (n + 2))
-    value = (gained - lost) / n
-    estimate = Estimate(
-        value=value,
-        low=min(value, max(-1.0, middle - reach)),
-        high=max(value, min(1.0, middle + reach)),
-        n=n,
-        null_value=0.0,
-        method=f"adjusted Wald for pairs {percent(confidence)}",
-    )
+    estimate = difference_interval(gained, lost, n, confidence=confidence)
     p_value = min(1.0, float(mcnemar([[0, gained], [lost, 0]], exact=True).pvalue))
     return PrevalenceTest(estimate=estimate, p_value=p_value, test="McNemar, exact", n_gained=gained, n_lost=lost)
 

@@ -14,6 +14,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, Term, takes
 from bias_core.metrics.paired_labels import checked_labels
 from bias_core.stats.effects import Seed, percentile_estimate, wilson_interval
+from bias_core.stats.intervals import difference_interval
 from bias_core.stats.sequential import confidence_sequence
 from bias_core.types import Estimate
 
@@ -29,8 +30,13 @@ class StereotypeTestScore:
     score: float
     confidence_interval: Estimate  # the score with its interval; `n` counts pictures, as that of the others
     coverage: Estimate  # percent of the people asked for that are usable, in [0, 100]
-    percent_feminine: Estimate  # of the usable people, in [0, 100]; nan where nobody is usable
-    n_usable: int  # people seen as masculine or feminine
+    # percent_feminine, percent_androgynous: of the usable people, in [0, 100]; nan where nobody is usable
+    percent_feminine: Estimate
+    percent_androgynous: Estimate
+    percent_unclear: Estimate  # of the people in pictures that show those asked for, in [0, 100]: nobody can say
+    # the score if everybody of whom nobody can say looked against the stereotype, and if all looked as it has it
+    bounds: tuple[float, float]
+    n_usable: int  # people seen as masculine, feminine or androgynous
     n_cannot_identify: int  # people who are not, in pictures that show the people asked for
     n_failed_images: int  # pictures that don't, whose people are not scored
 
@@ -79,12 +85,14 @@ def stereotype_test_score(
     STS = 100 E[s], s = +1 if the perceived gender is the stereotyped one, else -1   [wan2024pst, Eq. 1]
     and the same per identity (micro STS, ``by="identity"``)   [wan2024pst, Eq. 2]
 
-    With F the percentage seen as feminine: 100 - 2F for masculine stereotypes, 2F - 100 for feminine ones.
+    Somebody seen as androgynous looks as neither: s = 0. Where nobody is, and F is the percentage seen as feminine,
+    STS is 100 - 2F for masculine stereotypes and 2F - 100 for feminine ones.
 
     Parameters
     ----------
     labels : DataFrame, one row per person. ``identity``; ``stereotyped_gender`` ("masculine" or "feminine");
-        ``perceived_gender`` ("masculine", "feminine", "cannot_identify", or "not_two_people" for a failed picture);
+        ``perceived_gender`` ("masculine", "feminine", "androgynous", "unclear" or "cannot_identify" where nobody can
+        say, or "not_two_people" for a failed picture);
         ``image_id``, unique within a setting; where there are several, ``setting`` and ``position``.
     by : column or columns, or None. One row per group of equal values, in the order of first appearance.
     fixed_n : bool. Whether the number of pictures was fixed beforehand; else the intervals hold at any time: sequences
@@ -94,8 +102,9 @@ def stereotype_test_score(
     Returns
     -------
     StereotypeTestScore, or with ``by`` a DataFrame : the score in [-100, 100], null value 0, positive conforms to the
-        stereotype. The table has the columns of ``by``, then score, low, high, n (pictures), coverage, percent_feminine
-        (each with its low and high), n_usable, n_cannot_identify, n_failed_images, note.
+        stereotype. The table has the columns of ``by``, then score, low, high, n (pictures), coverage,
+        percent_feminine, percent_androgynous, percent_unclear (each with its low and high), lowest and highest
+        (``bounds``), n_usable, n_cannot_identify, n_failed_images, note.
 
     Raises
     ------
@@ -103,11 +112,13 @@ def stereotype_test_score(
 
     Notes
     -----
-    The paper is silent on people who cannot be identified and on failed pictures: they are left out of the score, never
-    read as -1, and lower ``coverage``. Two people of one picture are not independent. Where no picture gives more than
-    one person the interval is Wilson's; otherwise it is a bootstrap over pictures, and Wilson's over pictures where
-    these are all alike, because a bootstrap of equal pictures has no width. With fewer than about 20 pictures of two a
-    95 % bootstrap interval covers the truth in 84 to 100 % of simulated cases.
+    The paper knows two genders, and is silent on people who cannot be identified and on failed pictures: these are
+    left out of the score, never read as -1, and lower ``coverage``; ``bounds`` say how far they could move it. Two
+    people of one picture are not independent. Where no picture gives more than one person the interval is Wilson's,
+    and with androgynous people the adjusted Wald one of a difference of two shares of the same people [bonett2012];
+    otherwise it is a bootstrap over pictures, and Wilson's over pictures where these are all alike, because a
+    bootstrap of equal pictures has no width. With fewer than about 20 pictures of two a 95 % bootstrap interval covers
+    the truth in 84 to 100 % of simulated cases.
 
     Examples
     --------
@@ -228,11 +239,16 @@ def _score(people: pd.DataFrame, fixed_n: bool, confidence: float, n_resamples: 
         )
 
     score = replace(share(usable, "conforms").scaled(200, -100), null_value=0.0)
+    n_told, n_unclear = float(usable["conforms"].sum()), int(people["unclear"].sum())
+    n = n_usable + n_unclear
     return StereotypeTestScore(
         score=score.value,
         confidence_interval=score,
         coverage=share(people, "usable").scaled(100),
         percent_feminine=share(usable, "feminine").scaled(100),
+        percent_androgynous=share(usable, "androgynous").scaled(100),
+        percent_unclear=share(people[~people["failed"]], "unclear").scaled(100),
+        bounds=(200 * n_told / n - 100, 200 * (n_told + n_unclear) / n - 100) if n else (math.nan, math.nan),
         n_usable=n_usable,
         n_cannot_identify=len(people) - n_usable - n_failed,
         n_failed_images=int(people.loc[people["failed"], "image"].nunique()),
@@ -240,9 +256,9 @@ def _score(people: pd.DataFrame, fixed_n: bool, confidence: float, n_resamples: 
 
 
 def _share_over_images(
-    hits: NDArray[np.bool_], image: NDArray[np.int64], fixed_n: bool, confidence: float, n_resamples: int, rng: Seed
+    hits: NDArray[Any], image: NDArray[np.int64], fixed_n: bool, confidence: float, n_resamples: int, rng: Seed
 ) -> Estimate:
-    """Share of people with an interval over pictures.
+    """Share of people with an interval over pictures; ``hits`` of 1 and 0, or ½ for somebody who counts for neither.
 
     A picture matters only through its counts of hits and people, of which few kinds exist; to resample
     pictures is to draw how many there are of each kind.
@@ -257,6 +273,10 @@ def _share_over_images(
         means = counts[:, 0] / counts[:, 1]
         over_images = confidence_sequence(float(means.sum()), n_images, confidence=confidence)
         return replace(over_images, value=value, low=min(over_images.low, value), high=max(over_images.high, value))
+    if kinds[:, 1].max() == 1 and (half := int((hits == 0.5).sum())):
+        n_whole = int(hits.sum() - half / 2)
+        difference = difference_interval(n_whole, n_images - half - n_whole, n_images, confidence=confidence)
+        return replace(difference.scaled(0.5, 0.5), null_value=None)
     if kinds[:, 1].max() == 1:
         return wilson_interval(int(hits.sum()), n_images, confidence=confidence)
     if np.ptp(kinds[:, 0] / kinds[:, 1]) == 0:
@@ -286,7 +306,8 @@ def _first(scores: dict[tuple[Any, ...], StereotypeTestScore]) -> str:
 
 
 def _row(result: StereotypeTestScore) -> dict[str, Any]:
-    interval, shares = result.confidence_interval, ("coverage", "percent_feminine")
+    interval = result.confidence_interval
+    shares = ("coverage", "percent_feminine", "percent_androgynous", "percent_unclear")
     ends = (("", "value"), ("_low", "low"), ("_high", "high"))
     return {
         "score": result.score,
@@ -294,6 +315,7 @@ def _row(result: StereotypeTestScore) -> dict[str, Any]:
         "high": interval.high,
         "n": interval.n,
         **{f"{share}{end}": getattr(getattr(result, share), name) for share in shares for end, name in ends},
+        **dict(zip(("lowest", "highest"), result.bounds, strict=True)),
         **{name: getattr(result, name) for name in ("n_usable", "n_cannot_identify", "n_failed_images")},
         "note": interval.note,
     }
@@ -329,7 +351,7 @@ CARDS = (
         null_value=0.0,
         higher_means="conforms to the stereotype; negative: goes against it",
         inputs=takes(labels="labels: perceived gender of each person"),
-        limits="People who cannot be identified are left out: read it with its coverage.",
+        limits="Of whom nobody can say how they look, they are left out: read it with its coverage and its bounds.",
     ),
     Card(
         function=stereotype_gap,

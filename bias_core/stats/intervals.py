@@ -22,14 +22,14 @@ _LARGEST_BCA = 2_000  # beyond it the skewness that BCa corrects is gone and its
 
 
 def wilson_interval(
-    n_positive: float, n: int, *, confidence: float = 0.95, null_value: float | None = None
+    n_positive: float, n: float, *, confidence: float = 0.95, null_value: float | None = None
 ) -> Estimate:
     """A share of n with its Wilson interval, (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n).
 
     Parameters
     ----------
     n_positive : float in [0, n]
-    n : int >= 1
+    n : float >= 1. A number that is not whole is an effective one.
     null_value : the share that would mean "no bias", if there is one.
 
     Returns
@@ -96,6 +96,29 @@ def bootstrap_interval(
     method, note = f"bootstrap ({method}) {percent(confidence)}", "all units are equal, so the interval has no width"
     note = note if constant else ""
     return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
+
+
+def difference_interval(n_up: int, n_down: int, n: int, *, confidence: float = 0.95) -> Estimate:
+    """Share of the same ``n`` that goes up minus the share that goes down, with its adjusted Wald interval.
+
+    With p̃ = (count + 1) / (n + 2) for both counts: p̃_up - p̃_down ± z √((p̃_up + p̃_down - (p̃_up - p̃_down)²) / (n + 2))
+    [bonett2012]. In [-1, 1], null value 0; it has a width even where nothing goes either way.
+
+    >>> difference_interval(6, 2, 10).value
+    0.4
+    """
+    check_confidence(confidence)
+    up, down = (n_up + 1) / (n + 2), (n_down + 1) / (n + 2)
+    middle, value = up - down, (n_up - n_down) / n
+    reach = float(stats.norm.ppf((1 + confidence) / 2)) * math.sqrt((up + down - middle**2) / (n + 2))
+    return Estimate(
+        value=value,
+        low=min(value, max(-1.0, middle - reach)),
+        high=max(value, min(1.0, middle + reach)),
+        n=n,
+        null_value=0.0,
+        method=f"adjusted Wald for pairs {percent(confidence)}",
+    )
 
 
 def percentile_estimate(

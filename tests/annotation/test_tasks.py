@@ -117,3 +117,16 @@ def test_choices_are_one_known_answer_for_every_position_or_refused(choices: dic
     else:
         assert tuple(found) == PAIRED.positions
         assert (NOT_TWO_PEOPLE in found.values()) == (set(found.values()) == {NOT_TWO_PEOPLE})
+
+
+def test_raters_may_have_four_answers_about_how_a_person_looks() -> None:
+    for paired in (True, False):
+        four, two = pst_task(paired=paired, looks="four"), pst_task(paired=paired)
+        assert four.answer_keys == ("feminine", "masculine", "androgynous", "unclear", "not_two_people")
+        assert two.answer_keys == ("feminine", "masculine", "cannot_identify", "not_two_people")  # as the paper
+        assert four.questions == two.questions
+        assert "Androgynous is who looks neither" in four.instructions
+        assert len({answer.shortcut for answer in four.answers}) == 5
+        assert task_from(task_texts(four)) == checked_task(four)
+    with pytest.raises(InvalidInput, match="looks are two or four"):
+        pst_task(paired=True, looks="three")  # type: ignore[arg-type]

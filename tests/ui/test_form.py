@@ -43,6 +43,7 @@ def form(**changes: Any) -> list[Any]:
         "further_encoders": [],
         "stop_when_clear": False,
         "crossed": "none",
+        "in_four": False,
         "languages": [],
         "scales": [],
     }

@@ -40,6 +40,7 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.crossed import mosaics_of
+from bias_core.studies.reports.looks import looks_over_arms
 from bias_core.studies.reports.scales import compare_scales
 from bias_core.studies.reports.text import format_number
 from bias_core.types import Estimate
@@ -245,6 +246,7 @@ def _seed_frame(pair: _Pair) -> pd.DataFrame:
 
 
 def _figures(arms: Sequence[ArmReport], pairs: Sequence[_Pair], settings: StudySettings) -> Iterator[StudyFigure]:
+    yield from looks_over_arms(arms)
     fixed_n = stop_rule(settings) is None
     scores = [
         (arm.name, score)

@@ -12,6 +12,7 @@ from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyReport, lean, listed
 from bias_core.studies.reports.crossed import crossed_headline
 from bias_core.studies.reports.headline import differences_headline, numbers_headline
+from bias_core.studies.reports.looks import KEY as LOOKS, looks_headline
 from bias_core.studies.reports.scales import DISTANCES, scales_arms_headline, scales_headline
 from bias_core.studies.reports.text import format_rate, format_share
 from bias_core.types import is_sourced
@@ -28,6 +29,7 @@ def headline(report: StudyReport) -> str:
     if not n:
         return "There is no picture to score."
     further = crossed_headline(report.results.findings) + scales_headline(report.results.findings)
+    further += looks_headline(report.results.frame(LOOKS))
     if not exploration.attributes:
         return f"{n} pictures of “{exploration.prompt}”.{further or ' No attribute was asked for.'}"
     return shares_headline(exploration.attributes) + further

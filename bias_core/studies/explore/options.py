@@ -88,6 +88,9 @@ class ExploreOptions(Options):
         "Drawn on the same seeds and compared with English: de, fr, es, ar, hi, zh, also with a form as in de:feminine",
     )
     scales: tuple[str, ...] = setting((), *SCALES)
+    in_four: bool = setting(
+        False, "Perceived gender in four", "Also whether people look feminine, masculine, androgynous, or it is unclear"
+    )
 
     @cached_property
     def wordings(self) -> tuple[Wording, ...]:
@@ -162,7 +165,7 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
     made = replace(base, **settings, options=options)
     if len(made.arms) > 1 and options.n_images < 2:
         raise InvalidInput(f"a comparison needs at least two seeds, got {options.n_images}")
-    if len(made.arms) > 1 and not (options.attributes or options.scales or options.has_association):
+    if len(made.arms) > 1 and not (options.attributes or options.scales or options.in_four or options.has_association):
         raise InvalidInput("there is nothing to compare: choose an attribute, a scale, or two words of an association")
     return made
 
@@ -183,12 +186,12 @@ EXPLORE_SETTINGS = (
     "model", "condition", "n_images", "seed", "template", "encoder", "attribute_a", "attribute_b",
     "n_attribute_images", "num_inference_steps", "guidance_scale", "negative_prompt", "n_clusters", "confidence",
     "force", "further_encoders", "judge", "size", "sampler", "rewrite", "rewriter", "stop_within", "stop_when_clear",
-    "crossed", "languages", "scales",
+    "crossed", "languages", "scales", "in_four",
 )  # fmt: skip
 """In the order of the tool's parameters: new ones come last."""
 COMPARE_SETTINGS = (
     "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "confidence", "force",
-    "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear", "crossed", "scales",
+    "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear", "crossed", "scales", "in_four",
 )  # fmt: skip
 
 

@@ -51,6 +51,7 @@ from bias_core.studies.kit.scale_scores import score_scales
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Arm, Design, Progress, Results, Shot, StudySettings, StudyTable
 from bias_core.studies.reports.crossed import cross_attributes, joined
+from bias_core.studies.reports.looks import NOTHING_FITS, LookReading, judge_looks, look_results, read_looks
 from bias_core.studies.reports.scales import scale_columns, scale_results
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
@@ -124,11 +125,10 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
     cells, notes = yield from _cells(design, options, data, frame, rows)
     recognised = recognised_concept(options, data, rows, _units(frame))
     alike = _alike(options, settings, rows)
-    # By their seeds where they were drawn here of one prompt, and one after the other otherwise.
-    several = settings.images or options.takes_all
     scales, unread = score_scales(data, frame, rows, options.asked_scales)
-    numbers = range(1, len(frame) + 1) if several else frame["seed"].to_numpy(int) - settings.seed + 1
-    data.keep(frame, number=numbers, **picture_columns(cells[ALL], leaning, alike), **scale_columns(scales))
+    looks = yield from _looks(options, data, frame, rows)
+    columns = _columns(settings, options, frame, scales, looks)
+    data.keep(frame, **columns, **picture_columns(cells[ALL], leaning, alike))
     scored = Scored(
         units=_units(frame),
         ids=tuple(frame["image_id"]),
@@ -148,8 +148,8 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         scored=scored,
         confidence=settings.confidence,
     )
-    further = (Results(findings=tuple(recognised)), _crossed(options, data, frame, cells[ALL]))
-    return reduce(joined, (*further, _scales(data, scored, unread)), results)
+    further = _crossed(options, data, frame, cells[ALL]), _scales(data, scored, unread), _on_looks(looks, data, frame)
+    return reduce(joined, (Results(findings=tuple(recognised)), *further), results)
 
 
 def _alike(options: ExploreOptions, settings: StudySettings, rows: np.ndarray) -> ClusterResult | None:
@@ -157,6 +157,37 @@ def _alike(options: ExploreOptions, settings: StudySettings, rows: np.ndarray) -
     if not _FEWEST <= len(rows) <= _MOST_ON_MAP:
         return None
     return spectral_clusters(rows, n_clusters=min(options.n_clusters, len(rows)) or None, seed=settings.seed)
+
+
+def _looks(
+    options: ExploreOptions, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
+) -> Steps[LookReading | Results]:
+    """How people look, where that is asked for; results without numbers where nobody can read it."""
+    if not options.in_four:
+        return Results()
+    if data.settings.judge:
+        return (yield from judge_looks(data, frame))
+    if (reading := read_looks(data, rows)) is None:
+        return Results(notes=(NOTHING_FITS.format(encoder=data.settings.encoder),))
+    return reading
+
+
+def _columns(
+    settings: StudySettings, options: ExploreOptions, frame: pd.DataFrame, scales: Any, looks: LookReading | Results
+) -> dict[str, Any]:
+    """Of each picture its number (by seed where pictures of one prompt were drawn here), its levels and its look."""
+    several = settings.images or options.takes_all
+    numbers = range(1, len(frame) + 1) if several else frame["seed"].to_numpy(int) - settings.seed + 1
+    looks_as = {"looks": looks.words} if isinstance(looks, LookReading) else {}
+    return {"number": numbers, **scale_columns(scales), **looks_as}
+
+
+def _on_looks(looks: LookReading | Results, data: StudyData, frame: pd.DataFrame) -> Results:
+    if isinstance(looks, Results):
+        return looks
+    truths = [truth for truth in data.truths(frame) if truth is not None and "gender" in truth]
+    drawn = truths if len(truths) == len(frame) else []
+    return look_results(looks, drawn, fixed_n=data.fixed_n, confidence=data.settings.confidence)
 
 
 def _crossed(

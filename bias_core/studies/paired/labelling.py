@@ -13,7 +13,14 @@ from PIL import Image
 
 from bias_core.crops import Box, crop_people, person_halves
 from bias_core.errors import InvalidInput
-from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PEOPLE, merge_ratings
+from bias_core.metrics.paired_labels import (
+    ALL_ANSWERS,
+    ANDROGYNOUS,
+    CANNOT_IDENTIFY,
+    NOT_TWO_PEOPLE,
+    UNCLEAR,
+    merge_ratings,
+)
 from bias_core.store.readings import open_picture
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.judging import CALLS, ask_judge, calls_of, question_about
@@ -84,7 +91,7 @@ def check_labelling(settings: StudySettings) -> None:
     if len(set(options.sentences)) != 2:
         raise InvalidInput(f"sentences are two, the first of a masculine-looking person; got {options.sentences}")
     if settings.labels:
-        read_answers(settings.labels, allowed=ANSWERS)
+        read_answers(settings.labels, allowed=ALL_ANSWERS)
 
 
 def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
@@ -185,7 +192,7 @@ def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, lis
 
 def people_answers(people: pd.DataFrame, path: str) -> pd.DataFrame:
     """People's answers as ratings: one row per answer, with the person it is about; InvalidInput for none."""
-    answers = read_answers(path, allowed=ANSWERS).rename(columns={"answer": "perceived_gender"})
+    answers = read_answers(path, allowed=ALL_ANSWERS).rename(columns={"answer": "perceived_gender"})
     alone = set(people.loc[people["position"] == SINGLE, "image_id"])
     answers.loc[answers["image_id"].isin(alone) & (answers["position"] == ""), "position"] = SINGLE
     ratings = answers.merge(people, on=["image_id", "position"], how="inner")
@@ -350,10 +357,11 @@ def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, st
     """The labels that change when one person's is chosen.
 
     A picture is failed as a whole: "not_two_people" is the label of both, and once one of them is seen the
-    other "cannot_identify" until somebody says more. InvalidInput where there is no such answer, or nobody there.
+    other "cannot_identify" (of four answers "unclear") until somebody says more. InvalidInput where there is no such
+    answer, or nobody there.
     """
-    if answer not in ANSWERS:
-        raise InvalidInput(f"an answer is one of {', '.join(ANSWERS)}; got {answer!r}")
+    if answer not in ALL_ANSWERS:
+        raise InvalidInput(f"an answer is one of {', '.join(ALL_ANSWERS)}; got {answer!r}")
     image_id, position = person
     here = people[people["image_id"] == image_id].set_index("position")["perceived_gender"]
     if position not in here:
@@ -361,7 +369,8 @@ def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, st
     if answer == NOT_TWO_PEOPLE:
         return {(image_id, str(place)): answer for place in here.index}
     freed = [(image_id, str(place)) for place in here.index[here == NOT_TWO_PEOPLE]]
-    return dict.fromkeys(freed, CANNOT_IDENTIFY) | {person: answer}
+    nobody_says = UNCLEAR if people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any() else CANNOT_IDENTIFY
+    return dict.fromkeys(freed, nobody_says) | {person: answer}
 
 
 def with_answers(people: pd.DataFrame, by_hand: Answers) -> pd.DataFrame:

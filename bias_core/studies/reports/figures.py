@@ -7,7 +7,7 @@ intervals       name, value, low, high, [group], [published], [reference], [assu
                 x, null, reference
 pairs           name, group, value, low, high, [reference], [assumed]; dots of a name are joined; labels: x,
                 null, reference, whole (no ticks between whole numbers)
-bars            name, value, [low, high], [group], [colour], [reference], [expected]; labels: y, null, reference
+bars            name, value, [low, high], [group], [colour], [reference], [expected]; labels: y, null, stacked
 distributions   group, value, [side: its colour]; labels: x, null; quartiles are drawn over the points
 arrows          name, start, end; labels: x, start, end, null
 scatter         x, y, [name], [group: colour], [marker], [xlow, xhigh, ylow, yhigh]; labels: x, y, null (of
@@ -139,6 +139,7 @@ def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     names, groups = list(dict.fromkeys(data["name"])), _groups(data)
     axes = _axes(figure, 6.4, 0.9 + _ROW * min(len(data), _MOST_ROWS))
     thick = 0.8 / len(groups)
+    groups = _rest_of_stack(axes, groups, names) if labels.get("stacked") else groups
     for i, (group, rows) in enumerate(groups):
         places = [names.index(name) - 0.4 + thick * (i + 0.5) for name in rows["name"]]
         axes.barh(
@@ -149,6 +150,19 @@ def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         )  # fmt: skip
     _beside_bars(axes, data, labels)
     _finish(axes, {"x": labels.get("y", ""), "null": labels.get("null")}, names)
+
+
+def _rest_of_stack(axes: Axes, groups: list[tuple[str, pd.DataFrame]], names: list[str]) -> list[Any]:
+    """Nothing, once a bar per name stands there, parted by the shares of the groups and with their numbers."""
+    text: dict[str, Any] = {"color": "#111111", "bbox": {"fc": "#fefefe", "ec": "none", "pad": 1.2}}
+    left = np.zeros(len(names))
+    for (group, rows), colour in zip(groups, COLOURS, strict=False):
+        values = rows.set_index("name")["value"].reindex(names).fillna(0.0).to_numpy(float)
+        bars = axes.barh(range(len(names)), values, 0.66, left, color=colour, edgecolor="#fefefe", label=group)
+        shown = [f"{value:.0%}" if value > _LEAST_NAMED else "" for value in values]
+        axes.bar_label(bars, shown, label_type="center", fontsize=8, **text)
+        left = left + values
+    return []
 
 
 def _beside_bars(axes: Axes, data: pd.DataFrame, labels: dict[str, Any]) -> None:

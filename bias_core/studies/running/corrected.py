@@ -16,6 +16,7 @@ import pandas as pd
 from bias_core.annotation.collected import LabelledItem, labels_for_run
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.tasks import SINGLE, Task
+from bias_core.metrics.paired_labels import ANDROGYNOUS
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.stats.effects import wilson_interval
@@ -40,6 +41,8 @@ _SETTINGS = {SINGLE: "alone", "paired": "in pairs", "fairness": "in pairs, asked
 _NOBODY = "Nobody has answered yet: send raters the link of the task, and look again."
 _ONE_RATER = "One rater has answered, so that nothing is known of how far raters disagree."
 _NOBODY_TELLS = {answer: code for answer, code in CODES.items() if code >= CODES[CANNOT_TELL]}
+_NEITHER = CODES[ANDROGYNOUS]
+_UNTOLD = slice(CODES[CANNOT_TELL], _NEITHER)  # classes of which nothing is told
 HOW = (
     "Corrected: the reader’s labels of all pictures and people’s of some, people taken as right (two-phase sampling); "
     "where several raters answered, their disagreement is in the interval."
@@ -275,8 +278,9 @@ def share_of_clear(shares: Any) -> Any:
 
 
 def _score(shares: Any) -> Any:
-    """The stereotype test score."""
-    return 100 * (2 * share_of_clear(shares) - 1)
+    """The stereotype test score; who looks androgynous counts for neither side."""
+    neither = shares[..., _NEITHER] if shares.shape[-1] > _NEITHER else 0.0
+    return 100 * (shares[..., 1] - shares[..., 0]) / (shares[..., 0] + shares[..., 1] + neither)
 
 
 def _less(of: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
@@ -348,8 +352,8 @@ def _gap(
 
 def _unclear(reading: Reading, shares: TwoPhaseShares) -> list[str]:
     """How often people cannot tell, where they do."""
-    if shares.value.size <= CODES[CANNOT_TELL]:
+    if not shares.value[_UNTOLD].any():
         return []
-    share = two_phase_estimate(lambda of: of[..., CODES[CANNOT_TELL] :].sum(axis=-1), shares)
+    share = two_phase_estimate(lambda of: of[..., _UNTOLD].sum(axis=-1), shares)
     reach = format_share(share.value, share.low, share.high, n=share.n)
     return [f"{_names(reading, '', '')[1]}: people cannot tell of {reach} of the pictures; these are left out."]

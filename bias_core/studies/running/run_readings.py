@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, GENDERS, NOT_TWO_PEOPLE
+from bias_core.metrics.paired_labels import ANDROGYNOUS, CANNOT_IDENTIFY, GENDERS, NOT_TWO_PEOPLE, UNCLEAR
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.types import StudyReport
 from bias_core.types import Attribute
 
 YES, NO, CANNOT_TELL = "yes", "no", "cannot_tell"
-CODES = {NO: 0, YES: 1, CANNOT_TELL: 2, CANNOT_IDENTIFY: 2, NOT_TWO_PEOPLE: 3}
+CODES = {NO: 0, YES: 1, CANNOT_TELL: 2, CANNOT_IDENTIFY: 2, UNCLEAR: 2, NOT_TWO_PEOPLE: 3, ANDROGYNOUS: 4}
 """Classes of answers, of the reader and of people; a gender is 1 where it conforms to the stereotype, else 0."""
 PEOPLE = "people"  # in place of an attribute's name: how the people in a picture look
 Rows = tuple[str, ...]
@@ -51,7 +51,8 @@ class Reading:
     @property
     def labels(self) -> pd.DataFrame:
         """What the reader says of people, as the stereotype test score takes it."""
-        other, words = dict(zip(GENDERS, GENDERS[::-1], strict=True)), {2: CANNOT_IDENTIFY, 3: NOT_TWO_PEOPLE}
+        other = dict(zip(GENDERS, GENDERS[::-1], strict=True))
+        words = {2: CANNOT_IDENTIFY, 3: NOT_TWO_PEOPLE, 4: ANDROGYNOUS}
         perceived = [
             words.get(code, gender if code == 1 else other[gender])
             for code, gender in zip(self.codes.tolist(), self.stereotypes, strict=True)

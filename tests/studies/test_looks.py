@@ -1,0 +1,125 @@
+"""How people look in four: read from pictures by a head, by sentences, by a judge; and as a report shows it."""
+
+import hashlib
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.explore.headline import headline
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.explore.study import explore
+from bias_core.studies.explore.tab import ExploreTab
+from bias_core.studies.kit.types import ArmReport, Results, StudySettings, StudyTable
+from bias_core.studies.reports.looks import (
+    LOOKS,
+    LookReading,
+    judged_looks,
+    look_results,
+    looks_headline,
+    looks_over_arms,
+)
+from bias_core.types import ClassErrors
+from bias_core.world.perceived_gender import CUT_OUT, PERCEIVED_GENDER, load_gender_head, scenes_in_four
+from bias_core.world.scene import GENDERS
+from bias_core.world.shapes import ASSETS
+from training.perceived_gender import pictures_of
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory):
+    services = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
+    yield services
+    services.close()
+
+
+def reading(counts, errors=None):
+    return LookReading(
+        places=np.repeat(np.arange(4), counts), leans=np.zeros(sum(counts)), errors=errors, reader="somebody"
+    )
+
+
+def test_the_looks_of_the_world_are_those_that_are_read():
+    assert tuple(LOOKS) == GENDERS == load_gender_head(PERCEIVED_GENDER).classes
+
+
+def test_the_head_belongs_to_the_shipped_encoder():
+    record = json.loads((ASSETS / "heads" / "perceived_gender.json").read_text())
+    assert record["encoder"] == hashlib.sha256((ASSETS / "clip" / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(("name", "pairs"), [(PERCEIVED_GENDER, False), (CUT_OUT, True)])
+def test_the_shipped_errors_are_those_of_new_people_too(shipped, name, pairs):
+    images, truth = pictures_of(scenes_in_four("never seen", 120 // (1 + pairs), pairs=pairs))
+    head = shipped.class_head("calibration-clip", "calibration-renderer", name)
+    rows = shipped.encoder("calibration-clip").encode_images(images)
+    errors = np.array(head.errors.counts)
+    expected = np.trace(errors) / errors.sum()
+    n_right = int((head.read(rows) == np.array(truth)).sum())
+    assert n_right / 120 == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 120))
+    assert (np.diag(errors) / errors.sum(axis=1)).min() > 0.85
+    assert shipped.class_head("calibration-clip", "stabilityai/stable-diffusion-xl-base-1.0", name) is None
+
+
+def test_an_exploration_tells_the_four_beside_what_was_drawn(shipped):
+    report = explore(
+        "nurse", shipped, model="calibration-renderer", condition="spectrum", attributes=(), attribute_a="",
+        attribute_b="", n_images=60, in_four=True,
+    ).report  # fmt: skip
+    frame = report.results.frame("looks").set_index("look")
+    assert frame["as drawn"].sum() == pytest.approx(1)
+    assert (abs(frame["corrected"] - frame["as drawn"]) < 0.1).all()
+    assert set(report.pictures["looks"]) <= set(LOOKS)
+    assert "How people look in 60 pictures, with the reader’s errors taken out: feminine " in headline(report)
+    figure = next(one for one in report.results.figures if one.key == "looks")
+    assert (figure.kind, figure.labels["stacked"]) == ("bars", True)
+    assert figure.data.groupby("name")["value"].sum().tolist() == pytest.approx([1, 1, 1])
+
+
+def test_without_known_errors_nothing_is_corrected_and_that_is_said():
+    results = look_results(reading([10, 5, 3, 2]), [], fixed_n=True, confidence=0.95)
+    assert "corrected" not in results.frame("looks")
+    assert "whose errors are not known" in results.tables[0].note
+    assert looks_headline(results.frame("looks")).startswith(" How people look in 20 pictures, as read: feminine 50")
+
+
+def test_where_all_are_unclear_there_is_a_share_and_no_lean():
+    results = look_results(reading([0, 0, 0, 9]), [], fixed_n=True, confidence=0.95)
+    assert "looks-lean" not in {one.key for one in results.findings}
+    assert results.frame("looks")["as read"].tolist() == [0, 0, 0, 1]
+
+
+def test_where_pictures_were_drawn_until_it_was_clear_shares_are_as_read():
+    errors = ClassErrors(classes=tuple(LOOKS), counts=tuple(map(tuple, (np.eye(4, dtype=int) * 50 + 1).tolist())))
+    results = look_results(reading([10, 5, 3, 2], errors), [], fixed_n=False, confidence=0.95)
+    assert "corrected" not in results.frame("looks")
+
+
+def test_a_judge_that_says_yes_to_none_leaves_a_look_unclear():
+    yes, no = [0.8, 0.1, 0.1], [0.1, 0.8, 0.1]
+    answers = np.array([[yes, no, no, no], [no, no, no, no], [no, [0.9, 0.05, 0.05], yes, no], [no, no, yes, no]])
+    judged = judged_looks(answers, "the judge")
+    assert judged.words == ["feminine", "unclear", "masculine", "androgynous"]
+    assert judged.leans[0] == pytest.approx(-0.7)
+
+
+def test_arms_stand_beneath_each_other():
+    arms = [
+        ArmReport(name=name, settings=StudySettings(), n_planned=4, n_images=4, results=Results(tables=(StudyTable(
+            key="looks", title="", frame=pd.DataFrame({"look": list(LOOKS), "as read": shares}), note="",
+        ),)))
+        for name, shares in (("nurse", [0.5, 0.2, 0.2, 0.1]), ("engineer", [0.1, 0.6, 0.1, 0.2]))
+    ]  # fmt: skip
+    (figure,) = looks_over_arms(arms)
+    assert figure.data["name"].unique().tolist() == ["nurse", "engineer"]
+    assert looks_over_arms([]) == ()
+
+
+def test_one_click_asks_for_the_four():
+    preset = next(one for one in ExploreTab.presets if "four options" in one.name)
+    assert preset.settings["options"]["in_four"] is True
+    assert [arm.name for arm in preset.settings["arms"]] == ["nurse", "engineer"]
+    assert explore_settings(concept="nurse", in_four=True).options.in_four
