@@ -120,6 +120,7 @@ def calibrate_report(
     from bias_core.studies.running.run import run_study, with_options
     from bias_core.studies.running.size import check_size
     from bias_core.studies.validity.summary import (
+        ON_STEPS,
         SHIPPED,
         STUDIES,
         load_others,
@@ -132,9 +133,10 @@ def calibrate_report(
     own = Path() if model == RENDERER else Path(model)
     place, shipped = out or Path("docs/validity") / own, SHIPPED / own
     with user_errors(), open_services() as services:
-        if unknown := set(study or ()) - set(STUDIES):
-            raise InvalidInput(f"no validity study {min(unknown)!r}; there are {', '.join(STUDIES)}")
-        names = [name for name in STUDIES if name in (study or STUDIES)]
+        studies = STUDIES if model == RENDERER else (*STUDIES, *ON_STEPS)
+        if unknown := set(study or ()) - set(studies):
+            raise InvalidInput(f"no validity study {min(unknown)!r}; there are {', '.join(studies)}")
+        names = [name for name in studies if name in (study or STUDIES)]
         for name in names:  # all of them before the first is drawn
             design = find_design(name)
             design_settings = with_options(design, settings)
@@ -146,7 +148,7 @@ def calibrate_report(
             if ship:
                 for path, content in shipped_files([reports[name]]).items():
                     write_atomically(shipped / path, content)
-        in_order = [one for name in STUDIES if isinstance(one := reports.get(name), StudyReport)]
+        in_order = [one for name in studies if isinstance(one := reports.get(name), StudyReport)]
         others = tuple(load_others(shipped)) if model == RENDERER else ()
         for path, content in report_files(in_order, others).items():
             write_atomically(place / path, content)

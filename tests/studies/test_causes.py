@@ -73,12 +73,17 @@ def test_the_step_by_which_each_text_has_decided_is_found(services, planted):
     assert one.loc[FEMALE, "P"].tolist() == pytest.approx([0, 4 / 12, 8 / 12, 1, 1])
     assert set(one["seeds"]) == {N_SEEDS}
     found = findings(report)
-    assert found[f"{FEMALE}: decided"].estimate.value == pytest.approx(1.5)
+    decided = table(report, "decided").set_index("then")
+    assert decided.loc[FEMALE, "steps"] == pytest.approx(1.5)
     assert found[f"{FEMALE}: from the start"].estimate.value == -1
     assert found[f"{FEMALE}: from the start"].sample.statistic(np.arange(N_SEEDS)) == -1
-    assert math.isnan(found[f"{PERSON}: decided"].estimate.value)
-    assert found[f"{PERSON}: decided"].says.startswith("The exchange from the start has no clear effect")
-    assert f"“{PERSON}” in the place of “a photo of a doctor” is not told to change it." in headline(report)
+    assert math.isnan(decided.loc[PERSON, "steps"])
+    assert decided.loc[PERSON, "note"].startswith("the exchange from the start has no clear effect")
+    assert headline(report).startswith(
+        f"With “{FEMALE}” from the start, the share that is read as man changes by -1.00 [-1.00, -0.59]; half of "
+        "that is decided after 1.50 ["
+    )
+    assert f"With “{PERSON}” from the start it is not told to change." in headline(report)
     curve = figures(report)["exchange"].data
     assert curve.loc[curve["group"] == f"then “{FEMALE}”", "x"].tolist() == [0, 1, 2, 3, 4]
     strips = figures(report)["exchanged-0"].data
@@ -103,14 +108,14 @@ def test_the_part_that_the_adapter_works_in_is_named(services, planted, part):
         "adapter in the denoiser": float(part == "drawing"),
         "adapter in both": 1.0,
     }
-    assert "1.00" in headline(report).partition("The adapter changes it by")[2]
+    assert "1.00" in headline(report).partition("The adapter: ")[2]
 
 
 def test_without_other_weights_the_text_alone_is_exchanged(services, planted):
     report = exchanged(services, without_adapter="")
     assert "adapter: whole" not in findings(report)
     same = exchanged(services, condition="fair", later_texts=[FEMALE])
-    assert table_keys(same) == {"exchanges"}
+    assert table_keys(same) == {"exchanges", "decided"}
     assert any("no parts to take apart" in note for note in same.results.notes)
 
 

@@ -56,6 +56,7 @@ _EFFECTS = (
 )
 _PART_WORDS = ("It brings the attribute there.", "It takes the attribute away there.", "Nothing is told to lie there.")
 _WHOLE_WORDS = ("It brings the attribute.", "It takes the attribute away.", "It is not told to change anything.")
+_STEP_COLUMNS = ("steps", "steps low", "steps high")
 _PART_NAMES = {"whole": "The adapter as a whole", "text": "In the text encoders", "drawing": "In the denoiser"}
 
 
@@ -158,9 +159,10 @@ def measure_causes(design: Design, settings: StudySettings, data: StudyData) -> 
     if options.without_adapter:
         notes.append(TEXTS.note("same weights" if parts is None else "exchange of parts"))
     return Results(
-        findings=(*(one for each in exchanges for one in _findings(each)), *_part_findings(parts)),
+        findings=(*map(_finding, exchanges), *_part_findings(parts)),
         tables=(
             TEXTS.table("exchanges", [row for one in exchanges for row in _rows(one)]),
+            TEXTS.table("decided", map(_decided_row, exchanges)),
             *_part_tables(parts, pictures),
         ),
         figures=drawable(_figures(exchanges, parts, pictures, settings)),
@@ -250,17 +252,12 @@ def _parts(pictures: Pictures, settings: StudySettings) -> PartEffects | None:
     return part_effects(*margins.to_numpy().T, confidence=settings.confidence)
 
 
-def _findings(one: Exchange) -> Iterator[Finding]:
+def _finding(one: Exchange) -> Finding:
     sample = mean_sample(one.seeds, (one.margins[:, 0] > 0).astype(float) - (one.without > 0))
     says = lean(one.effect.whole, *(text.format(later=one.later) for text in _EFFECTS))
-    yield finding(
+    return finding(
         f"{one.later}: from the start", f"Then “{one.later}”: effect from the start", "exchange_effect",
         one.effect.whole, says, sample=sample,
-    )  # fmt: skip
-    half = f"Of {one.n_steps} steps; then half of the effect is lost. What comes later matters less."
-    yield finding(
-        f"{one.later}: decided", f"Then “{one.later}”: step by which half is decided", "exchange_effect", one.decided,
-        half if not math.isnan(one.decided.value) else f"{one.decided.note[0].upper()}{one.decided.note[1:]}.",
     )  # fmt: skip
 
 
@@ -272,6 +269,11 @@ def _part_findings(parts: PartEffects | None) -> Iterator[Finding]:
         metric = "drawing_effect" if name == "drawing" else "part_effects"
         says = lean(estimate, *(_WHOLE_WORDS if name == "whole" else _PART_WORDS))
         yield finding(f"adapter: {name}", title, metric, estimate, says)
+
+
+def _decided_row(one: Exchange) -> dict[str, Any]:
+    step = one.decided
+    return {"then": one.later, **columns("steps", step), "of": one.n_steps, "seeds": step.n, "note": step.note}
 
 
 def _rows(one: Exchange) -> Iterator[dict[str, Any]]:
@@ -350,25 +352,21 @@ def _figures(
 def headline(report: StudyReport) -> str:
     """What each exchange changes, by which step it is decided, and where the adapter works."""
     by_key = {one.key: one.estimate for one in report.results.findings}
-    options = option_values(report.settings.options)
-    sentences = [f"Share that is read as {options['attribute']}:"]
-    for row in report.results.frame("exchanges").drop_duplicates("then").to_dict("records"):
-        later, effect, decided = (
-            row["then"],
-            *(by_key[f"{row['then']}: {key}"] for key in ("from the start", "decided")),
-        )
-        begin = f"“{later}” in the place of “{options['text']}”"
+    what = f", the share that is read as {option_values(report.settings.options)['attribute']}"
+    sentences = []
+    for row in report.results.frame("decided").to_dict("records"):
+        effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
+        change = f"changes by {_in_words(effect)}"
         if effect.low <= 0 <= effect.high:
-            sentences.append(f"{begin} is not told to change it.")
-            continue
-        when = ""
-        if not math.isnan(decided.value):
-            when = f", half of it decided after {_in_words(decided)} of {row['of']} steps"
-        sentences.append(f"{begin} changes it by {_in_words(effect)}{when}.")
+            change = "is not told to change"
+        elif not math.isnan(row["steps"]):
+            change += f"; half of that is decided after {step} of {row['of']} steps"
+        sentences.append(f"With “{row['then']}” from the start{what} {change}.")
+        what = " it"
     parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
     if parts:
         whole, text, drawing = map(_in_words, parts)
-        sentences.append(f"The adapter changes it by {whole}: {text} in the text encoders, {drawing} in the denoiser.")
+        sentences.append(f"The adapter: {whole}, of which {text} in the text encoders and {drawing} in the denoiser.")
     return " ".join(sentences)
 
 

@@ -30,6 +30,8 @@ STUDIES = (
     "validity-tones",
 )
 """All of them, in the order in which they are told."""
+ON_STEPS = ("validity-causes",)
+"""Those of denoising steps and of parts of a model, beside them in the reports on diffusion models."""
 
 SHIPPED = ASSETS / "validity"
 LEFT_OUT = ("repetitions",)  # tables too long for a report; `study run` writes them
@@ -87,7 +89,7 @@ def shipped_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
 
 def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
     """The shipped reports that are there, in their order; StorageError where a file cannot be read."""
-    paths = [path for name in STUDIES if (path := folder / f"{name}.json").is_file()]
+    paths = [path for name in (*STUDIES, *ON_STEPS) if (path := folder / f"{name}.json").is_file()]
     try:
         texts = [path.read_text(encoding="utf-8") for path in paths]
     except (OSError, UnicodeDecodeError) as error:
