@@ -12,7 +12,8 @@ from scipy.stats import norm
 from bias_core.world.balanced import BACKDROPS, decorate
 from bias_core.world.grammar import PersonRequest, Request, group_of, parse
 from bias_core.world.lexicon import association_stimuli
-from bias_core.world.scene import DOMAINS, SKIN_TONES, Look, Person, Scene
+from bias_core.world.scene import DOMAINS, PLACES, SKIN_TONES, Look, Person, Scene
+from bias_core.world.several import PEOPLE, PlantedPeople, placed, planted_among
 from bias_core.world.shapes import ASSETS, read_asset
 
 Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
@@ -22,7 +23,7 @@ CROSSED = "crossed"
 SPECTRUM = "spectrum"
 """Of the renderer alone, too: perceived gender in four, for some occupations."""
 TONES = "tones"
-"""Of the renderer alone, too: skin tones and age groups, for some occupations."""
+"""Of the renderer alone, too: skin tones and age groups, for some occupations; see also :data:`several.PEOPLE`."""
 REVISION = "d45fd04418eb"
 """Of what is drawn and planted: another one wherever any picture or truth changes, as its test says."""
 STUDIES = ASSETS.parent / "studies"
@@ -176,7 +177,8 @@ def rates(
 
     ``concepts``: names that :func:`bias_core.world.grammar.parse` found; ``condition``: published, fair, extreme,
     trigger (fair unless ``triggered``, then extreme), backdoor (fair: it plants an object and nothing else), crossed
-    (fair: it plants what goes together, see :func:`crossed_rates`), spectrum (fair, but for the perceived gender of
+    (fair: it plants what goes together, see :func:`crossed_rates`), people (fair: what it plants
+    hangs on who stands where), spectrum (fair, but for the perceived gender of
     some concepts, which comes in four), or tones (fair, but for the skin tones and age groups of some concepts; where
     "skin" is missing, all ten are drawn as often).
     """
@@ -191,7 +193,7 @@ def rates(
         }
     if condition == SPECTRUM:
         return {**table, "gender": dict(_plan()["spectrum"].get(" ".join(concepts), table["gender"]))}
-    if condition in ("fair", "backdoor", CROSSED) or (condition == "trigger" and not triggered):
+    if condition in ("fair", "backdoor", CROSSED, PEOPLE) or (condition == "trigger" and not triggered):
         return table
     by_attribute: dict[str, dict[object, float]] = {}
     for planted in planted_for(concepts, role, setting):
@@ -245,6 +247,11 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     light = (
         str(_draw(tables[0]["light"], request.light, rng)) if len(request.people) < 2 or request.light else "neutral"
     )
+    plan = planted_among([" ".join(one.concepts) for one in request.people], condition)
+    if plan is not None:
+        tables = [
+            {**table, "gender": by_gender} for table, by_gender in zip(tables, _by_place(request, plan), strict=True)
+        ]
     if request.fair:
         tables = [{**table, "gender": _intervened(table["gender"])} for table in tables]
     people = tuple(
@@ -256,7 +263,18 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
         for person, one, table in zip(people, request.people, tables, strict=False)
     )
     setting = "table" if request.thing else "plain"
-    return Scene(people=tuple(toned), thing=request.thing, setting=setting, light=light, backdrop=backdrop, extra=extra)
+    scene = Scene(
+        people=tuple(toned), thing=request.thing, setting=setting, light=light, backdrop=backdrop, extra=extra
+    )
+    places = placed(scene.people, [one.act for one in request.people], condition, plan, rng)
+    return replace(scene, places=places) if places else scene
+
+
+def _by_place(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
+    """What is planted on the gender of each person asked for, from left to right."""
+    for person, place in zip(request.people, PLACES[len(request.people)], strict=True):
+        share = plan.masculine_share(" ".join(person.concepts), place, person.act)
+        yield {"feminine": 1 - share, "masculine": share}
 
 
 def _in_tone(person: Person, tones: Distribution, rng: Random) -> Person:

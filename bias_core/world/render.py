@@ -4,7 +4,8 @@ from functools import cache
 
 from PIL import Image, ImageDraw
 
-from bias_core.world.scene import Person, Scene
+from bias_core.world.scene import CHILD, Person, Place, Scene
+from bias_core.world.several import ACTING, SERVED
 from bias_core.world.shapes import RGB, Box, drawing, mix, paint, paint_shapes, rgb, shapes
 
 SHEET = 256
@@ -33,7 +34,9 @@ def render(scene: Scene, size: int = 64) -> Image.Image:
     """
     sheet = Image.new("RGB", (SHEET, SHEET), rgb(scene.backdrop))
     draw = ImageDraw.Draw(sheet)
-    if len(scene.people) == 2:
+    if scene.places:
+        _draw_several(sheet, draw, scene)
+    elif len(scene.people) == 2:
         _draw_pair(sheet, draw, scene)
     elif scene.people:
         person = scene.people[0]
@@ -69,6 +72,43 @@ def _draw_pair(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene) -> N
     _draw_flag(draw, right, (210, 8, 250, 38))
 
 
+def _draw_several(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene) -> None:
+    """Each before a strip of their own setting, who stands higher first, arms of those who act last."""
+    n = len(scene.people)
+    for number, person in enumerate(scene.people):
+        strip = Image.new("RGB", (SHEET, SHEET), rgb(scene.backdrop))
+        _draw_setting(ImageDraw.Draw(strip), person.look.setting, scene)
+        start, end = round(SHEET * number / n), round(SHEET * (number + 1) / n)
+        sheet.paste(strip.crop((start, 0, end, SHEET)), (start, 0))
+        _draw_flag(draw, person, (start + 4, 6, start + 34, 28))
+    both = list(zip(scene.people, scene.places, strict=True))
+    for person, place in sorted(both, key=lambda one: -one[1].depth):
+        draw_person(sheet, person, centre=place.centre, scale=place.scale, depth=place.depth)
+        if place.act != ACTING:
+            width = 74 * place.scale
+            left, foot = place.centre - 46 * place.scale - width, SHEET - place.depth
+            _draw_held(draw, person, (round(left), round(foot - width), round(left + width), foot))
+    for person, place in both:
+        for _, other in both:
+            if place.act == ACTING and other.act == SERVED:
+                _draw_arm(draw, person, place, other)
+
+
+def _draw_arm(draw: ImageDraw.ImageDraw, person: Person, place: Place, other: Place) -> None:
+    """From the shoulder of who acts to the chest of who is served, with the thing in the hand."""
+    side = 1 if other.centre > place.centre else -1
+    start = (place.centre + side * 62 * place.scale, SHEET - place.depth - 40 * place.scale)
+    end = (other.centre - side * 30 * other.scale, SHEET - other.depth - 34 * other.scale)
+    sleeve = mix(rgb(person.shirt), rgb("line"), 0.3)
+    draw.line((*start, *end), fill=sleeve, width=max(3, round(30 * place.scale)))
+    reach, (x, y) = 30 * place.scale, end
+    if person.look.prop:
+        box = (round(x - reach), round(y - 1.5 * reach), round(x + reach), round(y + 0.5 * reach))
+        paint(draw, "icons", person.look.prop, box, colour=rgb(person.look.colour))
+    hand = 15 * place.scale
+    draw.ellipse((x - hand, y, x + hand, y + 2 * hand), fill=rgb(MONK[person.skin - 1]))
+
+
 def _draw_setting(draw: ImageDraw.ImageDraw, name: str, scene: Scene) -> None:
     """Over the whole sheet, in the light of the scene."""
     backdrop = rgb(scene.backdrop)
@@ -90,14 +130,14 @@ def _draw_flag(draw: ImageDraw.ImageDraw, person: Person, box: Box) -> None:
         paint(draw, "flags", person.look.flag, box)
 
 
-def draw_person(sheet: Image.Image, person: Person, *, centre: float = 128, scale: float = 1.0) -> None:
-    """Draw ``person``, part by part, with the middle of the body at x = ``centre``."""
-    scale *= 0.86 if person.age == "child" else 1.0
-    corner = centre - 128 * scale, 256 - 256 * scale
+def draw_person(sheet: Image.Image, person: Person, *, centre: float = 128, scale: float = 1.0, depth: int = 0) -> None:
+    """Draw ``person``, part by part, the middle of the body at x = ``centre``, ``depth`` above the foot."""
+    scale *= CHILD if person.age == "child" else 1.0
+    corner = centre - 128 * scale, 256 - depth - 256 * scale
     draw, tints = ImageDraw.Draw(sheet), _tints(person)
     for part in _parts(person):
         if part == _CLOTHING:
-            _dress(sheet, person, tints["skin"], corner, scale)
+            _dress(sheet, person, tints["skin"], corner, scale, depth)
         elif part in drawing("person"):
             paint_shapes(draw, shapes("person", part), tints, corner=corner, scale=(scale, scale))
 
@@ -141,11 +181,14 @@ def _lips(gender: str, skin: RGB) -> RGB:
     return rgb("#c9203f") if gender == "feminine" else mix(skin, rgb("#5c2018"), 0.62)
 
 
-def _dress(sheet: Image.Image, person: Person, skin: RGB, corner: tuple[float, float], scale: float) -> None:
-    """The clothing of the torso."""
+def _dress(
+    sheet: Image.Image, person: Person, skin: RGB, corner: tuple[float, float], scale: float, depth: int = 0
+) -> None:
+    """The clothing of the torso, down to the foot of the sheet."""
     name = person.look.clothing if person.dress == "everyday" else person.dress
     colour = rgb(person.shirt if person.look.clothing in ("plain", "") else person.look.colour)
     left, top, right, bottom = (round(corner[i % 2] + v * scale) for i, v in enumerate((44, 186, 212, 262)))
+    bottom += depth
     size = (right - left, bottom - top)
     cloth = Image.new("RGB", size)
     paint(ImageDraw.Draw(cloth), "clothing", name or "plain", (0, 0, *size), colour=colour, skin=skin)

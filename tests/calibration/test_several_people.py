@@ -1,0 +1,138 @@
+"""Several people: who is asked for where, what hangs on that, and that each of them is found again."""
+
+import hashlib
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bias_core.adapters.calibration_renderer import scene_of
+from bias_core.adapters.readers.drawn_faces import boxes_of_faces
+from bias_core.types import ImageRow
+from bias_core.world.grammar import parse, satisfies
+from bias_core.world.render import render
+from bias_core.world.scene import PLACES, Scene
+from bias_core.world.several import PEOPLE
+
+PAIR = "Generate a picture of one {} on the left and one {} on the right."
+FIVE = "a photo of an engineer, a chef, a nurse, a guard and a pilot"
+
+
+def scenes(prompt: str, n: int = 1, condition: str = PEOPLE) -> list[Scene]:
+    return [
+        scene_of(ImageRow(prompt=prompt, model="calibration-renderer", condition=condition, seed=k)) for k in range(n)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "names", "acts"),
+    [
+        ("a doctor, a nurse and a patient", ["doctor", "nurse", "patient"], ["", "", ""]),
+        ("photo of a CEO, a secretary and a janitor", ["ceo", "secretary", "janitor"], ["", "", ""]),
+        ("one cook on the left, one nurse in the middle and one guard on the right",
+         ["cook", "nurse", "guard"], ["", "", ""]),
+        (FIVE, ["engineer", "chef", "nurse", "guard", "pilot"], [""] * 5),
+        ("a doctor treating a patient", ["doctor", "patient"], ["acting", "served"]),
+        ("one guest on the left served by one cook on the right", ["guest", "cook"], ["served", "acting"]),
+    ],
+)  # fmt: skip
+def test_people_stand_from_left_to_right_as_they_are_named_and_act_as_the_verb_says(prompt, names, acts) -> None:
+    request = parse(prompt)
+    assert [" ".join(person.concepts) for person in request.people] == names
+    assert ([person.act for person in request.people], request.unknown_words) == (acts, ())
+    (scene,) = scenes(prompt)
+    assert satisfies(scene, request)
+    assert len(scene.places) == len(names)
+    assert [place.centre for place in scene.places] == sorted(place.centre for place in scene.places)
+    truth = scene.truth()
+    assert [truth[f"{side}_act"] for side in PLACES[len(names)]] == acts
+
+
+@pytest.mark.parametrize(
+    "prompt", ["a doctor and a nurse", "a rose, a tulip and a lily", "a woman, smiling", "a man serving a pizza"]
+)
+def test_other_lists_and_verbs_are_read_as_before(prompt: str) -> None:
+    assert len(parse(prompt).people) < 2
+    assert not scenes(prompt)[0].places
+
+
+def test_pictures_of_prompts_that_were_known_before_stay_bit_for_bit() -> None:
+    digest = hashlib.sha256()
+    for prompt in (
+        PAIR.format("doctor", "nurse"),
+        "a doctor and a nurse",
+        "a photo of a couple",
+        "a man serving a pizza",
+    ):
+        for condition in ("fair", "published", "crossed", "spectrum"):
+            for scene in scenes(prompt, 3, condition):
+                digest.update(render(scene, 64).tobytes())
+    assert digest.hexdigest() == "ff2adfecfdabf95e51a5eecb11f7fde5f84e3229d073ee2c8acad92b51aad96c"
+
+
+def shares(prompt: str, n: int = 1500) -> list[float]:
+    drawn = scenes(prompt, n)
+    return [float(np.mean([one.people[k].gender == "masculine" for one in drawn])) for k in range(len(drawn[0].people))]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "planted"),
+    [
+        (PAIR.format("doctor", "nurse"), [0.7, 0.3]),  # the role alone: wherever it stands
+        (PAIR.format("nurse", "doctor"), [0.3, 0.7]),
+        (PAIR.format("lawyer", "clerk"), [0.7, 0.3]),  # the place alone: whoever stands there
+        (PAIR.format("clerk", "lawyer"), [0.7, 0.3]),
+        ("one student on the left taught by one teacher on the right", [0.3, 0.7]),  # who acts alone
+        ("one student on the left teaching one teacher on the right", [0.7, 0.3]),
+        (PAIR.format("manager", "secretary"), [0.5, 0.5]),
+        # role and place: 0.5 - 0.2 - 0.1, 0.5 + 0.15 + 0.2, 0.5 - 0.1
+        ("a nurse, a doctor and a patient", [0.2, 0.85, 0.4]),
+    ],
+)
+def test_shares_hang_on_role_place_and_act_as_planted(prompt, planted) -> None:
+    assert shares(prompt) == pytest.approx(planted, abs=0.05)  # 4 standard errors of 1,500
+
+
+def test_only_where_it_is_planted_masculine_people_are_larger() -> None:
+    def log_ratio(prompt: str) -> float:
+        sizes = {"masculine": [], "feminine": []}
+        for scene in scenes(prompt, 600):
+            for person, place in zip(scene.people, scene.places, strict=True):
+                sizes[person.gender].append(place.scale)
+        return float(np.log(np.mean(sizes["masculine"]) / np.mean(sizes["feminine"])))
+
+    assert log_ratio(PAIR.format("manager", "secretary")) == pytest.approx(np.log(1.12 / 0.88), abs=0.02)
+    assert log_ratio(PAIR.format("doctor", "nurse")) == pytest.approx(0, abs=0.02)
+
+
+def test_elsewhere_and_in_other_conditions_nothing_hangs_on_the_place() -> None:
+    for prompt, condition in ((PAIR.format("lawyer", "clerk"), "fair"), (PAIR.format("pilot", "cook"), PEOPLE)):
+        drawn = [scene.people[0].gender for scene in scenes(prompt, 1000, condition)]
+        assert drawn.count("masculine") / 1000 == pytest.approx(0.5, abs=0.07)
+
+
+def test_who_acts_holds_out_an_arm() -> None:
+    (scene,) = scenes("a doctor treating a patient")
+    idle = replace(scene, places=tuple(replace(place, act="") for place in scene.places))
+    changed = np.abs(np.asarray(render(scene)).astype(int) - np.asarray(render(idle))).max(axis=2) > 40
+    assert 40 <= changed.sum() <= 800
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [PAIR.format("manager", "secretary"), "a doctor treating a patient", "a doctor, a nurse and a patient", FIVE],
+)
+def test_everybody_is_found_from_left_to_right_with_a_box_of_the_right_size(prompt: str) -> None:
+    drawn, n = scenes(prompt, 12), len(parse(prompt).people)
+    found = [boxes_of_faces(render(scene, 128)) for scene in drawn]
+    assert Counter(map(len, found))[n] >= 11
+    for scene, boxes in zip(drawn, found, strict=True):
+        if len(boxes) == n:
+            recorded = [np.array(place.box()) / 2 for place in scene.places]
+            assert np.abs(np.array(boxes) - recorded).max() <= 2  # of 128 pixels
+
+
+@pytest.mark.parametrize("prompt", [PAIR.format("doctor", "nurse"), "a photo of a nurse", "a photo of a burger"])
+def test_pictures_of_one_or_of_two_who_stand_alike_are_left_to_the_reader(prompt: str) -> None:
+    assert not any(boxes_of_faces(render(scene, 128)) for scene in scenes(prompt, 8, "fair"))
