@@ -316,7 +316,7 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     if (data["x"] % 1 == 0).all():
         axes.locator_params(axis="x", integer=True)
     for place, colour in enumerate(labels.get("colours") or (), start=1):
-        axes.plot([place], [0], "s", ms=11, color=colour, mec=MUTED, clip_on=False, zorder=3)
+        axes.plot([place], [-0.08], "s", ms=11, color=colour, mec=MUTED)
     _finish(axes, labels, no_bias="y")
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -198,6 +199,9 @@ def _pair(
         "first": one,
         "second": other,
         **columns("distance", estimate, ends=""),
+        "steps": scale.steps,
+        "mean first": _mean_of(a, x),
+        "mean second": _mean_of(b, y),
         "by chance": test.by_chance,
         "p": test.p_value,
         "n": test.n,
@@ -219,6 +223,12 @@ def _distance(a: ScaleScore, x: np.ndarray, y: np.ndarray, *, paired: bool, conf
         np.add.at(joint, (x, y), 1)
     how: dict[str, Any] = {"errors": a.errors, "has_unclear": True, "confidence": confidence, "rng": seed}
     return level_distance(*counts, joint=joint, **how)
+
+
+def _mean_of(score: ScaleScore, places: np.ndarray) -> float:
+    """The mean level of some of the pictures, corrected; nan where it can be told of none."""
+    values = replace(score, places=places).values(np.arange(1.0, score.n_levels + 1).tolist())
+    return float(np.nanmean(values)) if not np.isnan(values).all() else math.nan
 
 
 def _drawn_distance(a: ScaleScore, b: ScaleScore) -> float | None:
@@ -277,15 +287,17 @@ def scales_arms_headline(distances: pd.DataFrame) -> str:
     sentences = []
     for scale, rows in distances.groupby("scale", sort=False) if len(distances) else ():
         row = rows.sort_values("distance", ascending=False).iloc[0]
-        value = f"{format_number(row['distance'], row['low'], row['high'])} {format_interval(row['low'], row['high'])}"
-        what = f" {scale}: “{row['first']}” and “{row['second']}”"
-        by_chance = f"by chance alone {format_number(row['by chance'])}, p {format_p(row['p'])}"
+        ends = row["low"], row["high"]
+        value = f"{format_number(row['distance'], *ends)} {row['steps']} {format_interval(*ends)}"
+        means = [format_number(row[f"mean {one}"], *ends) for one in ("first", "second")]
+        both = f"{means[0]} in “{row['first']}” and {means[1]} in “{row['second']}”"
         if math.isnan(row["p"]):
-            sentences.append(f"{what} cannot be told apart: their pictures do not differ.")
+            sentences.append(f" {scale}: no picture of “{row['first']}” and “{row['second']}” differs in it.")
         elif row["p"] < _LEVEL:
-            sentences.append(f"{what} lie {value} steps apart ({by_chance}).")
+            sentences.append(f" {scale}: mean {both}, {value} apart.")
         else:
-            sentences.append(f"{what} are not shown to differ: {value} steps ({by_chance}).")
+            by_chance = f"{format_number(row['by chance'], *ends)} by chance alone"
+            sentences.append(f" {scale}: mean {both}, which are not shown to differ: {value} apart, {by_chance}.")
     return "".join(sentences)
 
 
