@@ -301,14 +301,20 @@ function tellSteps(question) {
 
 // The buttons stay the same ones while the answers do, so that the keyboard's focus stays where it is.
 let buttonsOf = '';
+function answersNow() {
+  const question = turn.questions.find(({position}) => !(position in chosen));
+  return turn.answers.filter(({key}) => !question || question.answers.includes(key));
+}
+
 function tellAnswers(question) {
-  const wanted = JSON.stringify(turn.answers);
+  const answers = answersNow();
+  const wanted = JSON.stringify(answers);
   if (buttonsOf !== wanted) {
     buttonsOf = wanted;
-    $('answers').replaceChildren(...turn.answers.map(answerButton));
+    $('answers').replaceChildren(...answers.map(answerButton));
   }
   [...$('answers').children].forEach((button, i) => {
-    const before = turn.chosen[question.position] === turn.answers[i].key;
+    const before = turn.chosen[question.position] === answers[i].key;
     button.classList.toggle('before', before);
   });
 }
@@ -335,7 +341,7 @@ function answerButton(answer, i) {
   }
   button.addEventListener('click', (event) => {
     if (event.detail && performance.now() - shownAt < TOO_SOON_MS) return;
-    choose(turn.answers[i]);
+    choose(answersNow()[i]);
   });
   return button;
 }
@@ -343,7 +349,7 @@ function answerButton(answer, i) {
 function keyOf(answer, i) {
   if (answer.shortcut) return answer.shortcut.toLowerCase();
   const digit = String(i + 1);
-  return i < 9 && !turn.answers.some(({shortcut}) => shortcut === digit) ? digit : '';
+  return i < 9 && !answersNow().some(({shortcut}) => shortcut === digit) ? digit : '';
 }
 
 function choose(answer) {
@@ -509,7 +515,7 @@ document.addEventListener('keydown', (event) => {
   if (view !== 'rate' || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (document.querySelector('dialog[open]')) return;
   const key = event.key.toLowerCase();
-  const answer = turn.answers.find((one, i) => keyOf(one, i) === key);
+  const answer = answersNow().find((one, i) => keyOf(one, i) === key);
   const others = {u: undo, backspace: undo, s: skip, i: () => openDialog('instructions')};
   const wanted = answer ? () => choose(answer) : others[key];
   if (!wanted) return;

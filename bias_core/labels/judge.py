@@ -1,7 +1,7 @@
 """A judge answers a labelling task as one more rater, marked as a machine, and is never counted as a person."""
 
 import io
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 import numpy as np
@@ -46,7 +46,10 @@ def judge_task(
     choices = {}
     for item in ordinary:
         each = {
-            position: _chosen(task, np.array([answers[item.picture, question] for question in questions]))
+            position: _chosen(
+                [one.key for one in task.answers_of(position)],
+                np.array([answers[item.picture, question] for question in questions]),
+            )
             for position, questions in _questions(task, item).items()
         }
         if all(each.values()) or any(answer and task.answer(answer).whole for answer in each.values()):
@@ -67,17 +70,17 @@ def judge_labels(store: LabelStore, key: OwnerKey) -> dict[str, Labels]:
 def _questions(task: Task, item: Item) -> dict[str, list[str]]:
     """Of each position, whether each answer is right."""
     return {
-        position: [f"{question} Is the answer “{answer.label}”? {INSTRUCTION}" for answer in task.answers]
+        position: [f"{question} Is the answer “{answer.label}”? {INSTRUCTION}" for answer in task.answers_of(position)]
         for position, question in task.questions_about(item).items()
     }
 
 
-def _chosen(task: Task, answers: np.ndarray) -> str:
+def _chosen(keys: Sequence[str], answers: np.ndarray) -> str:
     """The answer with the likeliest yes; "" where there is none."""
     says_yes = calls_of(answers) == 0
     if says_yes.any():
-        return task.answer_keys[int(np.where(says_yes, answers[:, 0], -1.0).argmax())]
-    return next((key for key in UNTOLD if key in task.answer_keys), "")
+        return keys[int(np.where(says_yes, answers[:, 0], -1.0).argmax())]
+    return next((key for key in UNTOLD if key in keys), "")
 
 
 def _opened(store: LabelStore, picture: str) -> Image.Image:

@@ -22,6 +22,7 @@ from bias_core.exchange.export import csv_bytes
 from bias_core.labels.answers import answers_between, answers_figure, pictures_frame, votes_in_two, votes_of
 from bias_core.labels.groups import group_tables
 from bias_core.labels.scale_answers import ordinal_votes, read_levels, scale_findings
+from bias_core.labels.sets import set_results
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD
 from bias_core.stats.effects import wilson_interval
@@ -116,10 +117,11 @@ def label_report(
         _disputed(people),
     ]
     tables += [table("labels", "Majority labels", people, _LABELS_NOTE)]
+    sets = set_results(labelled, task) if task.sets else Results()
     results = Results(
-        findings=tuple(findings),
-        tables=tuple(one for one in tables if len(one.frame)),
-        figures=drawable([answers_figure(people, task), _raters_figure(raters.frame)]),
+        findings=(*sets.findings, *findings),
+        tables=tuple(one for one in (*sets.tables, *tables) if len(one.frame)),
+        figures=(*sets.figures, *drawable([answers_figure(people, task), _raters_figure(raters.frame)])),
         notes=(*missing, _LABELS_NOTE),
     )
     report = report_of(task, results, n_planned=progress.n_items, n_images=progress.n_complete)
@@ -359,7 +361,7 @@ def _answer_counts(answers: pd.DataFrame, task: Task) -> StudyTable:
     rows = [
         {"position": p, "answer": a, "n": n_of[p, a], "share": n_of[p, a] / n_all[p] if n_all[p] else None}
         for p in task.positions
-        for a in task.answer_keys
+        for a in (answer.key for answer in task.answers_of(p))
     ]
     return table("counted", "Answers", rows, "Every rater's answer counts.")
 

@@ -9,7 +9,7 @@ from bias_core.annotation import tasks
 from bias_core.annotation.task_owner import TaskPicture
 from bias_core.errors import InvalidInput
 from bias_core.given_values import as_number, as_text, as_whole
-from bias_core.labels import sources
+from bias_core.labels import sets, sources
 from bias_core.labels.tab_parts import add, button, note
 from bias_core.scales import load_scales
 from bias_core.services import Services
@@ -33,6 +33,7 @@ KINDS: Mapping[str, str] = {
     "skin tone": "Skin tone of one person: ten tones of the Monk scale",
     "age group": "Age group of one person: child, young, old",
     "own": "A question of your own",
+    "sets": "Which of two sets shows more, then a count",
 }
 """What is asked, by the kind of the task; how people look in two ways, for androgynous and unclear are ours."""
 TEXTS = ("title", "instructions", "consent", "content_note")
@@ -48,13 +49,14 @@ _WORDS: Mapping[str, Sequence[str]] = {
     "who": tuple(kind for kind in KINDS if kind.startswith("pst") or kind in load_scales()),
     **dict.fromkeys(("a", "b"), ("association",)),
     **dict.fromkeys(("question", "answers"), ("own",)),
+    "about": ("sets",),
 }
 """What some kinds of tasks need to know, and which."""
 FIELDS = ("source", "kind", *_NUMBERS, "share", *_WORDS, "gold", *TEXTS)
 _OF_A_CHECK = ("kind", "a", "b", "question", "answers", "gold")  # fields
 _MOST_PREVIEWED = 120
 _MOST_POSITIONS = 2
-_SAMPLE = {"a": "a", "b": "b", "question": "?", "answers": "a\nb"}  # makes a task of any kind
+_SAMPLE = {"a": "a", "b": "b", "question": "?", "answers": "a\nb", "about": "?"}  # makes a task of any kind
 
 _COUNT = {"precision": 0, "min_width": 140}
 CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -101,6 +103,11 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
     "question": (gr.Textbox, {"label": "Question", "max_length": 300, "visible": False, "min_width": 300}),
     "answers": (gr.Textbox, {
         "value": "yes\nno\ncannot tell", "label": "Answers, one a line", "lines": 3, "visible": False,
+    }),
+    "about": (gr.Textbox, {
+        "value": "woman", "label": "What is looked for",
+        "info": "An attribute of the run, of which the reader’s share is known",
+        "max_length": 80, "visible": False, "min_width": 300,
     }),
     **{name: (gr.Number, {"value": value, "label": label, "info": info, "minimum": 0, **_COUNT})
        for name, value, label, info in (
@@ -282,6 +289,8 @@ class LabelMaking:
             raise InvalidInput(f"the seed is 0 or more; got {seed}")
         words = {name: as_text(form[name]) for name in _WORDS}
         changes = read_changes([form[name] for name in (*TEXTS, "share")])
+        if kind == "sets":
+            return self._order_of_sets(visitor, report, words["about"], numbers, changes)
         task = _task(kind, words, changes | {"raters_per_item": numbers["raters"]})
         pictures = sources.candidates(report, task.kind, words=(words["a"], words["b"]))
         gold = sources.gold_from_lines(as_text(form["gold"]), task)
@@ -294,6 +303,16 @@ class LabelMaking:
         shown = {one.number for one in ordinary} | set(gold)
         items = [one for one in pictures if one.number in shown]
         return task, sources.task_pictures(items, task, who=words["who"], gold=gold)
+
+    def _order_of_sets(
+        self, visitor: Visitor, report: StudyReport, about: str, numbers: Mapping[str, int], changes: dict[str, Any]
+    ) -> tuple[tasks.Task, Sequence[TaskPicture]]:
+        """The task about pairs of sets; as many pairs as pictures were asked for."""
+        if numbers["n_gold"]:
+            raise InvalidInput("no answer about sets is on record: set the attention checks to 0")
+        how: dict[str, Any] = {"seed": numbers["seed"], "folder": visitor.folder / "sets"}
+        how["raters_per_item"] = numbers["raters"]
+        return sets.sets_order(sets.sets_of(report, about), about, numbers["n"] or sets.N_PAIRS, **how, **changes)
 
 
 def changes_of(task: tasks.Task) -> dict[str, Any]:
@@ -327,6 +346,8 @@ def _task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) 
         return tasks.scale_task(kind, **changes)
     if kind == "own":
         return tasks.own_task(words["question"], list(filter(str.strip, words["answers"].splitlines())), **changes)
+    if kind == "sets":
+        return tasks.sets_task(words["about"], sets.SIZE, **changes)
     looks: tasks.Looks = "four" if kind.endswith(IN_FOUR) else "two"
     return tasks.pst_task(paired=kind.removesuffix(IN_FOUR) == "pst_paired", looks=looks, **changes)
 
@@ -335,7 +356,7 @@ def _check_form(values: Sequence[Any]) -> tuple[tasks.Task, dict[str, str], dict
     """The task, its words, and the right answers on the list, of the fields ``_OF_A_CHECK``."""
     kind, *texts = values[: len(_OF_A_CHECK)]
     words = dict(zip(_OF_A_CHECK[1:], map(as_text, texts), strict=True))
-    task = _task(kind, words)
+    task = _task(kind, _SAMPLE | words)
     return task, words, sources.gold_from_lines(words["gold"], task)
 
 

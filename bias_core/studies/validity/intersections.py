@@ -53,15 +53,16 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
     texts = data.texts([sentence for pair in pairs for sentence in pair])
     calls = (rows @ (texts[0::2] - texts[1::2]).T > 0).astype(float)  # (n, n_attributes)
     errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
-    pools = frame.groupby("group", sort=False).indices
+    pools, names = frame.groupby("group", sort=False).indices, [positive for positive, _ in pairs]
+    planted = {one: data.services.joint_shares(design.data["prompt"], one, names) for one in CONDITIONS}
     measurements: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
     for repetition, condition, places in places_in_pool(design, settings, CONDITIONS):
         data.check()
         here = pools[condition][places]
         where: dict[str, Any] = {"condition": condition, "repetition": repetition}
-        planted = data.services.joint_shares(design.data["prompt"], condition, [pair[0] for pair in pairs])
-        tests = list(_tests(calls[here], errors, np.reshape(planted, (2,) * len(pairs)), settings.confidence))
+        cells = np.reshape(planted[condition], (2,) * len(pairs))
+        tests = list(_tests(calls[here], errors, cells, settings.confidence))
         for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
             claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
         measurements += _measurements(design, calls[here], errors, claims[-len(tests) :], settings.confidence)

@@ -41,6 +41,8 @@ NOT_HERE: Mapping[str, str] = {
     "fleiss_kappa": "of raters, not of pictures",
     "cohen_kappa": "of raters, not of pictures",
     "krippendorff_alpha": "of raters, not of pictures",
+    "judgement_slope": "of raters, not of pictures",
+    "judgement_side": "of raters, not of pictures",
     "model_distance": "relative to the models in a table, so it has no planted value",
     "mean_similarity": "in the encoder's own units, so it has no planted value",
     "stereotype_propagation_index": "of denoising steps, which the renderer has none of; validity-steps tests it "
