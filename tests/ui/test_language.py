@@ -14,6 +14,8 @@ from bias_core.app.build import TABS, launch_options
 from bias_core.methods.tab import model_cards
 from bias_core.metrics.cards import METRICS, glossary
 from bias_core.settings import ASSETS, Settings
+from bias_core.studies.reports.headline import headline
+from bias_core.studies.reports.saved import list_examples, open_example
 from bias_core.ui.language import languages
 from tests.every import every
 from tests.ui.fakes import FakeServices  # noqa: TC001
@@ -95,6 +97,13 @@ def _sources() -> str:
     return " ".join(text.replace("{%", "\n{%").split())
 
 
+def _has_a_run_of(english: str, n: int = 3) -> bool:
+    """Whether so many of its words stand in a row in the sources: headlines are put together of parts."""
+    words = english.split()
+    runs = [words[i : i + n] for i in range(len(words) - n + 1)]
+    return any(" ".join(run) in _sources() for run in runs if not PLACE.search(" ".join(run)))
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_no_phrase_is_left_whose_english_is_gone(path: Path, texts: set[str]) -> None:
     def is_somewhere(english: str) -> bool:
@@ -104,8 +113,10 @@ def test_no_phrase_is_left_whose_english_is_gone(path: Path, texts: set[str]) ->
             english in texts
             or any(one.fullmatch(text) for one in form for text in texts)
             or max((piece.strip() for piece in pieces), key=len) in _sources()
+            or (english in headlines and _has_a_run_of(english))
         )
 
+    headlines = json.loads(path.read_text(encoding="utf-8"))["phrases"].get("Headlines", {})
     gone = [english for english in phrases_of(path) if english not in GRADIOS_OWN and not is_somewhere(english)]
     assert not gone, "\n".join([f"to be taken out of {path.name}:", *gone])
 
@@ -130,3 +141,22 @@ def test_a_language_is_one_file(tmp_path: Path, fakes: FakeServices) -> None:
     assert languages(Settings(assets_dir=tmp_path)) == {"en": "English", "fr": "Français"}
     head = launch_options(fakes)["head"]
     assert all(f'"{path.stem}"' in head for path in FILES)
+
+
+SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-ZÄÖÜ\d“])")
+
+
+@every(FILES)
+def test_headlines_of_examples_are_said_in_the_language_sentence_by_sentence(path: Path) -> None:
+    """As language.js looks them up; half a headline would stay English as a whole."""
+    phrases = phrases_of(path)
+    forms = forms_of(phrases)
+    reports = [
+        open_example(one, ASSETS / "examples").report
+        for tab in TABS
+        for one in list_examples(tab.key, ASSETS / "examples")
+    ]
+    sentences = [part for report in reports for part in SENTENCES.split(headline(report))]
+    missing = [part for part in sentences if part not in phrases and not any(form.fullmatch(part) for form in forms)]
+    assert len(sentences) > 8
+    assert not missing

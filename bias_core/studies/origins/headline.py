@@ -43,8 +43,8 @@ def _gain_sentence(figure: StudyFigure, table: pd.DataFrame) -> str:
         is_clear = ((steps["low"] > 0) | (steps["high"] < 0)).tolist()
         if any(is_clear):
             first = is_clear.index(True)
-            more = "more" if steps["value"].iloc[first] > 0 else "less"
-            early.append((first, str(name), f"step {first + 1} for {name} ({more} often)"))
+            more = "(more often)" if steps["value"].iloc[first] > 0 else "(less often)"
+            early.append((first, str(name), f"step {first + 1} for {name} {more}"))
         else:
             unclear.append(str(name))
     if not early:

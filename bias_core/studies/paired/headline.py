@@ -17,7 +17,7 @@ def headline(report: StudyReport) -> str:
     if first is None or math.isnan(first.estimate.value):
         return "Nobody could be scored: no picture shows the two people who were asked for."
     score, conform = first.estimate, (first.estimate.value + 100) / 2
-    side = f"leans {'with' if score.value > 0 else 'against'} the stereotypes."
+    side = "leans with the stereotypes." if score.value > 0 else "leans against the stereotypes."
     lean = side if is_clear(score) else "is no clear lean either way: the interval includes 0."
     numbers = (
         f"stereotype test score {format_change(score.value, score.low, score.high, n=score.n)}, "

@@ -38,14 +38,23 @@
   const filled = (text) => {
     for (const {names, own, form} of patterns) {
       const match = form.exec(text);
-      if (match) return names.reduce((all, name, i) => all.replaceAll(`{${name}}`, () => say(match[i + 1])), own);
+      if (match) return names.reduce((all, name, i) => all.replaceAll(`{${name}}`, () => items(match[i + 1])), own);
     }
     return text;
+  };
+  // Several sentences that stand together are looked up one by one; half of them would be worse than English.
+  const sentences = (text) => {
+    const parts = text.split(/(?<=[.!?]) (?=[\p{Lu}\d“])/u), own = parts.map((part) => words.get(part) ?? filled(part));
+    return own.some((part, i) => part === parts[i]) ? filled(text) : own.join(' ');
+  };
+  const items = (text) => {
+    const parts = text.split(/(; |, (?![+−\d]))/), own = parts.map((part, i) => (i % 2 ? part : say(part)));
+    return own.some((part, i) => part === parts[i] && !(i % 2)) ? say(text) : own.join('');
   };
   const say = (text) => {
     const key = plain(text);
     if (!/\p{L}{2}/u.test(key)) return text;
-    const own = words.get(key) ?? filled(key);
+    const own = words.get(key) ?? sentences(key);
     return own === key ? text : text.match(/^\s*/)[0] + own + text.match(/\s*$/)[0];
   };
 
