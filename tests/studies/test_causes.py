@@ -83,7 +83,8 @@ def test_the_step_by_which_each_text_has_decided_is_found(services, planted):
         f"With “{FEMALE}” from the start, the share that is read as man changes by -1.00 [-1.00, -0.59]; half of "
         "that is decided after 1.50 ["
     )
-    assert f"With “{PERSON}” from the start it is not told to change." in headline(report)
+    other = exchanged(services, later_texts=[PERSON], without_adapter="")
+    assert headline(other) == f"With “{PERSON}” from the start, the share that is read as man is not told to change."
     curve = figures(report)["exchange"].data
     assert curve.loc[curve["group"] == f"then “{FEMALE}”", "x"].tolist() == [0, 1, 2, 3, 4]
     strips = figures(report)["exchanged-0"].data

@@ -350,19 +350,16 @@ def _figures(
 
 
 def headline(report: StudyReport) -> str:
-    """What each exchange changes, by which step it is decided, and where the adapter works."""
+    """What the first exchange changes, by which step it is decided, and where the adapter works."""
     by_key = {one.key: one.estimate for one in report.results.findings}
-    what = f", the share that is read as {option_values(report.settings.options)['attribute']}"
-    sentences = []
-    for row in report.results.frame("decided").to_dict("records"):
-        effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
-        change = f"changes by {_in_words(effect)}"
-        if effect.low <= 0 <= effect.high:
-            change = "is not told to change"
-        elif not math.isnan(row["steps"]):
-            change += f"; half of that is decided after {step} of {row['of']} steps"
-        sentences.append(f"With “{row['then']}” from the start{what} {change}.")
-        what = " it"
+    row, attribute = report.results.frame("decided").iloc[0], option_values(report.settings.options)["attribute"]
+    effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
+    change = f"changes by {_in_words(effect)}"
+    if effect.low <= 0 <= effect.high:
+        change = "is not told to change"
+    elif not math.isnan(row["steps"]):
+        change += f"; half of that is decided after {step} of {row['of']} steps"
+    sentences = [f"With “{row['then']}” from the start, the share that is read as {attribute} {change}."]
     parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
     if parts:
         whole, text, drawing = map(_in_words, parts)
