@@ -66,7 +66,7 @@ def test_a_rater_reads_agrees_answers_takes_back_and_deletes(
 ) -> None:
     read = client.get(f"/label/task/{task.join_code}").json()
     assert (read["title"], read["status"], read["positions"]) == (task.task.title, "open", ["left", "right"])
-    assert {"key", "label", "shortcut", "whole"} == set(read["answers"][0])
+    assert {"key", "label", "shortcut", "whole", "colour"} == set(read["answers"][0])
     joined = client.post("/label/join", json=to_join(client, task.join_code)).json()
     assert joined["task"] == {name: value for name, value in read.items() if name != "page"}
     me = {"X-Rater-Code": joined["code"]}
