@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 TOWERS = ("text_encoder", "text_encoder_2")
 MORE_OFTEN, PAIRS_OFTEN = 0.08, 0.35
 """How often such prompts, and pairs, are in a batch, beside the concepts alone."""
+PAIRS_MEASURED = MEASURED + 2_000_000_000
+"""First seed of the pictures of pairs."""
 N_PAIRS = 900
 """Random pairs from which the text tower learns how to read two people."""
 LOUDER = 0.3
@@ -151,7 +153,7 @@ class Calibration:
     def measure_pairs(self, n: int) -> float:
         """Draw ``n`` random pairs and learn how a word acts on each side, beside how it acts alone."""
         pairs, phrases, loudness = self._pairs(n)
-        pictures = self.drawing.draw(self._drawn_by(phrases, loudness), MEASURED + 2**33 + self.rng.randrange(2**20))
+        pictures = self.drawing.draw(self._drawn_by(phrases, loudness), PAIRS_MEASURED + self.rng.randrange(2**20))
         rises = []
         for side, person in enumerate(halves(pictures)):
             man = self.drawing.shows(person)[:, AXES.index(GENDER)].float().numpy()

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
     from bias_core.types import ReaderErrors
 
-MEASURED, JUDGED = 0, 2**36
-"""First seeds of the pictures that trainings measure, and of those of the final judgement."""
+MEASURED, JUDGED = 0, 3_000_000_000
+"""First seeds of the pictures that trainings measure, and of those of the final judgement.
+
+torch takes the last 32 bits of a seed alone, so that from 2**36, where judgements began once, came the same noises as
+from 0. A judgement has pictures of its own as long as both stay below 2**32."""
 STEPS = 8
 """Steps per picture. Rates at 6, 8, 12 and 20 steps differ by at most 0.03 (128 pictures, 12 attributes)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from copy import deepcopy
 from dataclasses import replace
@@ -328,7 +329,13 @@ def test_the_shipped_adapter_draws_what_is_planted() -> None:
 
 
 def test_pictures_that_are_judged_are_none_that_training_measured() -> None:
-    assert drawing.MEASURED + 10_000 * 100_000 < drawing.JUDGED  # a hundred thousand rounds
+    """A seed of more than 32 bits draws the noise of its last 32."""
+    n_rounds, n_judged = 2000, 1000
+    ends = [drawing.MEASURED + n_rounds * 1_000_000, calibrate.PAIRS_MEASURED + 2**20]
+    assert max(ends) <= drawing.JUDGED
+    assert drawing.JUDGED + n_judged * judge_rates.SEEDS_APART < 2**32
+    first = [drawing.opposite_noise(2, seed) for seed in (drawing.MEASURED, calibrate.PAIRS_MEASURED, drawing.JUDGED)]
+    assert all((x != y).any() for x, y in itertools.combinations(first, 2))
 
 
 def line(condition: str, planted: float, fair: float, drawn: float) -> DrawnRate:
