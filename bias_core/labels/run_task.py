@@ -10,14 +10,35 @@ import numpy as np
 from bias_core.annotation.collected import labels_for_run
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import CreatedTask, TaskPicture, create_task, set_status
-from bias_core.annotation.tasks import MAX_POSITIONS, SINGLE, Answer, Looks, Task, answer_key, own_task, pst_task
+from bias_core.annotation.tasks import (
+    MAX_POSITIONS,
+    SINGLE,
+    Answer,
+    Looks,
+    Task,
+    answer_key,
+    own_task,
+    pst_task,
+    scale_task,
+)
 from bias_core.errors import InvalidInput
-from bias_core.labels.sources import candidates, task_pictures
+from bias_core.labels.sources import PERSON, candidates, task_pictures
+from bias_core.scales import load_scales
 from bias_core.stats.two_phase import FEWEST_LABELS
 from bias_core.store.manifests import ManifestStore
 from bias_core.studies.kit.judging import plain_question
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.running.run_readings import CANNOT_TELL, NO, PEOPLE, YES, Reading, readings_of, strata_of
+from bias_core.studies.running.run_readings import (
+    CANNOT_TELL,
+    NO,
+    PEOPLE,
+    YES,
+    Reading,
+    readings_of,
+    scale_readings,
+    strata_of,
+)
+from bias_core.types import Attribute
 
 N_LABELS = 64
 TITLE = "What do these pictures show?"  # raters read it, so that it says nothing of the run
@@ -48,7 +69,8 @@ def label_run(
     n : how many pictures; all that are left where there are fewer.
     stratify_by : name of an attribute ("people": of how people look): as many pictures as can be of each answer of the
         reader about it. "": all pictures are as likely.
-    attributes : names of those that people are asked about; all, or the first twelve, where none are given.
+    attributes : names of those that people are asked about; all, or the first twelve, where none are given. Or a scale
+        alone, such as "skin tone": whether or not a reader reads it.
     setting : of the paired test, whose people are asked about; in pairs where there are pairs.
     looks : the answers about how people look: "two" as the paper has them, or "four" with androgynous and unclear.
 
@@ -64,7 +86,8 @@ def label_run(
         raise InvalidInput(f"at least {FEWEST_LABELS} pictures are needed; got {n}")
     if seed < 0:
         raise InvalidInput(f"the seed is 0 or more; got {seed}")
-    readings = _chosen(report, attributes, setting)
+    scales = [name for name in attributes if name in load_scales()]
+    readings = _on_scale(report, attributes, stratify_by) if scales else _chosen(report, attributes, setting)
     earlier = labels_for_run(store, report.run_id, manifest.label_tasks) if manifest.label_tasks else []
     abouts = {_about(one) for one in readings}
     earlier_ids = {
@@ -85,6 +108,28 @@ def label_run(
     made = create_task(store, task, _pictures(report, task, set(sample)), hub_user=hub_user)
     manifests.add_label_task(report.run_id, made.task.id)
     return replace(made, task=set_status(store, made.key, "open"))
+
+
+def _on_scale(report: StudyReport, names: Sequence[str], stratify_by: str) -> list[Reading]:
+    """The pictures of a run that are asked about on a scale."""
+    if len(names) > 1 or stratify_by:
+        raise InvalidInput("a task on a scale asks about nothing else, of pictures that are chosen at random")
+    scale = load_scales()[names[0]]
+    about = Attribute(name=scale.name, positive=scale.question, negative="")
+    readings = [
+        Reading(
+            arm=one.arm,
+            group="",
+            attribute=about,
+            image_ids=one.image_ids,
+            positions=("",) * len(one.image_ids),
+            codes=one.codes,
+        )
+        for one in scale_readings(report, scale.name)
+    ]
+    if not readings:
+        raise InvalidInput("this run scores no pictures that people could be asked about on a scale")
+    return readings
 
 
 def can_be_labelled(report: StudyReport) -> bool:
@@ -152,6 +197,9 @@ def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, s
 def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Task:
     if readings[0].attribute is None:
         return pst_task(paired=readings[0].group != SINGLE, looks=looks, raters_per_item=raters_per_item)
+    if (name := readings[0].attribute.name) in load_scales():
+        about_scale = {SINGLE: (name, readings[0].attribute.positive)}
+        return scale_task(name, title=TITLE, raters_per_item=raters_per_item, attributes=about_scale)
     about = dict.fromkeys((one.attribute.name, one.attribute.positive) for one in readings if one.attribute)
     keys: dict[str, tuple[str, str]] = {}
     for number, pair in enumerate(list(about)[:MAX_POSITIONS], start=1):
@@ -172,7 +220,8 @@ def _position(name: str, number: int, taken: dict[str, tuple[str, str]]) -> str:
 
 def _pictures(report: StudyReport, task: Task, sample: set[str]) -> list[TaskPicture]:
     if task.attributes:
-        return [TaskPicture(image_id=i, identities={}, path=report.stored[i].path) for i in sorted(sample)]
+        shown = {SINGLE: PERSON} if task.scale else {}
+        return [TaskPicture(image_id=i, identities=shown, path=report.stored[i].path) for i in sorted(sample)]
     suitable = [one for one in candidates(report, task.kind) if one.image_id in sample]
     if counts := Counter(sample) - Counter(one.image_id for one in suitable):
         raise InvalidInput(f"{len(counts)} pictures of this run cannot be asked about: run it again")

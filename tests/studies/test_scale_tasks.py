@@ -76,7 +76,7 @@ def test_the_mean_in_peoples_eyes_is_of_those_that_they_can_tell():
 
 def test_raters_who_differ_widen_what_is_said():
     agree = [(0, 0, 0), (2, 2, 2)] * 10
-    differ = [(0, 0, 2), (2, 2, 0)] * 10
+    differ = [(0, 0, 2), (2, 2, 2)] * 10  # one rater sees nobody as a child
     wide, narrow = (next(iter(scale_findings(answered(AGES, *votes), AGES))).estimate for votes in (differ, agree))
     assert wide.high - wide.low > narrow.high - narrow.low
     assert not list(scale_findings(answered(AGES, (0, 1)), AGES))  # of one picture nothing can be told

@@ -7,6 +7,7 @@ put together by :mod:`bias_core.stats.two_phase`.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations, product
 from typing import Any
 
@@ -15,10 +16,11 @@ import pandas as pd
 
 from bias_core.annotation.collected import LabelledItem, labels_for_run
 from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.tasks import SINGLE, Task
+from bias_core.annotation.tasks import SINGLE, Task, scale_task
 from bias_core.metrics.paired_labels import ANDROGYNOUS
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.stats.class_shares import class_shares
 from bias_core.stats.effects import wilson_interval
 from bias_core.stats.two_phase import (
     FEWEST_LABELS,
@@ -32,7 +34,17 @@ from bias_core.store.manifests import ManifestStore
 from bias_core.studies.arms.statistics import two_shares
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable, columns, intervals, table
 from bias_core.studies.reports.text import format_estimate, format_number, format_share
-from bias_core.studies.running.run_readings import CANNOT_TELL, CODES, PEOPLE, YES, Reading, readings_of, strata_of
+from bias_core.studies.running.run_readings import (
+    CANNOT_TELL,
+    CODES,
+    PEOPLE,
+    YES,
+    Reading,
+    ScaleReading,
+    readings_of,
+    scale_readings,
+    strata_of,
+)
 from bias_core.types import Estimate
 
 POINTS = 5.0  # of percent, or of the stereotype test score: the half width that the label budget is for
@@ -148,6 +160,7 @@ class PeopleAnswers:
         self._votes: dict[tuple[str, str, str], dict[str, str]] = {}
         self.stratified_by = tuple(dict.fromkeys(task.stratified_by for task, _ in labelled if task.stratified_by))
         self.labelled_pictures: set[str] = set()
+        self.scales = tuple(dict.fromkeys(task.scale for task, _ in labelled if task.scale))
         for task, items in labelled:
             for one in items:
                 for given in one.answers if one.item.gold is None else ():
@@ -166,6 +179,17 @@ class PeopleAnswers:
             for rater, answer in self._votes.get(key, {}).items():
                 is_there = answer == (self._present if about else reading.stereotypes[row])
                 codes[row, places[rater]] = 1 if is_there else _NOBODY_TELLS.get(answer, 0)
+        return codes
+
+    def level_votes(self, reading: ScaleReading) -> np.ndarray:
+        """Places of the levels that raters say ``(n, n_raters)``, nan where a rater said nothing."""
+        places = {key: place for place, key in enumerate(scale_task(reading.scale.name).answer_keys)}
+        of_raters = {rater: i for i, rater in enumerate(self.raters)}
+        codes = np.full((len(reading.image_ids), max(1, len(of_raters))), np.nan)
+        for row, image_id in enumerate(reading.image_ids):
+            key = (image_id, reading.scale.name, reading.scale.question)
+            for rater, answer in self._votes.get(key, {}).items():
+                codes[row, of_raters[rater]] = places[answer]
         return codes
 
 
@@ -242,6 +266,8 @@ def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list
     for one, own, shares in samples:
         numbers += (_scores if one.attribute is None else shares_of_attribute)(corrector, one, own, shares)
         notes += _unclear(one, shares)
+    for name in answers.scales:
+        numbers += _levels(corrector, report, answers, name)
     numbers += _differences(corrector, [(one, shares) for one, _, shares in samples])
     defined = [one for one in numbers if not math.isnan(one.corrected.value)]
     if undefined := [one.title for one in numbers if math.isnan(one.corrected.value)]:
@@ -270,6 +296,41 @@ def shares_of_attribute(
         key, title, _ = _names(reading, what, metric)
         estimates = {"as_read": of(as_read, reference), "corrected": of(number.corrected, reference)}
         yield replace(number, key=key, title=title, metric=metric, **estimates)  # type: ignore[arg-type]
+
+
+def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, name: str) -> Iterator[CorrectedNumber]:
+    """The mean and the ends of a scale, of every arm, as people see it; the reader's levels help where it has any."""
+    for place, one in enumerate(scale_readings(report, name)):
+        votes, scale, k = answers.level_votes(one), one.scale, len(one.scale.levels)
+        if (~np.isnan(votes).all(axis=1)).sum() < FEWEST_LABELS:
+            continue
+        shares = two_phase_shares(
+            one.codes,
+            votes,
+            n_classes=k + 1,
+            rater_weights=corrector.rater_weights,
+            prior=1 / (k + 1),
+            rng=np.random.default_rng([corrector.settings.seed, place]),
+        )
+        levels = np.arange(1.0, k + 1)
+        counts = np.bincount(one.codes, minlength=k + 1)
+        for title, metric, scores, length in (
+            ("mean", "mean_level", levels, k - 1),
+            (f"{scale.lowest_words}: P", "end_share", (levels <= scale.ends).astype(float), 1),
+            (f"{scale.highest_words}: P", "end_share", (levels > k - scale.ends).astype(float), 1),
+        ):
+            as_read = Estimate.undefined(0, "no reader with known errors reads it in these pictures")
+            if one.is_read and counts[:-1].any():
+                as_read = class_shares(counts, has_unclear=True).interval(scores)
+            names = f"{one.arm} {name} {title}".strip(), ", ".join(filter(None, (name, one.arm))) + f": {title}", metric
+            of = partial(_mean_of_levels, scores)
+            yield corrector.number(names, as_read, of, shares, scale=length, null_value=None)
+
+
+def _mean_of_levels(scores: np.ndarray, shares: Any) -> Any:
+    """Of pictures that people can tell of, from shares ``(..., n_levels + 1)``."""
+    clear = shares[..., : scores.size]
+    return (clear @ scores) / clear.sum(axis=-1)
 
 
 def share_of_clear(shares: Any) -> Any:
