@@ -105,7 +105,7 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
         "value": "yes\nno\ncannot tell", "label": "Answers, one a line", "lines": 3, "visible": False,
     }),
     "about": (gr.Textbox, {
-        "value": "woman", "label": "What is looked for",
+        "value": "man", "label": "What is looked for",
         "info": "An attribute of the run, of which the reader’s share is known",
         "max_length": 80, "visible": False, "min_width": 300,
     }),

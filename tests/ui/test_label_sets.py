@@ -15,14 +15,22 @@ from starlette.testclient import TestClient
 
 from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.annotation.collected import labelled_items, task_progress
-from bias_core.annotation.task_owner import create_task, set_status
+from bias_core.annotation.task_owner import OwnerKey, create_task, owned_task, set_status
 from bias_core.annotation.tasks import checked_choices, sets_task
 from bias_core.errors import InvalidInput
 from bias_core.labels import sets
 from bias_core.labels.api import LabelDoor
 from bias_core.labels.report import label_report
+from bias_core.labels.tab import LabelTab
+from bias_core.labels.tab_make import FIELDS
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.running.run import complete, run_study
+from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import new_id, to_join
 from tests.ui.fakes import FakeServices  # noqa: TC001
+from tests.ui.tabs import built
 
 SHARES: Mapping[str, float] = {"fair": 0.3, "extreme": 0.8}
 
@@ -159,3 +167,25 @@ def test_the_example_has_the_recorded_share_of_every_set(fakes: FakeServices, tm
     assert shares[-1] - shares[0] > 0.2
     task, pictures = sets.sets_order(drawn, "man", 3, 0, tmp_path)
     assert len(create_task(fakes.labels, task, pictures).task.sets) == 3
+
+
+def test_a_run_with_arms_becomes_a_task_of_sets_with_the_readers_shares(fakes: FakeServices) -> None:
+    tab, visitor = built(LabelTab, fakes), Visitor()
+    asked = {"concept": "doctor", "n_images": 8, "attributes": ("man",), "languages": ()}
+    asked |= {"arms": (Arm(name="fair", condition="fair"), Arm(name="all men", condition="extreme"))}
+    settings = explore_settings(StudySettings(model="calibration-renderer"), **asked)
+    report = complete(run_study(find_design("explore"), settings, fakes, session=visitor.key))
+    form = {name: tab.making.form[name].value for name in FIELDS}
+    form |= {"source": report.run_id, "kind": "sets", "about": "man", "n": 5, "n_gold": 0, "title": "Sets"}
+    shown = tab.on_make(visitor, None, None, *form.values())
+    assert tab.parts["key"] in shown, shown[tab.parts["status"]]
+    task, _ = owned_task(fakes.labels, OwnerKey.parse(shown[tab.parts["key"]]))
+    assert len(task.sets) == 5
+    calls = {arm: sets.sets_of(report, "man")[arm] for arm in ("fair", "all men")}
+    assert [len(pictures) for pictures in calls.values()] == [8, 8]
+    assert all(share is not None for one in task.sets.values() for share in one[2:4])
+    unread = sets.sets_of(report, "a hat")  # of what the reader was not asked nothing is known
+    assert np.isnan([one.shows for one in unread["fair"]]).all()
+    wrong = tab.on_make(visitor, None, None, *(form | {"n_gold": 3}).values())
+    assert "set the attention checks to 0" in wrong[tab.parts["status"]]
+    visitor.leave()
