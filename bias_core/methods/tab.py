@@ -4,6 +4,7 @@ import math
 import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +14,11 @@ import gradio as gr
 from bias_core.metrics.cards import METRICS, Card, Reference, formula, load_references
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.studies.kit.designs import page_of
+from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.run import library_versions
+from bias_core.studies.validity.summary import load_shipped
+from bias_core.ui.messages import QUIET, user_errors
 from bias_core.ui.templates import render, script
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
@@ -155,6 +160,18 @@ def about_html(settings: Settings) -> str:
     return render("about", settings=settings, versions=versions)
 
 
+@cache
+def example_html(folder: str) -> str:
+    """What one measure reads in pictures whose truth is known: the plot of a shipped report; "" without reports."""
+    with user_errors():
+        for saved in load_shipped(Path(folder))[:1]:
+            report = saved.report
+            plot = page_of(report.design).plot(report) if isinstance(report, StudyReport) else None
+            if plot is not None and isinstance(report, StudyReport):
+                return render("methods_example", figure=plot, n=report.n_images)
+    return ""
+
+
 class MethodsTab:
     """Everything to read; nothing here runs."""
 
@@ -165,6 +182,11 @@ class MethodsTab:
     def __init__(self, services: Services) -> None:
         self.services = services
 
+    def on_look(self) -> Any:
+        """The example, made once for all visitors when somebody first looks."""
+        html = example_html(str(self.services.settings.assets_dir / "validity"))
+        return gr.update(value=html, visible=bool(html))
+
     def build_memory(self) -> None:
         """Nothing is chosen here."""
 
@@ -172,6 +194,9 @@ class MethodsTab:
         """The tab; called inside of its ``gr.Tab``."""
         settings = self.services.settings
         gr.HTML(render("question", question=_QUESTION, caution=_CAUTION))
+        looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
+        example = gr.HTML(visible=False, elem_id=f"{self.key}-results")
+        looked_at.select(self.on_look, None, example, **QUIET)
         gr.HTML(methods_html(METRICS.values()), js_on_load=SEARCH_JS, elem_id="measures")
         with gr.Column(elem_classes="card"):
             gr.HTML(models_html(self.services), elem_id="models")

@@ -5,7 +5,7 @@ from html import unescape
 from pathlib import Path
 
 from bias_core.app.build import TABS
-from bias_core.methods.tab import TITLES, about_html, math_parts, methods_html, model_cards, models_html
+from bias_core.methods.tab import TITLES, about_html, example_html, math_parts, methods_html, model_cards, models_html
 from bias_core.metrics.cards import METRICS
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
@@ -65,3 +65,11 @@ def test_what_is_stored_is_said_without_a_path_of_the_server(tmp_path: Path) -> 
     assert "A model hub is asked never." in html
     assert str(tmp_path) not in html
     assert "bias_core" in html
+
+
+def test_methods_open_with_a_plot_of_a_shipped_report_and_without_reports_with_none(tmp_path: Path) -> None:
+    html = example_html(str(ASSETS / "validity"))
+    assert html.count("<svg") == 1
+    assert "Planted against measured" in html
+    assert 'data-go="calibration"' in html
+    assert example_html(str(tmp_path)) == ""
