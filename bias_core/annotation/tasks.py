@@ -208,7 +208,7 @@ def scale_task(name: str, **changes: Any) -> Task:
 
 def _levels(scale: Scale) -> list[Answer]:
     """An answer for each level: its number on the keyboard, 0 for the tenth, and its colour."""
-    ends = {0: f" ({scale.lowest})", len(scale.levels) - 1: f" ({scale.highest})"} if scale.colours else {}
+    ends = {0: f", {scale.lowest}", len(scale.levels) - 1: f", {scale.highest}"} if scale.colours else {}
     colours = scale.colours or ("",) * len(scale.levels)
     before = f"{scale.step} " if scale.colours else ""
     return [

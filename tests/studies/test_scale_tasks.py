@@ -23,8 +23,8 @@ TONES, AGES = scale_task("skin tone"), scale_task("age group")
 def test_ten_tones_have_a_number_a_key_and_a_swatch_each_and_one_may_not_tell():
     assert [one.shortcut for one in TONES.answers] == [*"1234567890", "c"]
     assert tuple(one.colour for one in TONES.answers[:-1]) == load_scales()["skin tone"].colours
-    assert TONES.answers[0].label == "tone 1 (lightest)"
-    assert TONES.answers[9].label == "tone 10 (darkest)"
+    assert TONES.answers[0].label == "tone 1, lightest"
+    assert TONES.answers[9].label == "tone 10, darkest"
     assert TONES.answer_keys[-1] == CANNOT_TELL
     assert TONES.questions == {SINGLE: "Which of the ten tones is nearest to the skin of the {}?"}
     assert [one.colour for one in AGES.answers] == [""] * 4
