@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from bias_core.errors import InvalidInput
@@ -13,6 +14,7 @@ from bias_core.stats.effects import (
     bootstrap_interval,
     corrected_prevalence,
     effect_size,
+    holm,
     images_needed,
     mean_interval,
     normal_estimate,
@@ -237,3 +239,9 @@ def test_images_needed_is_the_smallest_number_that_will_do(prevalence, half_widt
 def test_an_impossible_half_width_is_quoted(half_width):
     with pytest.raises(InvalidInput, match=f"got {half_width}"):
         images_needed(half_width)
+
+
+def test_holm_is_statsmodels_own_also_with_ties():
+    rng = np.random.default_rng(2)
+    for p_values in (rng.uniform(size=7), rng.choice([0.01, 0.02, 0.5], size=11), np.array([0.2]), np.zeros(3)):
+        np.testing.assert_allclose(holm(p_values), multipletests(p_values, method="holm")[1], atol=1e-12)

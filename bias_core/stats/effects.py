@@ -176,17 +176,21 @@ def benjamini_hochberg(p_values: ArrayLike, *, rate: float = 0.05) -> FalseDisco
 def holm(p_values: ArrayLike) -> Array:
     """p-values ``(m,)`` adjusted so that any false claim among all is as rare as the level says [holm1979].
 
+    max_{j <= i} min(1, (m − j + 1) p_(j)), of the i-th smallest. statsmodels' empties the memory at every call, which
+    takes a second in a large program.
+
     Raises InvalidInput: for an empty list, nan, or a p-value outside [0, 1].
 
     >>> holm([0.01, 0.04, 0.03]).round(6).tolist()
     [0.03, 0.06, 0.06]
     """
-    from statsmodels.stats.multitest import multipletests
-
     values = finite_vector(p_values, "p_values")
     probability(float(values.min()), "p_values")
     probability(float(values.max()), "p_values")
-    return np.asarray(multipletests(values, method="holm")[1])
+    order = np.argsort(values, kind="stable")
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(values), 0, -1) * values[order]))
+    return adjusted
 
 
 def images_needed(half_width: float, *, prevalence: float = 0.5, confidence: float = 0.95) -> int:
