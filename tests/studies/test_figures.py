@@ -271,3 +271,15 @@ def test_an_assumed_rate_has_a_marker_and_a_legend_of_its_own(kind):
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert {lines["P*"].get_marker(), lines["assumed rate, without a source"].get_marker()} == {"D", "o"}
     assert [text.get_text() for text in axes.get_legend().get_texts()].count("assumed rate, without a source") == 1
+
+
+@pytest.mark.parametrize("kind", ["intervals", "pairs", "bars", "arrows", "scatter", "curves"])
+def test_a_figure_can_be_laid_out_narrower_with_letters_of_the_same_size(kind, data):
+    figure = StudyFigure(key="k", title="t", caption="", kind=kind, data=pd.DataFrame(data[kind]))
+    wide, narrow = draw(figure), draw(figure, widest=5.0)
+    assert wide.get_figwidth() > 5.0
+    assert narrow.get_figwidth() == 5.0
+    assert narrow.axes[0].get_xticklabels()[0].get_fontsize() == wide.axes[0].get_xticklabels()[0].get_fontsize()
+    narrow.draw_without_rendering()
+    legend = narrow.axes[0].get_legend()
+    assert legend is None or legend.get_window_extent().x1 <= narrow.bbox.x1

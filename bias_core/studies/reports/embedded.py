@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from bias_core.studies.kit.types import StudyFigure
-from bias_core.studies.reports.figures import COLOURS, MUTED, draw
+from bias_core.studies.reports.figures import COLOURS, MUTED, WIDEST, draw
 
 MOST_AVERAGED = 200
 _QUALITY = 70  # of a hundred
@@ -37,17 +37,21 @@ _INKS = {
 
 
 def figure_svg(
-    figure: StudyFigure, numbers: str = "the data can be taken as CSV below", marks: Mapping[str, str] | None = None
+    figure: StudyFigure,
+    numbers: str = "the data can be taken as CSV below",
+    marks: Mapping[str, str] | None = None,
+    width: float = WIDEST,
 ) -> str:
     """The drawing; its label for screen readers says where the same ``numbers`` stand.
 
+    It is at most ``width`` inches wide, with letters of the same size: for a narrow page.
     A name of ``marks`` that stands beside a mark is a button there, with what it stands for as its data.
     """
     import matplotlib as mpl
 
     buffer = io.BytesIO()
     with DRAWING, mpl.rc_context({"svg.fonttype": "none"}):
-        drawn = draw(figure)
+        drawn = draw(figure, widest=width)
         for patch in (drawn.patch, *(axes.patch for axes in drawn.axes)):
             patch.set_alpha(0)
         drawn.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

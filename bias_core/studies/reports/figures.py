@@ -63,18 +63,22 @@ _MOST_CELLS = 80
 _LEAST_NAMED = 0.045  # height of a part of a mosaic that has room for its numbers
 _TENS = 20  # numbers as large as this need no decimals
 _CAPTION_IN = {"pdf": "Subject"}  # what the field is called
-_LEGEND_LETTERS = 72  # in a line of a legend
+_LEGEND_LETTERS = 11.25  # to an inch, in a line of a legend
+WIDEST = 100.0  # inches, where nothing limits a figure
 
 
-def draw(figure: StudyFigure) -> Figure:
-    """The figure, ready to be saved or shown; InvalidInput where there is nothing to draw, or no such kind."""
+def draw(figure: StudyFigure, *, widest: float = WIDEST) -> Figure:
+    """The figure, ready to be saved or shown; InvalidInput where there is nothing to draw, or no such kind.
+
+    With axes in one it is at most ``widest`` inches wide, its letters as large as in a wide one.
+    """
     if figure.kind not in _DRAW:
         raise InvalidInput(f"no kind of figure {figure.kind!r}; there are {', '.join(_DRAW)}")
     if figure.data.empty:
         raise InvalidInput(f"the figure {figure.title!r} has no data")
     from matplotlib.figure import Figure  # takes half a second
 
-    drawn = Figure(layout="constrained")
+    drawn = Figure(layout="constrained", figsize=(widest, 1.8))
     _DRAW[figure.kind](drawn, figure.data.map(_plain), {name: _plain(value) for name, value in figure.labels.items()})
     return drawn
 
@@ -434,7 +438,7 @@ def _pictures(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> Non
 
 
 def _axes(figure: Figure, width: float, height: float) -> Axes:
-    figure.set_size_inches(width, max(height, 1.8))
+    figure.set_size_inches(min(width, figure.get_figwidth()), max(height, 1.8))
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
@@ -478,7 +482,8 @@ def _legend_above(axes: Axes) -> None:
     handles, names = axes.get_legend_handles_labels()
     if not handles:
         return
-    columns = max(1, min(5, _LEGEND_LETTERS // (6 + max(map(len, names)))))
+    figure_width = axes.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
+    columns = max(1, min(5, int(_LEGEND_LETTERS * figure_width) // (6 + max(map(len, names)))))
     axes.legend(
         handles, names, fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns,
         borderaxespad=0.2, handletextpad=0.5,

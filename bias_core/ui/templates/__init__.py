@@ -16,6 +16,7 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 
 from bias_core.studies.reports.embedded import data_uri, figure_svg
+from bias_core.studies.reports.figures import WIDEST
 from bias_core.studies.reports.text import (
     excerpt,
     format_estimate,
@@ -31,6 +32,7 @@ MOST_WATCHED = 8  # shares that are shown while pictures come
 TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"
 
+_MAIN_PLOT = 5.0  # inches: as wide as a phone shows it without shrinking its letters
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
 
@@ -70,7 +72,9 @@ def environment() -> Environment:
         "p": format_p,
         "form": format,
         "picture": data_uri,
-        "svg": lambda figure, marks=None: Markup(figure_svg(figure, marks=marks)),
+        "svg": lambda figure, marks=None: Markup(
+            figure_svg(figure, marks=marks, width=WIDEST if marks is None else _MAIN_PLOT)
+        ),
         "excerpt": excerpt,
         "numbers": number_columns,
     }
