@@ -58,20 +58,15 @@ _LOWESS_SHARE = 2 / 3  # of the points, in a neighbourhood
 _MARKERS = "osD^vP*"
 _ARROWS = {"xlow": "<", "xhigh": ">", "ylow": "v", "yhigh": "^"}  # where the frame cuts an interval
 _MOST_BEYOND = 0.5  # how far intervals may reach beyond the outermost points, in widths of the cloud
-_FEWEST_TO_CUT = 3  # points
-_MOST_CELLS = 80
+_FEWEST_TO_CUT, _MOST_CELLS = 3, 80  # points, cells with a number
 _LEAST_NAMED = 0.045  # height of a part of a mosaic that has room for its numbers
 _TENS = 20  # numbers as large as this need no decimals
 _CAPTION_IN = {"pdf": "Subject"}  # what the field is called
-_LEGEND_LETTERS = 11.25  # to an inch, in a line of a legend
-WIDEST = 100.0  # inches, where nothing limits a figure
+_LEGEND_LETTERS, WIDEST = 11.25, 100.0  # to an inch of its line; inches, where nothing limits a figure
 
 
 def draw(figure: StudyFigure, *, widest: float = WIDEST) -> Figure:
-    """The figure, ready to be saved or shown; InvalidInput where there is nothing to draw, or no such kind.
-
-    With axes in one it is at most ``widest`` inches wide, its letters as large as in a wide one.
-    """
+    """The figure, at most ``widest`` inches wide; InvalidInput where there is nothing to draw, or no such kind."""
     if figure.kind not in _DRAW:
         raise InvalidInput(f"no kind of figure {figure.kind!r}; there are {', '.join(_DRAW)}")
     if figure.data.empty:
