@@ -266,6 +266,12 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
     return labels, leans
 
 
+def boxes_of_people(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[list[list[Box]]]:
+    """Of each person the boxes of everybody who is found in the picture, from left to right."""
+    by_picture = yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)
+    return [by_picture[image_id] for image_id in people["image_id"]]
+
+
 def _person_in(stored: StoredImage, box: Box) -> Image.Image:
     return crop_people(open_picture(stored), [box])[0]
 

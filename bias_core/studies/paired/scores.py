@@ -50,11 +50,13 @@ def paired_program(
     report: Callable[[Design, StudySettings, pd.DataFrame], Results],
     options: type[Options],
     runs: str = "",
+    more: Callable[[pd.DataFrame, StudySettings, StudyData], Steps[pd.DataFrame]] | None = None,
 ) -> Program:
     """A study of the paired stereotype test: draw what ``shots`` says, label who is in it, and report.
 
     ``identities`` have ``stereotyped_gender`` and further columns; ``report`` makes the study's own findings, tables,
-    figures and notes from labelled people; ``runs`` are the published ones beside those of the report (Table 13).
+    figures and notes from labelled people; ``runs`` are the published ones beside those of the report (Table 13);
+    ``more`` adds what else is read of each person to the labelled ones.
     """
 
     def checked_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -64,6 +66,8 @@ def paired_program(
     def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
         everyone = labelling.people_of(data.frame, identities(design, settings))
         people = yield from labelling.label_people(everyone, design, settings, data)
+        if more is not None:
+            people = yield from more(people, settings, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return score(design, settings, people, raters_table(everyone, settings))
 

@@ -176,7 +176,7 @@ class PairedTab(StudyTab):
         "Labels say how a person in a picture is perceived, feminine, masculine or neither clearly, never who anybody "
         "is. A score of 0 says that stereotypes are followed as often as not, not that the pictures are fair."
     )
-    studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness")
+    studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness", "pst-swapped")
     also: ClassVar = ("paired_two",)  # of own words
     own_options: ClassVar = tuple(settings_of(LabellingOptions))
 

@@ -1,0 +1,95 @@
+"""Two people in both places: what is planted on roles, places, acts and sizes is told apart, and can be corrected."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.paired.labelling import labelled_people, relabelled
+from bias_core.studies.paired.swapped import ACTS
+from bias_core.studies.running.run import complete, run_study
+from bias_core.world.lexicon import book
+
+DESIGN = replace(find_design("pst-swapped"), images_per_prompt=20)
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
+    yield built
+    built.close()
+
+
+def run(services, condition="people", **options):
+    settings = StudySettings(model="calibration-renderer", condition=condition, options=options)
+    return complete(run_study(DESIGN, settings, services))
+
+
+@pytest.fixture(scope="module")
+def report(services):
+    return run(services, pairs=("lawyer and clerk", "manager and secretary"))
+
+
+def findings(report):
+    return {one.key: one for one in report.results.findings}
+
+
+def test_the_place_is_found_the_role_is_not_blamed_and_men_are_larger(report):
+    found = findings(report)
+    # Of two pairs one stands masculine on the left by 40 points: 20 of both.
+    assert found["place"].estimate.low > 0
+    assert found["place"].estimate.value == pytest.approx(20, abs=22)
+    assert found["role"].estimate.low < 0 < found["role"].estimate.high
+    assert found["area"].estimate.low > 0
+    assert found["area"].says == "Masculine-looking people are larger."
+    for key in ("place", "role", "both"):  # the reader sees what was drawn
+        assert found[key].estimate.value == pytest.approx(found[key].expected)
+    headline = program_of(DESIGN).headline(report)
+    assert headline.startswith("The place alone moves the share of masculine-looking people by")
+    assert "The role alone moves the share of masculine-looking people by no clear amount" in headline
+    assert "People found: 2 in 80 pictures." in report.results.notes
+
+
+def test_who_acts_is_told_from_where_they_stand(services):
+    report = run(services, pairs=("teacher and student",), act="teaching")
+    assert report.n_images == 4 * 20  # both orders, and either acts
+    found = findings(report)
+    assert found["acting"].estimate.low > 0
+    assert found["acting"].p_value < 0.05
+    assert found["place"].estimate.low < 0 < found["place"].estimate.high
+    assert set(report.results.frame("swapped_shares")["acting"]) == {"left", "right"}
+
+
+def test_a_label_corrected_by_hand_moves_the_numbers_and_the_sizes_stay(report):
+    people = labelled_people(report)
+    left = people[people["position"] == "left"]
+    everybody = {(one.image_id, "left"): "feminine" for one in left.itertuples()}
+    corrected = findings(relabelled(report, everybody))
+    assert corrected["place"].estimate.value < 0
+    assert not math.isnan(corrected["area"].estimate.value)
+
+
+def test_where_places_cannot_be_told_their_sizes_are_not_zero(services):
+    found = findings(run(services, pairs=("doctor and nurse",), finder="halves"))
+    assert found["area"].p_value is None
+    assert math.isnan(found["area"].estimate.low)
+
+
+def test_the_acts_are_those_that_the_world_draws():
+    assert dict(ACTS) == book()["acts_of_the_renderer"]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [((), "two roles"), (("doctor",), "two roles"), (("doctor and nurse", "nurse and cook"), "one pair only")],
+)
+def test_pairs_that_are_none_are_refused(services, pairs, words):
+    with pytest.raises(InvalidInput, match=words):
+        run(services, pairs=pairs)
