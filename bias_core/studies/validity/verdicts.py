@@ -50,7 +50,6 @@ STANDS_FOR: Mapping[str, str] = {
     "effective_number": "variety_change",
     "jaccard_hallucination": "added_objects",
     "generative_miss_rate": "missing_objects",
-    "joint_excess": "interaction",  # ours: 7.4 % of 202 false alarms are not shown to be 7 at most
     "log_amplification": "relative_lean_difference",  # ours, but words of this world hardly lean, so it is not shown
 }
 """What headlines show in place of a measure, mostly of a paper, by their keys."""
