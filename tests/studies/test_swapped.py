@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
+import numpy as np
 import pytest
 
+from bias_core.adapters.calibration_renderer import scene_of
 from bias_core.errors import InvalidInput
+from bias_core.metrics.swapped import order_effect
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.stats.effects import holm
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.labelling import labelled_people, relabelled
 from bias_core.studies.paired.swapped import ACTS
 from bias_core.studies.running.run import complete, run_study
+from bias_core.types import ImageRow
 from bias_core.world.lexicon import book
 
 DESIGN = replace(find_design("pst-swapped"), images_per_prompt=20)
@@ -80,6 +86,31 @@ def test_where_places_cannot_be_told_their_sizes_are_not_zero(services):
     found = findings(run(services, pairs=("doctor and nurse",), finder="halves"))
     assert found["area"].p_value is None
     assert math.isnan(found["area"].estimate.low)
+
+
+def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
+    # On the record of what is drawn, which the reader sees as it is (the first test).
+    planted = {("doctor", "nurse"): "role", ("lawyer", "clerk"): "place"}
+    n_found, claims = 0, []
+    for condition, (pair, truth), repetition in product(("people", "fair"), planted.items(), range(12)):
+        less = []
+        for (left, right), sign in ((pair, 1), (pair[::-1], -1)):
+            prompt = f"Generate a picture of one {left} on the left and one {right} on the right."
+            rows = [
+                ImageRow(prompt=prompt, model="calibration-renderer", condition=condition, seed=1000 * repetition + k)
+                for k in range(100)
+            ]
+            looks = [[one.gender == "masculine" for one in scene_of(row).people] for row in rows]
+            less.append(sign * -np.diff(np.array(looks, dtype=float), axis=1)[:, 0])
+        effects = {"role": order_effect(*less, sign=1), "place": order_effect(*less)}
+        for (key, effect), p_value in zip(effects.items(), holm([e.p_value for e in effects.values()]), strict=True):
+            if condition == "people" and key == truth:
+                n_found += p_value < 0.05
+                assert effect.estimate.value == pytest.approx(0.4, abs=0.25)  # five standard errors
+            else:
+                claims.append(p_value < 0.05)
+    assert n_found == 24
+    assert np.mean(claims) <= 0.11  # 5 % of 72, and two standard errors
 
 
 def test_the_acts_are_those_that_the_world_draws():
