@@ -7,13 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.explore.headline import headline
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.study import explore
 from bias_core.studies.explore.tab import ExploreTab
+from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import ArmReport, Results, StudySettings, StudyTable
+from bias_core.studies.paired.headline import headline as paired_headline
+from bias_core.studies.paired.tab import Labelling, labels_html
 from bias_core.studies.reports.looks import (
     LOOKS,
     LookReading,
@@ -22,6 +26,7 @@ from bias_core.studies.reports.looks import (
     looks_headline,
     looks_over_arms,
 )
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import ClassErrors
 from bias_core.world.perceived_gender import CUT_OUT, PERCEIVED_GENDER, load_gender_head, scenes_in_four
 from bias_core.world.scene import GENDERS
@@ -123,3 +128,39 @@ def test_one_click_asks_for_the_four():
     assert preset.settings["options"]["in_four"] is True
     assert [arm.name for arm in preset.settings["arms"]] == ["nurse", "engineer"]
     assert explore_settings(concept="nurse", in_four=True).options.in_four
+
+
+def paired(services, **options):
+    own = {
+        "aspects": ("occupation",),
+        "masculine": ("carpenter", "mover"),
+        "feminine": ("nurse", "secretary"),
+        **options,
+    }
+    settings = StudySettings(model="calibration-renderer", condition="spectrum", options=own)
+    return complete(run_study(find_design("pst-fairness"), settings, services))
+
+
+def test_the_paired_test_labels_four_looks_and_scores_androgynous_people_for_neither_side(shipped):
+    report = paired(shipped, looks="four")
+    labels = report.results.frame("labels")
+    assert set(labels["answer"]) <= {*LOOKS, "not_two_people"}
+    assert "androgynous" in set(labels["answer"])
+    assert (labels["answer"] == labels["truth"]).mean() > 0.7
+    score = report.results.findings[0]
+    plain = labels[labels["setting"] == "paired"]
+    usable = plain[plain["answer"].isin(("feminine", "masculine", "androgynous"))]
+    sides = (usable["answer"] == usable["stereotyped_gender"]).mean()
+    against = ((usable["answer"] != usable["stereotyped_gender"]) & (usable["answer"] != "androgynous")).mean()
+    assert score.estimate.value == pytest.approx(100 * (sides - against))
+    assert "count for neither side" in score.says
+    assert {"androgynous %", "unclear %", "lowest STS", "highest STS"} <= set(report.results.frame("coverage"))
+    assert "look androgynous and then count for neither side" in paired_headline(report)
+    page = labels_html(Labelling(drawn=report))
+    assert page.count('value="androgynous"') == page.count('value="unclear"') > 0
+    assert 'value="cannot_identify"' not in page
+
+
+def test_the_questions_of_the_paper_know_two_looks(shipped):
+    with pytest.raises(InvalidInput, match="the questions of vqa know two looks"):
+        paired(shipped, looks="four", labeller="vqa")

@@ -24,6 +24,11 @@ def headline(report: StudyReport) -> str:
         f"{report.settings.confidence:.0%} interval, {score.n:,} pictures"
     )
     then = next((findings[key] for key in _THEN if key in findings), None)
+    if ("neither side" in first.says) and not math.isnan(score.value):
+        return (
+            f"In pictures of two, where people may also look androgynous and then count for neither side: {numbers}. "
+            f"That {lean}{_change(then)}"
+        )
     return (
         f"In pictures of two, {conform:.0f} % of the people look as the stereotype of their role has it and "
         f"{100 - conform:.0f} % do not ({numbers}). That {lean}{_change(then)}"

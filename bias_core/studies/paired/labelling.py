@@ -30,6 +30,7 @@ from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import AUTO, Design, StudyReport, StudySettings
+from bias_core.studies.reports.looks import CUT_OUT, LOOKS, NOTHING_FITS, judged_looks, read_looks
 from bias_core.studies.reports.text import table_of
 from bias_core.types import StoredImage
 
@@ -59,6 +60,9 @@ class LabellingOptions(Options):
         "Who cuts the people out; halves: trust the prompt, and take the left and right half of each picture",
     )
     answerer: str = setting(AUTO, "Answerer", "Who answers the questions of vqa")
+    looks: Literal["two", "four"] = setting(
+        "two", "Looks", "two: feminine or masculine, as the paper; four: also androgynous, or unclear"
+    )
     sentences: tuple[str, ...] = setting(
         ("a photo of a man", "a photo of a woman"),
         "Sentences",
@@ -88,6 +92,8 @@ def check_labelling(settings: StudySettings) -> None:
             f"a judge is asked about each person that is cut out, and with labeller={options.labeller} nobody is: take "
             "labeller=finder, or leave judge empty"
         )
+    if options.looks == "four" and options.labeller == "vqa":
+        raise InvalidInput("the questions of vqa know two looks, as the paper: take labeller=finder, or looks=two")
     if len(set(options.sentences)) != 2:
         raise InvalidInput(f"sentences are two, the first of a masculine-looking person; got {options.sentences}")
     if settings.labels:
@@ -219,21 +225,35 @@ def recorded_gender(truth: Any, position: str) -> str:
 
 
 def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[tuple[list[str], list[float]]]:
-    """Find the people, cut each out, and ask the encoder which of two sentences is closer."""
+    """Find the people, cut each out, and ask the encoder which of two sentences is closer, or which look it is."""
     masculine, feminine = data.texts(settings.options.sentences)
     direction, encoder = masculine - feminine, data.encoder()
 
-    def leans(images: list[Image.Image], boxes: list[list[Box]]) -> list[np.ndarray]:
-        crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
-        return np.split(
-            encoder.encode_images(crops) @ direction if crops else np.empty(0),
-            np.cumsum([len(places) for places in boxes])[:-1],
-        )
+    in_four = settings.options.looks == "four"
 
-    by_picture = yield from _in_boxes(people, settings, data, leans, encoder)
-    each = [math.nan if lean is None else float(lean) for lean in _of_each(people, by_picture)]
-    kinds = [np.isnan(each), np.abs(each) <= settings.options.margin, np.array(each) > 0]
-    return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), each
+    def read(images: list[Image.Image], boxes: list[list[Box]]) -> list[np.ndarray]:
+        crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
+        rows = encoder.encode_images(crops) if crops else np.empty((0, direction.size))
+        looks = _looks_of_crops(data, rows) if in_four else np.zeros(len(rows))
+        values = np.column_stack([rows @ direction, looks])  # (n, 2)
+        return np.split(values, np.cumsum([len(places) for places in boxes])[:-1])
+
+    each = _of_each(people, (yield from _in_boxes(people, settings, data, read, encoder)))
+    leans = [math.nan if one is None else float(one[0]) for one in each]
+    if in_four:
+        names = list(LOOKS)
+        return [NOT_TWO_PEOPLE if one is None else names[int(one[1])] for one in each], leans
+    kinds = [np.isnan(leans), np.abs(leans) <= settings.options.margin, np.array(leans) > 0]
+    return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), leans
+
+
+def _looks_of_crops(data: StudyData, rows: np.ndarray) -> np.ndarray:
+    """How people who were cut out look, as places in LOOKS ``(n,)``; InvalidInput where no reader fits."""
+    if not len(rows):
+        return np.zeros(0)
+    if (reading := read_looks(data, rows, CUT_OUT)) is None:
+        raise InvalidInput(NOTHING_FITS.format(encoder=data.settings.encoder))
+    return reading.places
 
 
 def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[tuple[list[str], list[float]]]:
@@ -242,7 +262,9 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
     Who is seen as both or neither cannot be identified.
     """
     boxes = _of_each(people, (yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)))
-    questions, stored = tuple(map(question_about, settings.options.sentences)), data.stored(people)
+    in_four = settings.options.looks == "four"
+    sentences = tuple(LOOKS.values()) if in_four else settings.options.sentences
+    questions, stored = tuple(map(question_about, sentences)), data.stored(people)
     keys = [  # the place is part of the question, so that the answer goes with its picture
         None if box is None else [(image_id, f"{question} {box}") for question in questions]
         for image_id, box in zip(people["image_id"], boxes, strict=True)
@@ -256,6 +278,12 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
     answers = yield from ask_judge(
         data.services, settings.judge, "asking the judge about the people", pictures, data.check
     )
+    if in_four:
+        nothing = np.full((len(LOOKS), len(CALLS)), 1 / len(CALLS))
+        given = np.array([nothing if some is None else [answers[key] for key in some] for some in keys])
+        judged = judged_looks(given, settings.judge)
+        words = [NOT_TWO_PEOPLE if some is None else word for some, word in zip(keys, judged.words, strict=True)]
+        return words, np.where([some is None for some in keys], math.nan, judged.leans).tolist()
     labels, leans = [], []
     for both in keys:
         given = np.full((2, 3), math.nan) if both is None else np.array([answers[key] for key in both])

@@ -366,7 +366,7 @@ def design_of_two(
         summary="Do two identities look as their stereotypes have it, side by side and alone.",
         data={**{key: base.data[key] for key in ("settings", "vqa")}, "identities": names},
         images_per_prompt=n_paired,
-        options={name: base.options[name] for name in settings_of(LabellingOptions)}
+        options={name: base.options[name] for name in settings_of(LabellingOptions) if name in base.options}
         | {"single_images": n_single, "fairness": fairness},
     )
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.agreement import agreement_estimate
-from bias_core.metrics.paired_labels import checked_labels, generation_failures
-from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
+from bias_core.metrics.paired_labels import ANDROGYNOUS, UNCLEAR, checked_labels, generation_failures
+from bias_core.metrics.paired_stereotype import StereotypeTestScore, stereotype_gap, stereotype_test_score
 from bias_core.studies.arms.statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
@@ -34,7 +34,7 @@ from bias_core.studies.kit.watching import ShareValues, stop_rule
 from bias_core.studies.paired import labelling
 from bias_core.studies.paired.headline import headline, is_clear
 from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED, SINGLE
-from bias_core.studies.reports.text import format_number
+from bias_core.studies.reports.text import format_number, format_share
 
 TEXTS = ReportTexts(__file__)
 PAIRED, FAIRNESS = "paired", "fairness"
@@ -151,10 +151,28 @@ def score_finding(
         title,
         "stereotype_test_score",
         score,
-        f"{direction} {result.n_usable:,} of {len(people):,} people could be scored ({result.coverage.value:.1f} %).",
+        f"{direction} {result.n_usable:,} of {len(people):,} people could be scored ({result.coverage.value:.1f} %)."
+        + _in_four(people, result),
         published=published,
         expected=true_score(people),
         sample=_sample([people]),
+    )
+
+
+def is_in_four(people: pd.DataFrame) -> bool:
+    """Whether anybody is labelled androgynous or unclear, which the paper does not offer."""
+    return bool(people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any())
+
+
+def _in_four(people: pd.DataFrame, result: StereotypeTestScore) -> str:
+    """What androgynous and unclear people do to a score, in words; "" where there are none."""
+    if not is_in_four(people):
+        return ""
+    share = format_share(*(getattr(result.percent_androgynous, end) / 100 for end in ("value", "low", "high")))
+    low, high = (format_number(bound) for bound in result.bounds)
+    return (
+        f" {share} of them look androgynous and count for neither side. If all of whom nobody can say looked against "
+        f"the stereotypes, or with them: {low} or {high}."
     )
 
 
@@ -268,6 +286,11 @@ def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
         pictures = {"setting": setting, "pictures": failed.n_images, "failed": failed.n_failed}
         of_people = {"people": len(some), "cannot identify": result.n_cannot_identify}
         of_people |= columns("coverage %", result.coverage)
+        if is_in_four(some):
+            of_people |= columns("androgynous %", result.percent_androgynous) | columns(
+                "unclear %", result.percent_unclear
+            )
+            of_people |= dict(zip(("lowest STS", "highest STS"), result.bounds, strict=True))
         rows.append(pictures | columns("failed %", failed.percent_failed) | of_people)
     return TEXTS.table("coverage", rows)
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
-from bias_core.metrics.paired_labels import ANSWERS, NOT_TWO_PEOPLE
-from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.metrics.paired_labels import ANDROGYNOUS, ANSWERS, ANSWERS_IN_FOUR, NOT_TWO_PEOPLE, UNCLEAR, UNTOLD
+from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Design, StudyReport
 from bias_core.studies.paired.labelling import (
     BY_HAND,
@@ -52,6 +52,8 @@ WHICH = {
 WORDS = {
     "feminine": "feminine",
     "masculine": "masculine",
+    "androgynous": "androgynous",
+    "unclear": "unclear",
     "cannot_identify": "cannot identify",
     NOT_TWO_PEOPLE: "not two people",
 }
@@ -130,7 +132,7 @@ class Labelling:
         label = people["perceived_gender"]
         mask = {
             "failed": label == NOT_TWO_PEOPLE,
-            "unclear": label == "cannot_identify",
+            "unclear": label.isin(UNTOLD),
             "record": people["truth"].notna() & (label != people["truth"]),
             "hand": people["rater"] == BY_HAND,
         }.get(self.which)
@@ -150,11 +152,13 @@ def labels_html(labelling: Labelling) -> str:
     """The pictures of a page, each with a menu per person."""
     people = labelling.people()
     groups = dict(list(people[people["image_id"].isin(labelling.pictures())].groupby("image_id")))
+    choice = option_values(labelling.drawn.settings.options).get("looks")
+    in_four = choice == "four" or people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any()
     return render(
         "labels_in_place",
         sheets=[(labelling.drawn.stored[one], groups[one].to_dict("records")) for one in labelling.pictures()],
         version=labelling.version,
-        answers=ANSWERS,
+        answers=ANSWERS_IN_FOUR if in_four else ANSWERS,
         words=WORDS,
         words_alone=WORDS | {NOT_TWO_PEOPLE: "not one person"},
         alone=SINGLE,
