@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput
+from bias_core.metrics.perceived_gender import gender_lean
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.explore.headline import headline
@@ -27,6 +29,7 @@ from bias_core.studies.reports.looks import (
     looks_over_arms,
 )
 from bias_core.studies.running.run import complete, run_study
+from bias_core.studies.validity import people
 from bias_core.types import ClassErrors
 from bias_core.world.perceived_gender import CUT_OUT, PERCEIVED_GENDER, load_gender_head, scenes_in_four
 from bias_core.world.scene import GENDERS
@@ -164,3 +167,28 @@ def test_the_paired_test_labels_four_looks_and_scores_androgynous_people_for_nei
 def test_the_questions_of_the_paper_know_two_looks(shipped):
     with pytest.raises(InvalidInput, match="the questions of vqa know two looks"):
         paired(shipped, looks="four", labeller="vqa")
+
+
+GENDER = replace(find_design("validity-gender"), images_per_prompt=40)
+
+
+def test_repeated_intervals_hold_the_shares_of_the_pool_and_the_check_can_fail(shipped, monkeypatch):
+    def rows():
+        how = {"repetitions": 3, "pool": 50}
+        settings = StudySettings(model="calibration-renderer", options=how)
+        return complete(run_study(GENDER, settings, shipped)).results.frame("repetitions")
+
+    right = rows()
+    inside = (right["low"] <= right["target"] + 1e-9) & (right["target"] <= right["high"] + 1e-9)
+    assert inside.mean() > 0.8
+    in_fair = right[(right["condition"] == "fair") & right["variant"].isin(["androgynous", "unclear"])]
+    assert set(in_fair["target"]) == {0.0}
+    assert set(right["measure"]) == {"look_share", "gender_lean", "stereotype_test_score"}
+    monkeypatch.setattr(people, "gender_lean", lambda *given, **how: gender_lean(*given, **how).scaled(1.0, 3.0))
+    wrong = rows().query("measure == 'gender_lean'")
+    assert not ((wrong["low"] <= wrong["target"]) & (wrong["target"] <= wrong["high"])).any()
+
+
+def test_the_repetitions_ask_for_both_conditions():
+    with pytest.raises(InvalidInput, match="conditions are fair, spectrum"):
+        people.gender_shots(GENDER, StudySettings(options=people.GenderOptions(conditions=("fair", "extreme"))))

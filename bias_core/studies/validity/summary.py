@@ -28,6 +28,7 @@ STUDIES = (
     "validity-intersections",
     "validity-languages",
     "validity-tones",
+    "validity-gender",
 )
 """All of them, in the order in which they are told."""
 ON_STEPS = ("validity-causes",)

@@ -31,6 +31,7 @@ _TITLES = {
     "validity-intersections": "Intersections",
     "validity-languages": "Languages",
     "validity-tones": "Skin tones and age groups",
+    "validity-gender": "Perceived gender in four",
 }
 _GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
 
