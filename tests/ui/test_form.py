@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.explore.tab_form import FIELDS, read_form
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.ui.model_menu import attribute_rows, read_table, words_for
+from tests.ui.tabs import built
+
+if TYPE_CHECKING:
+    from tests.ui.fakes import FakeServices
 
 MAN = ["man", "a photo of a man", "a photo of a woman", "0.562", "a source"]
 
@@ -112,3 +117,18 @@ def test_things_are_compared_by_valence_and_people_by_gender() -> None:
     by_key = {item.key: item for item in load_attribute_sets()}
     assert words_for(by_key["flowers"]) == ("pleasant", "unpleasant")
     assert words_for(replace(by_key["doctor"])) == ("male", "female")
+
+
+def test_a_typed_concept_is_compared_with_its_own_rates_unless_the_rows_were_changed(fakes: FakeServices) -> None:
+    tab = built(ExploreTab, fakes)
+    parts, doctor = tab.form, attribute_rows(tab.sets["doctor"].attributes)
+    nurse = tab.on_typed_concept(" Nurse", "doctor", doctor)
+    assert nurse[parts["set"]] == "nurse"
+    assert nurse[parts["attributes"]] == attribute_rows(tab.sets["nurse"].attributes)
+    nobody = tab.on_typed_concept("nur", "doctor", doctor)  # while it is typed, and for a concept without a set
+    assert nobody[parts["set"]] == "people"
+    rose = tab.on_typed_concept("rose", "people", attribute_rows(tab.sets["people"].attributes))
+    assert rose[parts["attribute_a"]] == "pleasant"
+    own = [["tired", "a tired person", "a rested person", "", ""], *doctor]
+    for concept, key, rows in (("nurse", "doctor", own), ("doctor", "doctor", doctor)):
+        assert parts["attributes"] not in tab.on_typed_concept(concept, key, rows)

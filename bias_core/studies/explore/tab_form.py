@@ -218,6 +218,8 @@ class ExploreForm(StudyTab):
         form, parts = self.form, self.parts
         filled = [form[name] for name in ("attributes", "attribute_a", "attribute_b")]
         form["set"].input(self.on_set, form["set"], filled, **QUIET)
+        typed = [form[name] for name in ("concept", "set", "attributes")]
+        form["concept"].input(self.on_typed_concept, typed, [form["set"], *filled], trigger_mode="always_last", **QUIET)
         changed = [*(form[name] for name in ("concept", "template", "set")), *filled]
         self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
@@ -245,6 +247,17 @@ class ExploreForm(StudyTab):
         form, chosen = self.form, self.sets[key]
         words = zip((form["attribute_a"], form["attribute_b"]), words_for(chosen), strict=True)
         return {form["attributes"]: attribute_rows(chosen.attributes), **dict(words)}
+
+    def on_typed_concept(self, concept: str, key: str, rows: list[list[str]]) -> Updates:
+        """The set whose rates are of this concept, where another concept's stands there as it was filled in.
+
+        A rate in the world of one occupation says nothing of another one.
+        """
+        before, hints = self.sets[key], {one.concept_hint.lower(): name for name, one in self.sets.items()}
+        suits = hints.get(" ".join(concept.lower().split()), _GENERAL_SET)
+        if not before.concept_hint or suits == key or rows != attribute_rows(before.attributes):
+            return {self.form["set"]: gr.skip()}
+        return {self.form["set"]: suits} | self.on_set(suits)
 
     def run_triggers(self) -> list[Any]:
         """As everywhere, and a concept that is typed and entered."""
