@@ -164,7 +164,8 @@ def test_it_starts_though_weights_are_missing_and_there_is_no_network(space):
 def explored(model):
     """All inputs of the tool, in its order."""
     drawn = ["doctor", ["man"], model, "published", 4, 0, "a photo of a {}", "calibration-clip", "", ""]
-    return [*drawn, 8, None, None, "", None, 0.95, True, None, "", "", "", "", "", None, False, "none", [], None]
+    read = [8, None, None, "", None, 0.95, True, None, "", "", "", "", "", None]
+    return [*drawn, *read, False, "none", [], [], False, None]
 
 
 def test_what_is_there_works_and_what_is_missing_says_so_when_it_is_asked(space):

@@ -62,11 +62,11 @@ def noise(folder: Path, prompts=("a photo of a doctor",), n: int = 5) -> Path:
     return folder
 
 
-# The others draw conditions, which other models do not have: they say that instead.
+# The others draw conditions or take an adapter away, which other models do not have: they say that instead.
 ON_ANY_MODEL = [
     design
     for design in list_designs()
-    if design.name not in ("tbyb-dataset", "tbyb-controlled") and not design.kind.startswith("validity")
+    if design.name not in ("tbyb-dataset", "tbyb-controlled", "causes") and not design.kind.startswith("validity")
 ]
 
 

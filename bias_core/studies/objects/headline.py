@@ -18,7 +18,8 @@ def headline(report: StudyReport) -> str:
     top = report.results.frame("top_objects")
     of_set = str(top["pictures"].iloc[0]) if len(top) else ""  # whose top object it is
     keys = [(*finding.key.rpartition(" "), finding.estimate) for finding in reversed(report.results.findings)]
-    estimates = {kind: estimate for name, _, kind, estimate in keys if name in (of_set, "")}
+    of_top = (of_set, "")
+    estimates = {kind: one for name, _, kind, one in keys if name.removesuffix("miss").strip() in of_top}
     if top.empty or "hallucination" not in estimates:
         return f"{report.n_images:,} pictures were captioned, and no object was named in them."
     first, whole = top.iloc[0], estimates["hallucination"]

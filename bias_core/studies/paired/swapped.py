@@ -35,7 +35,6 @@ from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
 ACTS: Mapping[str, str] = {
-    "treating": "treated by",
     "examining": "examined by",
     "serving": "served by",
     "teaching": "taught by",
@@ -72,9 +71,9 @@ class SwappedOptions(LabellingOptions):
         "Pairs",
         "Two roles each, such as doctor and nurse; every role once",
     )
-    act: Literal[
-        "", "treating", "examining", "serving", "teaching", "helping", "interviewing", "advising", "paying"
-    ] = setting("", "Act", "What one of the two does to the other, in turn; empty: they stand side by side")
+    act: Literal["", "examining", "serving", "teaching", "helping", "interviewing", "advising", "paying"] = setting(
+        "", "Act", "What one of the two does to the other, in turn; empty: they stand side by side"
+    )
 
 
 def pairs_of(settings: StudySettings) -> list[tuple[str, str]]:
