@@ -21,7 +21,7 @@ def test_a_german_browser_gets_a_german_page(visit: Callable[..., Any], axe: Pat
     assert page.get_by_role("tab", name="Erkunden").count()
     assert page.get_by_role("button", name="Zeichnen und messen").first.is_visible()
     page.get_by_role("button", name="Eigene Wörter").click()
-    assert page.get_by_label("Konzept X").is_visible()
+    page.get_by_label("Konzept X").wait_for()
     assert page.get_by_text("Zeichnet das Modell ein Konzept einem Attribut ähnlicher").is_visible()
     study = page.get_by_role("combobox", name="Studie").first
     assert study.input_value() == "Acht Assoziationstests"

@@ -168,9 +168,15 @@ def test_words_of_ones_own_have_arms_too(services: FakeServices) -> None:
     assert [arm.name for arm in report.arms] == ["fair", "published", "extreme"]
 
 
-def test_the_form_folds_when_a_run_starts_and_keeps_what_stands_in_it(tab: ObjectsTab) -> None:
-    pressed = tab.on_click(Visitor())
+def test_the_form_folds_once_a_run_goes_well_and_keeps_what_stands_in_it(tab: ObjectsTab) -> None:
     assert len(tab.form_folds) == 3  # one's own words, sampling and options, arms
-    assert all(pressed[fold]["open"] is False for fold in tab.form_folds)
-    assert not set(pressed) & {*tab.form.values(), *tab.own.values(), tab.arms.chosen, tab.arms.fields}
-    assert set(pressed) <= set(tab.outputs())
+    asked = {"percent": 1, "option.sets": "objects"}
+    done, refused = (
+        {component: update for part in tab.on_run(Visitor(), *values_of(tab, THREE, **asked | more))
+         for component, update in part.items()}
+        for more in ({}, {"model": "no model!"})
+    )  # fmt: skip
+    assert all(done[fold]["open"] is False for fold in tab.form_folds)
+    assert not set(done) & {*tab.form.values(), *tab.own.values(), tab.arms.chosen, tab.arms.fields}
+    assert set(done) <= set(tab.outputs())
+    assert not set(refused) & set(tab.form_folds)  # what is to be mended stays open

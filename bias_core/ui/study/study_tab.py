@@ -216,8 +216,7 @@ class StudyTab(ResultPage):
         """Take a turn in the queue; a run of the same visitor that is still at work ends, and an example goes."""
         visitor.start()
         gone = self.cleared() if is_example(shown) else {}
-        folded = {fold: gr.update(open=False) for fold in self.form_folds}
-        return gone | folded | self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
+        return gone | self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
 
     def on_stop(self, visitor: Visitor) -> None:
         """Ask the run to end at its next step."""
@@ -247,18 +246,23 @@ class StudyTab(ResultPage):
         last: StudyReport | None = None,
         show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
-        """A run on its way, with a note below, and then its report; without one, the ``last`` comes back."""
+        """A run on its way, with a note below, and then its report; without one, the ``last`` comes back.
+
+        The form folds once it goes well: where it is refused, what is to be mended stays open.
+        """
         reports: list[StudyReport] = []
+        folded: Updates = {fold: gr.update(open=False) for fold in self.form_folds}
         pace, drawing, status = messages.Pace(), self.drawing.of_run(), self.parts["status"]
         yield self._buttons(running=True) | {status: note or messages.LOADING}
         with messages.user_errors() as problem:
             for step in followed(steps, reports):
                 drawing.note(step)
                 if pace.is_due():
-                    yield {status: messages.progress_html(step) + note, **drawing.at(step)}
+                    yield folded | {status: messages.progress_html(step) + note, **drawing.at(step)}
+                    folded = {}
         ended = self._buttons(running=False) | {self.drawing.html: ""} | self.ended(visitor)
         if reports:
-            yield ended | (show or self.done)(reports[0])
+            yield folded | ended | (show or self.done)(reports[0])
         else:
             before = {} if last is None else self.finished(last)
             left = drawing.left() if last is None else {}
