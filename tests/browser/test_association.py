@@ -68,6 +68,7 @@ def test_stop_ends_a_study_soon_and_it_can_be_run_again(desk: Any) -> None:
         assert time.monotonic() - pressed < 10 * slowdown()
         assert desk.is_visible("#association-run")
     assert "Stopping" not in desk.inner_text("#association-status")
+    open_accordion(desk, "association-own")  # which the run has folded
     desk.get_by_label("number input for Pictures per prompt").fill("4")
     run_preset(desk, "association", PRESET)
     assert "96 of 96 pictures" in desk.inner_text("#association-header")

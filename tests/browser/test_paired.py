@@ -59,6 +59,7 @@ def test_two_identities_of_ones_own_are_run_in_both_orders(phone: Any) -> None:
     assert "pilot and assistant" in page.inner_text("#paired-header")
     assert "asked to be fair" in page.inner_text("#paired-results")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    open_accordion(page, "paired-own")  # which the run has folded
     page.locator("#paired-first input, #paired-first textarea").fill("assistant")
     with a_run(page, "paired"):
         page.click("#paired-run")
