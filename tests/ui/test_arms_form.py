@@ -180,3 +180,15 @@ def test_the_form_folds_once_a_run_goes_well_and_keeps_what_stands_in_it(tab: Ob
     assert not set(done) & {*tab.form.values(), *tab.own.values(), tab.arms.chosen, tab.arms.fields}
     assert set(done) <= set(tab.outputs())
     assert not set(refused) & set(tab.form_folds)  # what is to be mended stays open
+
+
+def test_a_form_that_is_filled_in_says_what_its_folded_arms_ask_for(tab: ObjectsTab) -> None:
+    design = tab.designs["tbyb-general"]
+    filled = tab.form_of(design, StudySettings(scale=0.01, arms=THREE))
+    assert "in 3 arms" in filled[tab.parts["count"]]
+    assert set(filled) <= set(tab.filled())
+    linked = tab.on_load(
+        {}, SimpleNamespace(query_params={"tab": "objects", "arms": "condition=fair||condition=extreme"})
+    )
+    assert "in 2 arms" in linked[tab.parts["count"]]
+    assert set(linked) <= set(tab.linked())

@@ -1,5 +1,5 @@
 // Says when what stands in the form around it is another than before, whoever changed it: one listener for the page to
-// look up in place of one for each field. Once at first too: a link or what the browser remembers may have filled it.
+// look up in place of one for each field.
 const form = element.closest('.ask');
 const written = () => [
   ...[...form.querySelectorAll('input:not([type=file]), textarea')].map((one) => one.type === 'checkbox' ? one.checked : one.value),
@@ -9,6 +9,6 @@ let before = '';
 setInterval(() => {
   if (!element.offsetParent) return;
   const now = written();
-  if (now !== before) trigger('edit', {});
+  if (before && now !== before) trigger('edit', {});
   before = now;
 }, 300);

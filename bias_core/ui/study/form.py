@@ -11,7 +11,7 @@ from bias_core.models.hosted import hosted_name, request_words
 from bias_core.services import Services
 from bias_core.studies.kit.designs import find_design, option_settings, program_of, settings_with
 from bias_core.studies.kit.setting_fields import Setting, is_nothing, option_values, settings_of
-from bias_core.studies.kit.types import Design, StudySettings
+from bias_core.studies.kit.types import Arm, Design, StudySettings
 from bias_core.studies.running.arms import MOST_ARMS, each_arm
 from bias_core.studies.running.hand_on import how_to_print, offered_forms
 from bias_core.studies.running.run import with_options
@@ -232,7 +232,8 @@ class StudyForm:
 
     def filled(self) -> list[Any]:
         """Everything that :meth:`form_of` changes."""
-        return [*self.form.values(), *([self.parts["use_own"]] if self.own else []), *self.arms.outputs()]
+        parts = [self.parts[name] for name in ("use_own", "count") if name in self.parts]
+        return [*self.form.values(), *parts, *self.arms.outputs()]
 
     def linked(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
@@ -279,7 +280,12 @@ class StudyForm:
     def on_count(self, *values: Any) -> str:
         """How many pictures these settings ask for; nothing is said of settings that cannot be used."""
         with messages.user_errors():
-            design, settings = self.design_and_settings(values)
+            return self.count_of(*self.design_and_settings(values))
+        return ""
+
+    def count_of(self, design: Design, settings: StudySettings) -> str:
+        """How many pictures a design asks for with these settings."""
+        with messages.user_errors():
             arms = each_arm(with_options(design, settings))
             drawn = [arm for arm in arms if not (arm.images and arms[1:])]
             shots = [shot for arm in drawn for shot in program_of(design).shots(design, arm)]
@@ -319,8 +325,14 @@ class StudyForm:
                 filled |= self.options_of(values.get("study", next(iter(self.designs))), link.get("options"))
             model = values.get("model", self.form["model"].value)
             filled[self.form["condition"]] = self._conditions(model, values.get("condition", "published"))
-            return filled | (self.arms.show(link["arms"]) if "arms" in link else {})
+            return filled | (self._linked_arms(values, link["arms"]) if "arms" in link else {})
         return {self.parts["count"]: ""}
+
+    def _linked_arms(self, values: Mapping[str, Any], arms: tuple[Arm, ...]) -> Updates:
+        """The arms of an address, and how many pictures they ask for beside these values of the form."""
+        form = [values.get(name, self.form[name].value) for name in self.fields()]
+        own = [*(one.value for one in self.own.values()), False] if self.own else []
+        return self.arms.show(arms) | {self.parts["count"]: self.on_count(*form, arms, *own)}
 
     def checked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """:meth:`asked`; more pictures than one run may have are refused before it waits in line."""
@@ -350,6 +362,7 @@ class StudyForm:
             **self.options_of(design.name, above.options),
             **({self.parts["use_own"]: False} if self.own else {}),
             **self.arms.show(arms),
+            self.parts["count"]: self.count_of(design, settings),  # arms that are folded away are seen by no listener
         }
 
     def options_of(self, name: str, chosen: Any = None) -> Updates:
