@@ -4,21 +4,19 @@ The same seeds are drawn with and without. A margin is cos(I, d+) - cos(I, d-) o
 seen where it is above 0 [dehdashtian2025oasis, Eq. 5]. Entry i of all sets belongs to the same seed.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.paired_prevalence import prevalence_difference_test
 from bias_core.stats.arrays import Array, margins_by_step, paired_vectors
 from bias_core.stats.effects import Seed, percentile_estimate
-from bias_core.stats.intervals import check_confidence, percent
+from bias_core.stats.intervals import adjusted_wald, check_confidence
 from bias_core.types import Estimate
 
 N_RESAMPLES = 999
@@ -238,16 +236,7 @@ def mean_difference(differences: Array, confidence: float = 0.95) -> Estimate:
     check_confidence(confidence)
     n, value = len(differences), float(differences.mean())
     more = np.append(differences, [1.0, -1.0])
-    middle = float(more.mean())
-    reach = float(stats.norm.ppf((1 + confidence) / 2)) * math.sqrt(float(more.var()) / len(more))
-    return Estimate(
-        value=value,
-        low=min(value, max(-1.0, middle - reach)),
-        high=max(value, min(1.0, middle + reach)),
-        n=n,
-        null_value=0.0,
-        method=f"adjusted Wald for pairs {percent(confidence)}",
-    )
+    return adjusted_wald(value, float(more.mean()), float(more.var()) / len(more), n=n, confidence=confidence)
 
 
 def _exchanges(

@@ -110,7 +110,16 @@ def difference_interval(n_up: int, n_down: int, n: int, *, confidence: float = 0
     check_confidence(confidence)
     up, down = (n_up + 1) / (n + 2), (n_down + 1) / (n + 2)
     middle, value = up - down, (n_up - n_down) / n
-    reach = float(stats.norm.ppf((1 + confidence) / 2)) * math.sqrt((up + down - middle**2) / (n + 2))
+    return adjusted_wald(value, middle, (up + down - middle**2) / (n + 2), n=n, confidence=confidence)
+
+
+def adjusted_wald(value: float, middle: float, variance: float, *, n: int, confidence: float) -> Estimate:
+    """A mean of ``n`` paired differences; the interval lies around the ``middle``, the mean with two pairs more.
+
+    >>> round(adjusted_wald(0.0, 0.0, 0.25, n=2, confidence=0.95).high, 3)
+    0.98
+    """
+    reach = float(stats.norm.ppf((1 + confidence) / 2)) * math.sqrt(variance)
     return Estimate(
         value=value,
         low=min(value, max(-1.0, middle - reach)),
