@@ -252,14 +252,19 @@ def _open_clip(name: str) -> ToolInfo:
     return ToolInfo(id=f"{_OPEN_CLIP}{named}", name=name, library="open_clip", path=named, local=path)
 
 
+def has_adapter(info: ModelInfo) -> bool:
+    """Whether a model draws through an adapter (LoRA) that can be left out: of a condition, or always on."""
+    return bool(info.options.get("base_condition") or info.options.get("lora"))
+
+
 def check_condition(info: ModelInfo, condition: str) -> str:
     """The condition to generate under: "" for models without planted conditions, as they are.
 
     Such models accept the default "published" too, so that changing the model alone is enough.
     """
     if condition == WITHOUT_ADAPTER:
-        if own := str(info.options.get("base_condition") or (info.options.get("lora") and condition) or ""):
-            return own
+        if has_adapter(info):
+            return str(info.options.get("base_condition") or condition)
         raise UnknownModel(f"{info.id} has no adapter (LoRA), so that none of its parts can be drawn without it")
     if not info.conditions:
         if condition in {"", "published"}:

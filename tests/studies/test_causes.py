@@ -120,6 +120,19 @@ def test_without_other_weights_the_text_alone_is_exchanged(services, planted):
     assert any("no parts to take apart" in note for note in same.results.notes)
 
 
+def test_of_a_model_without_adapter_the_text_alone_is_exchanged_and_the_report_says_so(services, tiny_sd1):
+    settings = SETTINGS | {"model": str(tiny_sd1), "condition": "", "num_inference_steps": 2, "force": True}
+    settings |= {"encoder": "calibration-clip"}
+    later = {"later_texts": [FEMALE]}
+    report = run(services, NAME, **settings, options=later)
+    assert report.settings.options.without_adapter == ""
+    assert table_keys(report) == {"exchanges", "decided"}
+    assert any("has no adapter, so its text alone was exchanged" in note for note in report.results.notes)
+    assert not math.isnan(table(report, "exchanges")["effect"].iloc[0])
+    with pytest.raises(UnknownModel, match="has no adapter"):  # which is asked for by name
+        run(services, NAME, **settings, options=later | {"without_adapter": WITHOUT_ADAPTER})
+
+
 def table_keys(report):
     return {one.key for one in report.results.tables}
 

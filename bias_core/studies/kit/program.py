@@ -412,6 +412,8 @@ class Program:
     # where they have a base, or can have none
     larger: Callable[[Design, StudySettings, float], tuple[Design, StudySettings]] = larger
     with_base: Callable[[Design, StudySettings], tuple[StudySettings, str] | None] = lambda _design, _settings: None
+    # the settings with what follows from the model that draws, before anything is laid out
+    settled: Callable[[StudySettings, StudyServices], StudySettings] = lambda settings, _services: settings
     # raises where the pictures of a model, or those brought along, cannot be used for this; asked before anything is
     # drawn, also where nothing will be measured yet
     suits: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None

@@ -6,7 +6,7 @@ encoders or the denoiser alone; the finished pictures are read.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.exchange import ExchangeEffect, PartEffects, decided_step, exchange_effect, part_effects
-from bias_core.models.catalogue import WITHOUT_ADAPTER
+from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.stats.intervals import wilson_interval
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.kit.designs import ReportTexts
@@ -24,6 +24,7 @@ from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, option_values, setting, settings_class
 from bias_core.studies.kit.types import (
+    AUTO,
     MAX_STEPS,
     Design,
     Finding,
@@ -75,9 +76,10 @@ class CauseOptions(Options):
         8, "Exchanges", "After how many different numbers of steps, from none on", ge=1, le=MAX_STEPS
     )
     without_adapter: str = setting(
-        WITHOUT_ADAPTER,
+        AUTO,
         "Weights to compare with",
-        "Whose parts are exchanged with those of the run: “without adapter”, or a condition; empty: the text alone",
+        "Whose parts are exchanged with those of the run: “without adapter”, or a condition; auto: without its adapter "
+        "where the model has one; empty: the text alone",
     )
     n_samples: int = setting(4, "Shown seeds", "Whose pictures stand in rows", ge=1, le=100)
 
@@ -94,7 +96,8 @@ def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
     shots = [Shot(prompt=texts[0], n=n, group=_PLAIN, facts={"later": "", "part": "both"})]
     for later in texts[1:]:
         shots += [_exchanged(texts[0], later, i / n_exchanges, n) for i in range(n_exchanges)]
-    if against := options.without_adapter.strip():
+    against = options.without_adapter.strip()
+    if against := WITHOUT_ADAPTER if against == AUTO else against:
         weights = {"neither": (against, ""), "text": (against, settings.condition), "drawing": ("", against)}
         shots += [
             Shot(
@@ -115,6 +118,14 @@ def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
     if share == 0:
         return Shot(prompt=later, n=n, group="exchanged", facts=facts)
     return Shot(prompt=text, later_prompt=later, first_steps=share, n=n, group="exchanged", facts=facts)
+
+
+def settled_causes(settings: StudySettings, services: StudyServices) -> StudySettings:
+    """Whose weights are compared with where nobody says: none where the model has no adapter."""
+    if settings.options.without_adapter.strip() != AUTO:
+        return settings
+    against = WITHOUT_ADAPTER if has_adapter(services.model_info(settings.model)) else ""
+    return replace(settings, options=replace(settings.options, without_adapter=against))
 
 
 def cause_suits(settings: StudySettings, services: StudyServices) -> None:
@@ -158,6 +169,8 @@ def measure_causes(design: Design, settings: StudySettings, data: StudyData) -> 
     notes = [TEXTS.note("exchange")]
     if options.without_adapter:
         notes.append(TEXTS.note("same weights" if parts is None else "exchange of parts"))
+    elif not has_adapter(data.services.model_info(settings.model)):
+        notes.append(TEXTS.note("no adapter", model=settings.model))
     return Results(
         findings=(*map(_finding, exchanges), *_part_findings(parts)),
         tables=(
@@ -373,6 +386,11 @@ def _in_words(estimate: Estimate) -> str:
 
 PROGRAMS = {
     "causes": Program(
-        shots=cause_shots, measure=measure_causes, suits=cause_suits, options=CauseOptions, headline=headline
+        shots=cause_shots,
+        measure=measure_causes,
+        settled=settled_causes,
+        suits=cause_suits,
+        options=CauseOptions,
+        headline=headline,
     )
 }

@@ -201,6 +201,7 @@ def _laid_out(
     estimate: bool,
 ) -> tuple[StudySettings, Rows, list[Shot]]:
     """Where the pictures come from, and which; imported ones take the place of the model's."""
+    settings = settings if settings.images else program.settled(settings, services)
     shots = program.shots(design, settings)
     if settings.images:
         template = treatment(settings) if shots else ""  # without shots their prompts are the study's

@@ -288,7 +288,8 @@ class StudyForm:
         with messages.user_errors():
             arms = each_arm(with_options(design, settings))
             drawn = [arm for arm in arms if not (arm.images and arms[1:])]
-            shots = [shot for arm in drawn for shot in program_of(design).shots(design, arm)]
+            program = program_of(design)
+            shots = [shot for arm in drawn for shot in program.shots(design, program.settled(arm, self.services))]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
             with messages.user_errors() as too_many:
                 check_number(design, with_options(design, settings), self.services.settings)
