@@ -12,12 +12,13 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.perceived_gender import gender_lean
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.explore.headline import headline
+from bias_core.studies.arms.statistics import mean_sample
+from bias_core.studies.explore.headline import arms_headline, headline
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.study import explore
 from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import ArmReport, Results, StudySettings, StudyTable
+from bias_core.studies.kit.types import Arm, ArmReport, Results, StudySettings, StudyTable
 from bias_core.studies.paired.headline import headline as paired_headline
 from bias_core.studies.paired.tab import Labelling, labels_html
 from bias_core.studies.reports.looks import (
@@ -34,7 +35,15 @@ from bias_core.types import ClassErrors
 from bias_core.world.perceived_gender import CUT_OUT, PERCEIVED_GENDER, load_gender_head, scenes_in_four
 from bias_core.world.scene import GENDERS
 from bias_core.world.shapes import ASSETS
+from tests.adapters.test_judges import save_llava
 from training.perceived_gender import pictures_of
+
+LEAN = "Masculine less feminine, of those who can be told"
+PLAIN = {"attributes": (), "attribute_a": "", "attribute_b": "", "in_four": True}
+
+
+def sample_of(values):
+    return mean_sample([f"0:{i}" for i in range(len(values))], values)
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +82,7 @@ def test_the_shipped_errors_are_those_of_new_people_too(shipped, name, pairs):
 
 
 def test_an_exploration_tells_the_four_beside_what_was_drawn(shipped):
-    report = explore(
-        "nurse", shipped, model="calibration-renderer", condition="spectrum", attributes=(), attribute_a="",
-        attribute_b="", n_images=60, in_four=True,
-    ).report  # fmt: skip
+    report = explore("nurse", shipped, model="calibration-renderer", condition="spectrum", n_images=60, **PLAIN).report
     frame = report.results.frame("looks").set_index("look")
     assert frame["as drawn"].sum() == pytest.approx(1)
     assert (abs(frame["corrected"] - frame["as drawn"]) < 0.1).all()
@@ -88,21 +94,57 @@ def test_an_exploration_tells_the_four_beside_what_was_drawn(shipped):
 
 
 def test_without_known_errors_nothing_is_corrected_and_that_is_said():
-    results = look_results(reading([10, 5, 3, 2]), [], fixed_n=True, confidence=0.95)
+    results = look_results(reading([10, 5, 3, 2]), [], sample=sample_of, fixed_n=True, confidence=0.95)
     assert "corrected" not in results.frame("looks")
     assert "whose errors are not known" in results.tables[0].note
     assert looks_headline(results.frame("looks")).startswith(" How people look in 20 pictures, as read: feminine 50")
 
 
+@pytest.mark.parametrize("who", ["encoder", "judge"])
+def test_a_reader_of_a_real_class_whose_errors_nobody_knows_shows_what_it_reads_and_no_more(
+    shipped, tiny_clip, tmp_path, who
+):
+    reader = {"encoder": str(tiny_clip)} if who == "encoder" else {"judge": str(save_llava(tmp_path))}
+    report = explore(
+        "nurse", shipped, model="calibration-renderer", condition="spectrum", n_images=20, **reader, **PLAIN
+    ).report
+    frame, note = report.results.frame("looks"), next(one.note for one in report.results.tables if one.key == "looks")
+    assert frame["pictures"].sum() == 20
+    assert not any("corrected" in one for one in (*frame, *(found.title for found in report.results.findings)))
+    assert "whose errors are not known" in note
+    assert "in 20 pictures, as read: feminine" in headline(report)
+    assert set(report.pictures["looks"]) <= set(LOOKS)
+
+
+def test_arms_are_compared_look_by_look_on_the_same_seeds(shipped):
+    settings = explore_settings(
+        concept="nurse", model="calibration-renderer", condition="spectrum", n_images=60, **PLAIN,
+        arms=(Arm(name="nurse"), Arm(name="engineer", template="{nurse=engineer}")),
+    )  # fmt: skip
+    report = complete(run_study(find_design("explore"), settings, shipped))
+    tests = report.results.frame("differences").set_index("finding")
+    assert list(tests.index) == [*(f"{look}, corrected" for look in LOOKS), LEAN]
+    row = tests.loc["masculine, corrected"]
+    assert (row["low"] < row["drawn"] < row["high"], row["clear"]) == (True, "yes")
+    frames = [arm.results.frame("looks").set_index("look")["corrected"] for arm in report.arms]
+    for look in LOOKS:  # but for what is set to 0
+        gap = frames[1][look] - frames[0][look]
+        assert tests.loc[f"{look}, corrected", "difference"] == pytest.approx(gap, abs=0.01)
+    assert tests.loc[LEAN, "difference"] > 0.5
+    assert arms_headline(report).startswith("“masculine” is seen in ")
+    seed = report.results.frame("seeds").iloc[0]
+    assert set(seed["look"].split(" → ")) <= set(LOOKS)
+
+
 def test_where_all_are_unclear_there_is_a_share_and_no_lean():
-    results = look_results(reading([0, 0, 0, 9]), [], fixed_n=True, confidence=0.95)
+    results = look_results(reading([0, 0, 0, 9]), [], sample=sample_of, fixed_n=True, confidence=0.95)
     assert "looks-lean" not in {one.key for one in results.findings}
     assert results.frame("looks")["as read"].tolist() == [0, 0, 0, 1]
 
 
 def test_where_pictures_were_drawn_until_it_was_clear_shares_are_as_read():
     errors = ClassErrors(classes=tuple(LOOKS), counts=tuple(map(tuple, (np.eye(4, dtype=int) * 50 + 1).tolist())))
-    results = look_results(reading([10, 5, 3, 2], errors), [], fixed_n=False, confidence=0.95)
+    results = look_results(reading([10, 5, 3, 2], errors), [], sample=sample_of, fixed_n=False, confidence=0.95)
     assert "corrected" not in results.frame("looks")
 
 

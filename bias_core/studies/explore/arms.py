@@ -63,6 +63,7 @@ class Scored:
     fidelity: Estimate | None = None  # how often the words of the association are shown where asked for
     recognised: Estimate | None = None  # share in which the reader sees the concept, of a run in several languages
     scales: tuple[ScaleScore, ...] = ()
+    looks: tuple[str, ...] = ()  # how the person in each picture looks, where that was asked for
     tests: dict[Any, tuple[PairedTest, ...]] = field(default_factory=dict)
     shares: dict[bytes, np.ndarray] = field(default_factory=dict)  # of variance, by places, see `_variance_share`
 
@@ -189,7 +190,7 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
         "Seed by seed",
         pd.concat([_seed_frame(pair) for pair in pairs], ignore_index=True),
         "Change: one minus the cosine of the two pictures. Each attribute: whether the reader sees it, "
-        "in the first and in the second.",
+        "or as what it reads the picture, in the first and in the second.",
     )
     return Results(
         findings=(*helps.findings, *on_scales.findings, *(_change(pair, several=len(pairs) > 1) for pair in pairs)),
@@ -241,8 +242,18 @@ def _seed_frame(pair: _Pair) -> pd.DataFrame:
     for before, after in zip(pair.a.scores, pair.b.scores, strict=True):
         words = zip(yes_or_no(before)[one], yes_or_no(after)[other], strict=True)
         columns[before.attribute.name] = [" → ".join(both) for both in words]
+    for name, one_side, other_side in _in_classes(pair.a, pair.b):
+        columns[name] = [f"{one_side[i]} → {other_side[k]}" for i, k in zip(one, other, strict=True)]
     columns |= {"first picture": np.array(pair.a.ids)[one], "second picture": np.array(pair.b.ids)[other]}
     return pd.DataFrame(columns).sort_values("change", ascending=False, kind="stable", ignore_index=True)
+
+
+def _in_classes(a: Scored, b: Scored) -> Iterator[tuple[str, Sequence[str], Sequence[str]]]:
+    """What the pictures of two arms are read as, of several classes: on each scale, and how people look."""
+    for before, after in zip(a.scales, b.scales, strict=False):
+        yield before.name, before.words, after.words
+    if a.looks and b.looks:
+        yield "look", a.looks, b.looks
 
 
 def _figures(arms: Sequence[ArmReport], pairs: Sequence[_Pair], settings: StudySettings) -> Iterator[StudyFigure]:

@@ -12,7 +12,7 @@ from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyReport, lean, listed
 from bias_core.studies.reports.crossed import crossed_headline
 from bias_core.studies.reports.headline import differences_headline, numbers_headline
-from bias_core.studies.reports.looks import KEY as LOOKS, looks_headline
+from bias_core.studies.reports.looks import AS_READ, CORRECTED, KEY as LOOKS, LOOKS as LOOK_NAMES, looks_headline
 from bias_core.studies.reports.scales import DISTANCES, scales_arms_headline, scales_headline
 from bias_core.studies.reports.text import format_rate, format_share
 from bias_core.types import is_sourced
@@ -77,7 +77,8 @@ def _differences_of_arms(report: StudyReport) -> str:
     if frame.empty or not frame["p adjusted"].notna().any():
         return differences_headline(report, frame)
     frame = frame[~frame["finding"].isin(_against_assumed_rates(report))]
-    shares = frame[frame["finding"].str.endswith(f": {KINDS['p'].label}")]
+    of_looks = frame["finding"].isin([f"{look}, {kind}" for look in LOOK_NAMES for kind in (AS_READ, CORRECTED)])
+    shares = frame[frame["finding"].str.endswith(f": {KINDS['p'].label}") | of_looks]
     clear = shares[shares["clear"] == "yes"]
     n_clear = int((frame["clear"] == "yes").sum())
     if not n_clear:
@@ -87,7 +88,8 @@ def _differences_of_arms(report: StudyReport) -> str:
     if clear.empty:
         return differences_headline(report, frame)
     row = clear.sort_values("difference", key=abs, ascending=False).iloc[0]
-    name, gap = row["finding"].rpartition(": ")[0], [100 * row[end] for end in ("difference", "low", "high")]
+    name = row["finding"].rpartition(": ")[0] or row["finding"].partition(",")[0]  # of an attribute, or a look
+    gap = [100 * row[end] for end in ("difference", "low", "high")]
     return (
         f"“{name}” is seen in {format_rate(row['value first'])} of the pictures of “{row['first']}” and in "
         f"{format_rate(row['value second'])} of “{row['second']}”, on the same {row['n']} seeds: "

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -138,6 +138,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         fidelity=leaning.fidelity if leaning else None,
         recognised=next((one.estimate for one in recognised), None),
         scales=scales,
+        looks=tuple(looks.words) if isinstance(looks, LookReading) else (),
     )
     results = exploration_results(
         cells,
@@ -187,7 +188,8 @@ def _on_looks(looks: LookReading | Results, data: StudyData, frame: pd.DataFrame
         return looks
     truths = [truth for truth in data.truths(frame) if truth is not None and "gender" in truth]
     drawn = truths if len(truths) == len(frame) else []
-    return look_results(looks, drawn, fixed_n=data.fixed_n, confidence=data.settings.confidence)
+    how: dict[str, Any] = {"fixed_n": data.fixed_n, "confidence": data.settings.confidence}
+    return look_results(looks, drawn, sample=partial(mean_sample, _units(frame)), **how)
 
 
 def _crossed(

@@ -232,7 +232,7 @@ class ExploreForm(StudyTab):
         parts["remove"].click(self.on_remove, table, table, **QUIET)
         self.suggest.wire(self, lambda values: read_form(values[:-1]))  # all but the prompts
         parts["restore"].click(
-            lambda key: attribute_rows(self.sets[key].attributes), form["set"], form["attributes"], **QUIET
+            lambda key: attribute_rows(self.sets[key or FIRST_SET].attributes), form["set"], form["attributes"], **QUIET
         )
 
     def on_pack(self, path: str | None) -> str:
@@ -242,18 +242,21 @@ class ExploreForm(StudyTab):
             return render("prompt_pack", design=design, prompts=prompts_of(design) if design else ())
         return messages.error_html(problem.message)
 
-    def on_set(self, key: str) -> Updates:
-        """Fill the table and the association's words from a built-in set."""
-        form, chosen = self.form, self.sets[key]
+    def on_set(self, key: str | None) -> Updates:
+        """Fill the table and the association's words from a built-in set, the first where none is chosen."""
+        form, chosen = self.form, self.sets[key or FIRST_SET]
         words = zip((form["attribute_a"], form["attribute_b"]), words_for(chosen), strict=True)
         return {form["attributes"]: attribute_rows(chosen.attributes), **dict(words)}
 
-    def on_typed_concept(self, concept: str, key: str, rows: list[list[str]]) -> Updates:
+    def on_typed_concept(self, concept: str, key: str | None, rows: list[list[str]]) -> Updates:
         """The set whose rates are of this concept, where another concept's stands there as it was filled in.
 
         A rate in the world of one occupation says nothing of another one.
         """
-        before, hints = self.sets[key], {one.concept_hint.lower(): name for name, one in self.sets.items()}
+        before, hints = (
+            self.sets[key or _GENERAL_SET],
+            {one.concept_hint.lower(): name for name, one in self.sets.items()},
+        )
         suits = hints.get(" ".join(concept.lower().split()), _GENERAL_SET)
         if not before.concept_hint or suits == key or rows != attribute_rows(before.attributes):
             return {self.form["set"]: gr.skip()}
@@ -333,6 +336,7 @@ class ExploreForm(StudyTab):
         }
         values["stop_within"] = _DECLARED["stop_within"].shown(shown.stop_within)
         del values["condition"]
+        values["set"] = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
         filled = {form[name]: value for name, value in values.items()}
         return self._model_updates(shown.model, shown.condition) | filled | self.arms.show(arms)
 

@@ -3,7 +3,7 @@
 A report has findings, a table, and a bar that is parted by the four.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,10 +12,22 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.perceived_gender import gender_lean, look_shares
+from bias_core.stats.class_shares import unbiased_scores
 from bias_core.store.readings import Question, open_picture
 from bias_core.studies.kit.judging import CALLS, Picture, ask_judge, calls_of, question_about
 from bias_core.studies.kit.program import Steps, StudyData
-from bias_core.studies.kit.types import ArmReport, Finding, Results, StudyFigure, columns, figure, finding, lean, table
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Finding,
+    Results,
+    Sample,
+    StudyFigure,
+    columns,
+    figure,
+    finding,
+    lean,
+    table,
+)
 from bias_core.studies.reports.text import format_share
 from bias_core.types import ClassErrors, Estimate
 
@@ -65,6 +77,15 @@ class LookReading:
         names = list(LOOKS)
         return [names[place] for place in self.places]
 
+    def values(self, scores: Sequence[float], errors: ClassErrors | None, *, of_clear: bool = False) -> np.ndarray:
+        """What each person counts so that their mean is that of the looks' ``scores``, with the errors taken out.
+
+        ``of_clear``: among those who can be told; ``scores`` are then of the looks but the last, whose people are nan.
+        """
+        counted = unbiased_scores(scores, errors, has_unclear=of_clear)
+        values: np.ndarray = (np.append(counted, np.nan) if of_clear else counted)[self.places]
+        return values
+
 
 def read_looks(data: StudyData, rows: np.ndarray, head_name: str = HEAD) -> LookReading | None:
     """How the people look of whose pictures these are the encoder's rows ``(n, d)``; None where it cannot tell.
@@ -107,12 +128,21 @@ def judged_looks(answers: np.ndarray, reader: str) -> LookReading:
 
 
 def look_results(
-    reading: LookReading, truths: Sequence[Mapping[str, Any]], *, fixed_n: bool, confidence: float
+    reading: LookReading,
+    truths: Sequence[Mapping[str, Any]],
+    *,
+    sample: Callable[[np.ndarray], Sample],
+    fixed_n: bool,
+    confidence: float,
 ) -> Results:
-    """What is reported of the looks of some people; ``truths`` as they were drawn, empty where that is not known."""
+    """What is reported of the looks of some people; ``truths`` as they were drawn, empty where that is not known.
+
+    ``sample`` makes, of a number of each person, what arms are compared by: in the numbers that are as right as can be.
+    """
     how: dict[str, Any] = {"fixed_n": fixed_n, "confidence": confidence}
     shares = {AS_READ: look_shares(reading.counts, **how)}
     errors = reading.errors if fixed_n else None
+    best = AS_READ if errors is None else CORRECTED
     if errors is not None:
         shares[CORRECTED] = look_shares(reading.counts, errors=errors, **how)
     drawn = [sum(truth.get("gender") == look for truth in truths) / len(truths) for look in LOOKS] if truths else []
@@ -129,11 +159,12 @@ def look_results(
         finding(
             f"{KEY}-{look}-{key}", f"{look}, {kind}", "look_share", some[place],
             expected=drawn[place] if drawn else None,
+            sample=sample(reading.values(np.eye(len(LOOKS))[place].tolist(), errors)) if kind == best else None,
         )
         for key, (kind, some) in zip(("p", "corrected"), shares.items(), strict=False)
         for place, look in enumerate(LOOKS)
     ]  # fmt: skip
-    findings += _lean(reading, errors, drawn, how)
+    findings += _lean(reading, errors, drawn, sample, how)
     reader = f"Read by {reading.reader}{'' if reading.errors else ', whose errors are not known'}."
     return Results(
         findings=tuple(findings),
@@ -142,7 +173,9 @@ def look_results(
     )
 
 
-def _lean(reading: LookReading, errors: Any, drawn: Sequence[float], how: dict[str, Any]) -> Iterator[Finding]:
+def _lean(
+    reading: LookReading, errors: Any, drawn: Sequence[float], sample: Any, how: dict[str, Any]
+) -> Iterator[Finding]:
     """Which side people lean to, as corrected as it can be."""
     if reading.counts[:UNCLEAR].sum() == 0:
         return
@@ -152,6 +185,7 @@ def _lean(reading: LookReading, errors: Any, drawn: Sequence[float], how: dict[s
         f"{KEY}-lean", "Masculine less feminine, of those who can be told", "gender_lean", estimate,
         lean(estimate, "More masculine-looking people.", "More feminine-looking people.", "No clear lean."),
         expected=(drawn[1] - drawn[0]) / visible if visible else None,
+        sample=sample(reading.values((-1.0, 1.0, 0.0), errors, of_clear=True)),
     )  # fmt: skip
 
 
