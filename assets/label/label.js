@@ -293,7 +293,7 @@ function tellSteps(question) {
   $('steps').replaceChildren(...turn.questions.map(({position}) => {
     const step = document.createElement('li');
     const said = turn.answers.find(({key}) => key === chosen[position]);
-    step.textContent = said ? `${position}: ${said.label}` : position;
+    step.append(position, ...(said ? [': ', said.label] : []));  // texts of their own: each is looked up in a language
     if (position === question.position) step.setAttribute('aria-current', 'step');
     return step;
   }));
@@ -325,6 +325,7 @@ function answerButton(answer, i) {
   const key = document.createElement('kbd');
   button.type = 'button';
   text.textContent = answer.label;
+  text.dataset.label = 'your answer before';
   key.ariaHidden = 'true';
   key.textContent = keyOf(answer, i);
   if (answer.colour) {  // beside its name: nobody has to tell colours apart
@@ -391,7 +392,7 @@ function finish() {
   $('undo-last').hidden = !turn.can_undo;
   $('look-again').hidden = ['closed', 'excluded'].includes(turn.done);
   open('done');
-  announce(words.join('. '));
+  announce(words[1]);
 }
 
 // Coming and going.
@@ -503,7 +504,7 @@ clickable('delete', () => alone(async () => {
   if (reply.status !== 200) return warn(reply.said.error);
   remember({code: '', pending: null});
   const said = reply.said.deleted;
-  $('gone-text').textContent = `${count(said, 'answer')} ${said === 1 ? 'is' : 'are'} gone, and your code with them.`;
+  $('gone-text').textContent = `${count(said, 'answer')} ${said === 1 ? 'is' : 'are'} gone, and your code with ${said === 1 ? 'it' : 'them'}.`;
   open('gone');
 }));
 for (const dialog of document.querySelectorAll('dialog')) {

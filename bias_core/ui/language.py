@@ -3,7 +3,9 @@
 import json
 from collections.abc import Mapping
 
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bias_core.settings import Settings
@@ -20,9 +22,23 @@ def languages(settings: Settings) -> Mapping[str, str]:
 
 def language_head(settings: Settings) -> str:
     """What shows the page in its visitor's language, for the page's head: there before anything is seen."""
-    return render("language", script=script("language", languages=languages(settings)))
+    return render("language", script=_script(settings))
 
 
-def language_routes(settings: Settings) -> list[Mount]:
-    """Where a page asks for the dictionary of its language; an English one asks for none."""
-    return [Mount("/languages", StaticFiles(directory=settings.assets_dir / "languages"))]
+def language_routes(settings: Settings) -> list[Route | Mount]:
+    """Where a page asks for the dictionary of its language; an English one asks for none.
+
+    ``/languages/page.js`` is what stands in the head of the app's page, for the raters' page: no script stands in that.
+    """
+
+    async def send(_: Request) -> Response:
+        return Response(_script(settings), media_type="text/javascript", headers={"Cache-Control": "no-cache"})
+
+    return [
+        Route("/languages/page.js", send, methods=["GET"]),
+        Mount("/languages", StaticFiles(directory=settings.assets_dir / "languages")),
+    ]
+
+
+def _script(settings: Settings) -> str:
+    return script("language", languages=languages(settings))

@@ -11,7 +11,9 @@ from starlette.applications import Starlette
 from bias_core.labels.api import label_routes
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.ui.language import language_routes
 
 if __name__ == "__main__":
-    routes = label_routes(Services(Settings(data_dir=Path(sys.argv[1]))))
+    settings = Settings(data_dir=Path(sys.argv[1]))
+    routes = [*label_routes(Services(settings)), *language_routes(settings)]
     uvicorn.run(Starlette(routes=routes), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")

@@ -81,10 +81,16 @@ def rater(browser: Any, door: Door) -> Iterator[Callable[..., Any]]:
     """Open the link on a device of its own."""
     contexts = []
 
-    def on_a_device(task: CreatedTask, *, width: int = 1280, height: int = 860, scheme: str = "light") -> Any:
+    def on_a_device(
+        task: CreatedTask, *, width: int = 1280, height: int = 860, scheme: str = "light", locale: str = "en-US"
+    ) -> Any:
         phone = width < 500
         context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, has_touch=phone, is_mobile=phone
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            has_touch=phone,
+            is_mobile=phone,
+            locale=locale,
         )
         contexts.append(context)
         page = context.new_page()
@@ -139,9 +145,7 @@ def test_a_rater_joins_answers_by_keyboard_goes_on_elsewhere_and_deletes(
     assert page.inner_text("#steps").split() == ["left", "right"]
     page.keyboard.press("Backspace")
     wait_for(page, 9)
-    assert "your answer before" in page.evaluate(
-        "getComputedStyle(document.querySelector('#answers .before span'), '::after').content"
-    )
+    assert page.get_attribute("#answers .before span", "data-label") == "your answer before"
     assert door.said(task) == said[:-1]
     page.keyboard.press("i")
     assert "Judge appearance only" in page.inner_text("#instructions")
@@ -169,6 +173,34 @@ def test_a_rater_joins_answers_by_keyboard_goes_on_elsewhere_and_deletes(
     page.keyboard.press("n")  # the first device: its code is gone, and it says so
     page.wait_for_selector("#welcome:not([hidden])")
     assert "no rater has this code" in page.inner_text("#alert")
+
+
+def test_a_german_rater_reads_german_and_gives_the_same_answers(
+    door: Door, rater: Callable[..., Any], axe: Path
+) -> None:
+    task = door.task(2)
+    page = rater(task, width=390, height=780, scheme="dark", locale="de-AT")
+    page.wait_for_selector("#join:text('Beginnen')")
+    assert "Die Teilnahme ist freiwillig" in page.inner_text("#consent")
+    assert "Manche zeigen Stereotype" in page.inner_text("#content-note")
+    page.click("#join")
+    page.wait_for_selector("#alert:has-text('Setzen Sie das Häkchen')")
+    page.check("#agreed")
+    page.click("#join")
+    page.wait_for_selector("#joined:has-text('Beurteilen Sie nur das Aussehen')")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.click("#begin")
+    page.wait_for_selector("#counts:text('0 beantwortet, noch 2')")
+    assert "feminine oder maskuline Züge?" in page.inner_text("#question")
+    assert page.locator("#answers button span").first.inner_text() == "wirkt feminin"
+    assert violations(page, axe) == []
+    page.keyboard.press("f")
+    page.wait_for_selector("#steps:has-text('links: wirkt feminin')")
+    page.keyboard.press("m")
+    page.wait_for_selector("#counts:text('1 beantwortet')")
+    page.keyboard.press("n")
+    page.wait_for_selector("#done:has-text('Sie haben 2 Bilder beantwortet. Für Sie gibt es kein weiteres Bild.')")
+    assert door.said(task) == [("feminine", "masculine"), ("not_two_people", "not_two_people")]
 
 
 def test_an_answer_that_could_not_be_sent_is_kept_over_a_reload_and_counts_once(

@@ -20,16 +20,18 @@ from bias_core.ui.language import languages
 from tests.every import every
 from tests.ui.fakes import FakeServices  # noqa: TC001
 from tests.ui.page_texts import texts_of
+from tests.ui.raters_texts import raters_texts
 from tests.ui.served import Served  # noqa: TC001
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ASSETS / "examples" / "index.json"
 FILES = sorted((ASSETS / "languages").glob("*.json"))
 PLACE = re.compile(r"\{[a-z]+\}")
+SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-ZÄÖÜ\d“])")
 SOURCES = [
     *(ROOT / "bias_core").rglob("*.py"), *(ROOT / "bias_core").rglob("*.html"), *(ROOT / "bias_core").rglob("*.js"),
     *(ROOT / "bias_core").rglob("*.yaml"), *(ROOT / "assets").rglob("*.yaml"), *(ROOT / "scripts").rglob("*.py"),
-    EXAMPLES,
+    EXAMPLES, *(ASSETS / "label").glob("*.*"),
 ]  # fmt: skip
 # What a model is given and what things are called: the same in every language.
 DATA = {
@@ -110,13 +112,14 @@ def test_no_phrase_is_left_whose_english_is_gone(path: Path, texts: set[str]) ->
         form = forms_of({english: ""})
         pieces = re.split(r"\{[a-z]+\}|[,.:;·→]", english)
         return (
-            english in texts
-            or any(one.fullmatch(text) for one in form for text in texts)
+            english in shown
+            or any(one.fullmatch(text) for one in form for text in shown)
             or max((piece.strip() for piece in pieces), key=len) in _sources()
             or (english in headlines and _has_a_run_of(english))
         )
 
     headlines = json.loads(path.read_text(encoding="utf-8"))["phrases"].get("Headlines", {})
+    shown = texts | {part for text in raters_texts() for part in (text, *SENTENCES.split(text))}
     gone = [english for english in phrases_of(path) if english not in GRADIOS_OWN and not is_somewhere(english)]
     assert not gone, "\n".join([f"to be taken out of {path.name}:", *gone])
 
@@ -143,9 +146,6 @@ def test_a_language_is_one_file(tmp_path: Path, fakes: FakeServices) -> None:
     assert all(f'"{path.stem}"' in head for path in FILES)
 
 
-SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-ZÄÖÜ\d“])")
-
-
 @every(FILES)
 def test_headlines_of_examples_are_said_in_the_language_sentence_by_sentence(path: Path) -> None:
     """As language.js looks them up; half a headline would stay English as a whole."""
@@ -160,3 +160,17 @@ def test_headlines_of_examples_are_said_in_the_language_sentence_by_sentence(pat
     missing = [part for part in sentences if part not in phrases and not any(form.fullmatch(part) for form in forms)]
     assert len(sentences) > 8
     assert not missing
+
+
+@every(FILES)
+def test_the_raters_page_stands_in_the_language_with_every_task_that_the_program_words(path: Path) -> None:
+    phrases, texts = phrases_of(path), raters_texts()
+    forms = forms_of(phrases)
+
+    def is_known(text: str) -> bool:
+        return text in phrases or any(form.fullmatch(text) for form in forms)
+
+    parts = {part for text in texts if not is_known(text) for part in SENTENCES.split(text)}
+    missing = [one for one in parts if re.search(r"[^\W\d_]{2}", one) and "XXXX" not in one and not is_known(one)]
+    assert len(texts) > 130
+    assert not missing, "\n".join([f"to be added to {path.name}:", *sorted(missing)])

@@ -9,6 +9,7 @@
   const NOT_INLINE = ':not(a, abbr, b, br, code, em, i, kbd, small, span, strong, sub, sup)';
   const ATTRIBUTES = ['aria-label', 'title', 'placeholder', 'alt', 'data-label'];
   const CHOICES = 'input[role=combobox]';
+  const RATERS = "Rater's page";  // what only that page says: answers such as "old" are names of attributes elsewhere
 
   const keep = (value) => {
     try {
@@ -113,12 +114,13 @@
   window.inLanguage = say;
   if (language !== 'en')
     ready(language).then(({phrases}) => {
-      learn(phrases);
+      const {[RATERS]: ofRaters, ...others} = phrases;
+      learn(document.body.dataset.phrases === RATERS ? phrases : others);
       const observer = new MutationObserver((changes) => {
         look(changes);
         observer.takeRecords();  // what was written just now
       });
-      sayNode(document.body);
+      sayNode(document.documentElement);
       observer.observe(document.documentElement,
         {childList: true, subtree: true, characterData: true, attributeFilter: ATTRIBUTES});
     });
