@@ -8,7 +8,7 @@ from bias_core.errors import InvalidInput
 
 Box = tuple[int, int, int, int]  # left, top, right and bottom in pixels; right and bottom lie just outside
 
-_TABLE_TOP = 0.3  # two people of the calibration world stand below this share of the height
+_TABLE_TOP = {2: 0.3, 3: 0.2}  # that many people of the calibration world stand below this share of the height
 
 
 def person_halves(image: Image.Image) -> list[Box]:
@@ -17,9 +17,38 @@ def person_halves(image: Image.Image) -> list[Box]:
     >>> person_halves(Image.new("RGB", (64, 64)))
     [(0, 19, 32, 64), (32, 19, 64, 64)]
     """
+    return people_side_by_side(image, 2)
+
+
+def people_side_by_side(image: Image.Image, n: int) -> list[Box]:
+    """Boxes of ``n`` people who share the width of a picture of the calibration world; of one the whole picture.
+
+    >>> people_side_by_side(Image.new("RGB", (96, 60)), 3)
+    [(0, 12, 32, 60), (32, 12, 64, 60), (64, 12, 96, 60)]
+    """
     width, height = image.size
-    top, middle = round(_TABLE_TOP * height), width // 2
-    return [(0, top, middle, height), (middle, top, 2 * middle, height)]
+    top, share = round(_TABLE_TOP.get(n, 0.0) * height), width // n
+    return [(place * share, top, (place + 1) * share, height) for place in range(n)]
+
+
+def boxes_text(boxes: Sequence[Box]) -> str:
+    """Boxes as a text that a cell of a table can hold; :func:`boxes_of_text` reads it back.
+
+    >>> boxes_text([(0, 19, 32, 64), (32, 19, 64, 64)]), boxes_of_text("0 19 32 64; 32 19 64 64")
+    ('0 19 32 64; 32 19 64 64', [(0, 19, 32, 64), (32, 19, 64, 64)])
+    """
+    return "; ".join(" ".join(map(str, box)) for box in boxes)
+
+
+def boxes_of_text(text: str) -> list[Box]:
+    """The inverse of :func:`boxes_text`; InvalidInput for another text."""
+    try:
+        boxes = [tuple(map(int, box.split())) for box in text.split(";") if box.strip()]
+    except ValueError:
+        boxes = [()]
+    if any(len(box) != 4 for box in boxes):
+        raise InvalidInput(f"boxes are four whole numbers each, with a semicolon between them; got {text!r}")
+    return [(box[0], box[1], box[2], box[3]) for box in boxes]
 
 
 def crop_people(image: Image.Image, boxes: Sequence[Box]) -> list[Image.Image]:

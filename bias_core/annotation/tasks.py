@@ -18,7 +18,7 @@ from bias_core.errors import InvalidInput, quoted
 from bias_core.scales import Scale, load_scales
 from bias_core.settings import ASSETS
 
-TaskKind = Literal["pst_single", "pst_paired", "association", "own", "sets"]
+TaskKind = Literal["pst_single", "pst_paired", "pst_three", "association", "own", "sets"]
 Status = Literal["draft", "open", "paused", "closed"]
 Looks = Literal["two", "four"]
 """Which looks raters may answer: feminine and masculine, as the paper, or also androgynous and unclear."""
@@ -27,6 +27,8 @@ KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 CANNOT_TELL = "cannot_tell"
 SINGLE, PAIRED, PICTURE = "single", "paired", "picture"
 """Position of the one person of a picture, and of a picture judged as a whole."""
+POSITIONS: Mapping[int, tuple[str, ...]] = {1: (SINGLE,), 2: ("left", "right"), 3: ("left", "middle", "right")}
+"""Positions of the people of a picture, by how many were asked for, from left to right."""
 SETS, COUNT = "sets", "count"
 """Positions of a pair of sets: which has more, and how many of one."""
 
@@ -170,11 +172,24 @@ def pst_task(*, paired: bool, looks: Looks = "two", **changes: Any) -> Task:
     >>> pst_task(paired=True, looks="four").answer_keys
     ('feminine', 'masculine', 'androgynous', 'unclear', 'not_two_people')
     """
+    return _people_task(2 if paired else 1, looks, changes)
+
+
+def three_task(looks: Looks = "two", **changes: Any) -> Task:
+    """The same of three people side by side, as :func:`pst_task`.
+
+    >>> list(three_task().questions)
+    ['left', 'middle', 'right']
+    """
+    return _people_task(3, looks, changes)
+
+
+def _people_task(n_people: int, looks: Looks, changes: dict[str, Any]) -> Task:
     if looks not in get_args(Looks):
         raise InvalidInput(f"looks are {' or '.join(get_args(Looks))}; got {quoted(looks)}")
-    kind: TaskKind = "pst_paired" if paired else "pst_single"
-    words = _read("studies", "pst.yaml")["annotation"]["paired" if paired else "single"]
-    positions, texts = ("left", "right") if paired else (SINGLE,), _read("texts", "labelling.yaml")
+    kinds: tuple[TaskKind, ...] = ("pst_single", "pst_paired", "pst_three")
+    kind, texts = kinds[n_people - 1], _read("texts", "labelling.yaml")
+    words, positions = _read("studies", "pst.yaml")["annotation"][kind.removeprefix("pst_")], POSITIONS[n_people]
     ending = "" if looks == "two" else "_in_four"
     answers = [Answer(**answer) for answer in texts[f"answers{ending}"][kind]]
     instructions = f"{words['instruction']}\n\n{texts[f'appearance{ending}']}"

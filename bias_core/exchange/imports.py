@@ -37,7 +37,7 @@ MOST_FILES = 200_000
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
 METADATA = ("metadata.csv", "metadata.jsonl")
 TEXTS = ("prompt", "text", "caption")  # columns that hold the prompt, the first that there is
-WHOM = ("left", "right", "identity")
+WHOM = ("left", "middle", "right", "identity")
 """Columns that name whom a picture was to show: two people side by side, or one; none is needed."""
 _FIGURE = "a figure of a report"
 PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
@@ -311,7 +311,7 @@ class ImportedImages:
                 on_step(done, len(rows))
 
     def whom(self, image_id: str) -> Mapping[str, str]:
-        """Whom the metadata says that a picture was to show (``left``, ``right``, ``identity``)."""
+        """Whom the metadata says that a picture was to show (``left``, ``middle``, ``right``, ``identity``)."""
         line = self._lines.get(self._names.get(image_id, ""))
         return {} if line is None else line.identities
 

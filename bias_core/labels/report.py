@@ -431,7 +431,7 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     """What readers (and the record) say of the pictures of a run, as answers of this task, by their names."""
     tables = {one.key: one.frame for one in report.results.tables}
     answers: dict[str, pd.Series[Any]] = {}
-    if "labels" in tables and task.kind in ("pst_single", "pst_paired"):
+    if "labels" in tables and task.kind.startswith("pst_"):
         frame = tables["labels"].set_index(["image_id", "position"])
         names = {"automatic": "automatic labels", "truth": "the record of what was drawn"}
         nobody_says = {word: next((key for key in UNTOLD if key in task.answer_keys), word) for word in UNTOLD}

@@ -20,6 +20,7 @@ from bias_core.annotation.tasks import (
     own_task,
     pst_task,
     scale_task,
+    three_task,
 )
 from bias_core.errors import InvalidInput
 from bias_core.labels.sources import PERSON, candidates, task_pictures
@@ -146,7 +147,7 @@ def serves(task: Task) -> str:
 def _about(reading: Reading) -> str:
     if reading.attribute is not None:
         return reading.attribute.name
-    return f"{PEOPLE} {'pst_single' if reading.group == SINGLE else 'pst_paired'}"
+    return f"{PEOPLE} {_task([reading], 1, 'two').kind}"
 
 
 def _chosen(report: StudyReport, attributes: Sequence[str], setting: str) -> list[Reading]:
@@ -196,6 +197,8 @@ def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, s
 
 def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Task:
     if readings[0].attribute is None:
+        if "middle" in readings[0].positions:
+            return three_task(looks, raters_per_item=raters_per_item)
         return pst_task(paired=readings[0].group != SINGLE, looks=looks, raters_per_item=raters_per_item)
     if (name := readings[0].attribute.name) in load_scales():
         about_scale = {SINGLE: (name, readings[0].attribute.positive)}

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bias_core.annotation.task_owner import TaskPicture
-from bias_core.annotation.tasks import CANNOT_TELL, PICTURE, SINGLE, Task, TaskKind
+from bias_core.annotation.tasks import CANNOT_TELL, PICTURE, POSITIONS, SINGLE, Task, TaskKind
 from bias_core.errors import InvalidInput, quoted
 from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, UNTOLD
 from bias_core.scales import load_scales
@@ -22,12 +23,12 @@ from bias_core.studies.paired.labelling import recorded_gender
 from bias_core.studies.running.history import RunLine, list_runs
 from bias_core.studies.running.identities import UNKNOWN
 
-PAIR = ("left", "right")
 PERSON = "person"  # what somebody is called whom nothing names
-_OF_PEOPLE = ("pst_single", "pst_paired")
+_OF_PEOPLE = ("pst_single", "pst_paired", "pst_three")
 _ONE = (SINGLE, UNKNOWN)  # settings of pictures that may show one person
 _SUITABLE_PICTURES = {
     "pst_paired": "two people",
+    "pst_three": "three people",
     "pst_single": "one person",
     "association": "what these words are about",
     "own": "anything",
@@ -51,7 +52,7 @@ def kind_of(report: StudyReport) -> TaskKind:
     if frame is None or "setting" not in frame:
         return "association" if frame is not None and "set" in frame else "own"
     if (~frame["setting"].isin(_ONE)).any():
-        return "pst_paired"
+        return "pst_three" if _shows_three(frame).any() else "pst_paired"
     program = programs_by_kind().get(report.design.kind)
     return "own" if program is not None and program.shows_anything else "pst_single"
 
@@ -59,8 +60,8 @@ def kind_of(report: StudyReport) -> TaskKind:
 def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | None = None) -> list[Candidate]:
     """The pictures of a run that suit such a task and are still stored, each once.
 
-    Pairs are asked of pictures that were to show two people, and single people of all others where the run
-    has both; associations of neutral pictures where the run has others too, of those that the run itself
+    Pairs and threes are asked of pictures that were to show so many people, and single people of all others where
+    the run has both; associations of neutral pictures where the run has others too, of those that the run itself
     judges, and of the tests of these two ``words`` where it has any.
 
     Raises InvalidInput: there is none.
@@ -69,7 +70,8 @@ def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | 
     for row in _suiting(report, kind, words):
         stored = report.stored.get(row["image_id"])
         if stored is not None and stored.path.is_file():
-            sides = (SINGLE,) if row.get("setting") == SINGLE else PAIR if row.get("setting", UNKNOWN) else ()
+            named = tuple(side for side in POSITIONS[3] if isinstance(row.get(side), str) and row[side])
+            sides = (SINGLE,) if row.get("setting") == SINGLE else named if row.get("setting", UNKNOWN) else ()
             identities = {side: str(row["left" if side == SINGLE else side]) for side in sides}
             same = {"image_id": row["image_id"], "prompt": row["prompt"], "identities": identities}
             pictures.append(Candidate(number=len(pictures) + 1, path=stored.path, truth=stored.truth, **same))
@@ -86,7 +88,8 @@ def _suiting(report: StudyReport, kind: TaskKind, words: tuple[str, str] | None)
     if frame is None or frame.empty:
         return []
     if "setting" in frame and kind in _OF_PEOPLE:
-        frame = frame[frame["setting"].isin(_ONE) if kind == "pst_single" else frame["setting"] != SINGLE]
+        several = (frame["setting"] != SINGLE) & (_shows_three(frame) == (kind == "pst_three"))
+        frame = frame[frame["setting"].isin(_ONE) if kind == "pst_single" else several]
     if "set" in frame and kind == "association" and (frame["set"] == "neutral").any():
         frame = frame[frame["set"] == "neutral"]
     if report.design.kind == KIND and (concept := option_values(report.settings.options).get("concept")):
@@ -98,6 +101,11 @@ def _suiting(report: StudyReport, kind: TaskKind, words: tuple[str, str] | None)
         if "test" in frame and (of_words := frame["test"].isin(tests)).any():
             frame = frame[of_words]
     return frame.drop_duplicates("image_id").to_dict("records")
+
+
+def _shows_three(frame: pd.DataFrame) -> "pd.Series[bool]":
+    """Which pictures were to show three people."""
+    return frame["middle"].fillna("") != "" if "middle" in frame else pd.Series(data=False, index=frame.index)
 
 
 def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
@@ -140,7 +148,7 @@ def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: in
 def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
     """What was drawn as answers of the task; empty where nobody knows."""
     if one.truth is not None and task.kind in _OF_PEOPLE:
-        drawn = {position: recorded_gender(one.truth, position) for position in task.positions}
+        drawn = {position: recorded_gender(one.truth, position, len(task.positions)) for position in task.positions}
         return {place: look if look in task.answer_keys else CANNOT_IDENTIFY for place, look in drawn.items()}
     if one.truth is not None and task.scale:
         return recorded_level(one.truth, task)

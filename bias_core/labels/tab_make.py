@@ -24,11 +24,14 @@ from bias_core.ui.visitor import Visitor
 READY = note("ready")
 IN_FOUR = "_in_four"
 _PAIRED, _ALONE = "Perceived gender of two people, left and right", "Perceived gender of one person"
+_THREE = "Perceived gender of three people, left, middle and right"
 KINDS: Mapping[str, str] = {
     f"pst_paired{IN_FOUR}": f"{_PAIRED}: four answers",
     f"pst_single{IN_FOUR}": f"{_ALONE}: four answers",
     "pst_paired": f"{_PAIRED}: as the paper",
     "pst_single": f"{_ALONE}: as the paper",
+    f"pst_three{IN_FOUR}": f"{_THREE}: four answers",
+    "pst_three": f"{_THREE}: two looks",
     "association": "Which of two words a picture is closer to",
     "skin tone": "Skin tone of one person: ten tones of the Monk scale",
     "age group": "Age group of one person: child, young, old",
@@ -55,7 +58,7 @@ _WORDS: Mapping[str, Sequence[str]] = {
 FIELDS = ("source", "kind", *_NUMBERS, "share", *_WORDS, "gold", *TEXTS)
 _OF_A_CHECK = ("kind", "a", "b", "question", "answers", "gold")  # fields
 _MOST_PREVIEWED = 120
-_MOST_POSITIONS = 2
+_MOST_POSITIONS = 3
 _SAMPLE = {"a": "a", "b": "b", "question": "?", "answers": "a\nb", "about": "?"}  # makes a task of any kind
 
 _COUNT = {"precision": 0, "min_width": 140}
@@ -349,6 +352,8 @@ def _task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) 
     if kind == "sets":
         return tasks.sets_task(words["about"], sets.SIZE, **changes)
     looks: tasks.Looks = "four" if kind.endswith(IN_FOUR) else "two"
+    if kind.startswith("pst_three"):
+        return tasks.three_task(looks, **changes)
     return tasks.pst_task(paired=kind.removesuffix(IN_FOUR) == "pst_paired", looks=looks, **changes)
 
 
@@ -376,7 +381,7 @@ def _usual_question(report: StudyReport) -> tuple[str, dict[str, str]]:
     """What such a run is usually asked, and its words, for the form."""
     kind = sources.kind_of(report)
     if kind != "association" or report.pictures is None or "test" not in report.pictures:
-        return f"{kind}{IN_FOUR}" if kind in ("pst_paired", "pst_single") else kind, {}
+        return f"{kind}{IN_FOUR}" if kind.startswith("pst_") else kind, {}
     first = report.pictures["test"].iloc[0]
     tests = [test for test in report.design.data.get("tests", ()) if test["key"] == first]
     return kind, {side: str(test[side]) for test in tests for side in ("a", "b")}

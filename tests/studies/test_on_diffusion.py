@@ -76,6 +76,8 @@ CASES = {
     "pst-power": Case(n_images=24, n={12, 24, 6, 18}, up_to=True),
     # 3 pairs in 2 orders x 2; an effect is that of 3 x 2 seeds.
     "pst-swapped": Case(n_images=12, n={6, 12, 24}, up_to=True),
+    # 3 people in 6 orders, and each alone, once; the model does not draw three, so pictures are parted.
+    "pst-three": Case(n_images=9, n={3, 6, 9}, up_to=True, options={"finder": "halves"}),
     # 8 occupations x 3 prompts x 2; a score is that of 2 neutral pictures.
     "t2iat-amplification": Case(n_images=48, n={2}),
     "t2iat-occupations": Case(n_images=48, n={2}),
@@ -163,7 +165,7 @@ def report(study, services):
 def test_every_study_of_the_papers_is_here():
     names = {d.name for d in list_designs()}  # explore is no study of a paper
     assert set(CASES) == {name for name in names if not name.startswith("validity-") and name != "explore"}
-    assert len(CASES) == 19
+    assert len(CASES) == 20
 
 
 def test_a_condition_that_the_model_was_not_taught_is_refused_before_anything_is_drawn(services, asked):

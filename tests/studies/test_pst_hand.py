@@ -11,8 +11,8 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.paired.identities import design_of_two
 from bias_core.studies.paired.labelling import chosen, labelled_people, relabelled
-from bias_core.studies.paired.pairs import design_of_two
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.downloads import take

@@ -152,14 +152,16 @@ def test_a_picture_is_marked_as_an_attention_check_by_clicking(
     assert told[parts["picked"]] == 4
     assert "Picture 4" in told[parts["says"]]
     assert "on record" in told[parts["says"]]
-    known = [told[radio]["value"] for radio in parts["said"]]  # what was drawn is filled in
+    *shown, third = parts["said"]
+    assert told[third]["visible"] is False  # of three people
+    known = [told[radio]["value"] for radio in shown]  # what was drawn is filled in
     assert set(known) <= {"feminine", "masculine"}
-    assert [told[radio]["label"] for radio in parts["said"]] == ["Right answer, left", "Right answer, right"]
+    assert [told[radio]["label"] for radio in shown] == ["Right answer, left", "Right answer, right"]
     marked = checks.on_mark(4, *asked, "2: cannot identify", *known)
     assert marked[gold] == f"2: cannot_identify, cannot_identify\n4: {', '.join(known)}"
     assert "2 marked" in marked[parts["says"]]
     again = checks.on_pick(visitor, run, picked(1), *asked, marked[gold])
-    assert [again[radio]["value"] for radio in parts["said"]] == ["cannot_identify"] * 2
+    assert [again[radio]["value"] for radio in shown] == ["cannot_identify"] * 2
     assert checks.on_mark(4, *asked, marked[gold], "not_two_people", None)[gold].endswith(
         "4: not_two_people, not_two_people"  # a picture fails as a whole
     )
@@ -184,7 +186,7 @@ def test_a_mark_that_cannot_be_set_is_said_in_place(tab: LabelTab, visitor: Visi
         assert words in told[says]
         assert "<img" not in told[says]
     told = checks.on_pick(visitor, run, picked(0), *own, "")
-    assert [told[radio]["visible"] for radio in checks.parts["said"]] == [True, False]
+    assert [told[radio]["visible"] for radio in checks.parts["said"]] == [True, False, False]
     assert told[checks.parts["said"][0]]["choices"] == [("yes", "yes"), ("no", "no")]
 
 

@@ -13,7 +13,7 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
-from bias_core.studies.paired.pairs import design_of_two
+from bias_core.studies.paired.identities import design_of_two
 from bias_core.studies.paired.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.saved import open_report

@@ -6,7 +6,7 @@ from bias_core.studies.kit.types import Finding, StudyReport
 from bias_core.studies.reports.text import format_change
 from bias_core.types import Estimate
 
-_FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
+_FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired", "three")
 _THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
 
 
@@ -15,7 +15,7 @@ def headline(report: StudyReport) -> str:
     findings = {finding.key: finding for finding in report.results.findings}
     first = next((findings[key] for key in _FIRST if key in findings), None)
     if first is None or math.isnan(first.estimate.value):
-        return "Nobody could be scored: no picture shows the two people who were asked for."
+        return "Nobody could be scored: no picture shows the people who were asked for."
     score, conform = first.estimate, (first.estimate.value + 100) / 2
     side = "leans with the stereotypes." if score.value > 0 else "leans against the stereotypes."
     lean = side if is_clear(score) else "is no clear lean either way: the interval includes 0."
@@ -24,23 +24,37 @@ def headline(report: StudyReport) -> str:
         f"{report.settings.confidence:.0%} interval, {score.n:,} pictures"
     )
     then = next((findings[key] for key in _THEN if key in findings), None)
+    pictures = "In pictures of three" if first.key == "three" else "In pictures of two"
+    more = _change(then, "Beside two others" if first.key == "three" else "Beside another person") + _pairs(report)
     if ("neither side" in first.says) and not math.isnan(score.value):
         return (
-            f"In pictures of two, where people may also look androgynous and then count for neither side: {numbers}. "
-            f"That {lean}{_change(then)}"
+            f"{pictures}, where people may also look androgynous and then count for neither side: {numbers}. "
+            f"That {lean}{more}"
         )
     return (
-        f"In pictures of two, {conform:.0f} % of the people look as the stereotype of their role has it and "
-        f"{100 - conform:.0f} % do not ({numbers}). That {lean}{_change(then)}"
+        f"{pictures}, {conform:.0f} % of the people look as the stereotype of their role has it and "
+        f"{100 - conform:.0f} % do not ({numbers}). That {lean}{more}"
     )
 
 
-def _change(finding: Finding | None) -> str:
+def _pairs(report: StudyReport) -> str:
+    """Which two of three carry the stereotype; "" where there are no three."""
+    pairs = [finding for finding in report.results.findings if finding.key.startswith("pair_")]
+    level = 1 - report.settings.confidence
+    carry = [one for one in pairs if one.estimate.value > 0 and is_clear(one.estimate) and (one.p_value or 0) < level]
+    if not pairs:
+        return ""
+    changes = [(one.title, one.estimate) for one in sorted(carry, key=lambda one: -one.estimate.value)]
+    named = "; ".join(f"{title} ({format_change(e.value, e.low, e.high, n=e.n)})" for title, e in changes)
+    return f" The stereotype is carried by {named}." if named else " No two of them clearly carry the stereotype."
+
+
+def _change(finding: Finding | None, beside: str) -> str:
     """The other half of the sentence: against pictures of one, or with words that ask for fairness."""
     if finding is None or math.isnan(finding.estimate.value):
         return ""
     change, asks_fairness = finding.estimate, finding.key.startswith("difference")
-    subject = "Asked to be fair, the model draws them" if asks_fairness else "Beside another person they look"
+    subject = "Asked to be fair, the model draws them" if asks_fairness else f"{beside} they look"
     interval = format_change(change.value, change.low, change.high, n=change.n)
     if not is_clear(change):
         return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from bias_core.crops import Box, crop_people, person_halves
+from bias_core.annotation.tasks import POSITIONS, SINGLE
+from bias_core.crops import Box, boxes_text, crop_people, people_side_by_side
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import (
     ALL_ANSWERS,
@@ -36,8 +37,7 @@ from bias_core.types import StoredImage
 
 T = TypeVar("T")
 
-SINGLE = "single"
-HALVES = "halves"  # instead of a finder: trust the prompt, and take the left and the right half of every picture
+HALVES = "halves"  # instead of a finder: trust the prompt, and part every picture between the people asked for
 
 LABELLED = "Perceived gender is labelled"  # how the first note on labels begins
 AUTOMATIC, PEOPLE, BY_HAND = "automatic", "people", "by hand"
@@ -132,23 +132,28 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    frame : pictures with ``setting``, ``left`` and ``right`` (the identities asked for; ``left`` alone in the single
-        setting); InvalidInput where there are none.
+    frame : pictures with ``setting``, ``left``, ``right`` and, of three, ``middle`` (the identities asked for; ``left``
+        alone in the single setting); InvalidInput where there are none.
     identities : ``stereotyped_gender`` and further columns, by identity.
     """
     if frame.empty:
         raise InvalidInput("no picture can be scored: none was drawn, or a safety checker blanked all")
-    alone = frame["setting"] == SINGLE
-    in_pairs = frame[~alone]
+    places = [(place, frame[frame[place].fillna("") != ""]) for place in POSITIONS[3] if place in frame]
     people = pd.concat(
         [
-            frame.assign(identity=frame["left"], position=np.where(alone, SINGLE, "left")),
-            in_pairs.assign(identity=in_pairs["right"], position="right"),
+            here.assign(identity=here[place], position=np.where(here["setting"] == SINGLE, SINGLE, place))
+            for place, here in places
         ]
-    ).sort_index(kind="stable")  # left before right
+    ).sort_index(kind="stable")  # from left to right
     columns = ["image_id", "setting", "seed", "position", "identity"]
     columns += ["unit"] * ("unit" in people)
     return people[columns].join(identities, on="identity").reset_index(drop=True)
+
+
+def n_asked_for(people: pd.DataFrame) -> "pd.Series[int]":
+    """Of each person how many people their picture was asked to show."""
+    counts: pd.Series[int] = people.groupby("image_id")["position"].transform("nunique")
+    return counts
 
 
 def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[pd.DataFrame]:
@@ -160,7 +165,8 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     -------
     DataFrame : with the columns ``automatic``, ``human``, ``truth`` (None where there is none), ``lean`` (by how much
         the reader prefers the masculine sentence, a difference of cosines, or of a judge's probabilities of yes; nan
-        where it was not asked),
+        where it was not asked), ``boxes`` (:func:`bias_core.crops.boxes_text` of everybody whom the finder found in the
+        picture, where one looked),
         ``perceived_gender``: people's answer where labels were given, else the reader's; None where nobody labelled the
         person; and ``rater``: who gave it.
     """
@@ -168,12 +174,12 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     labeller = settings.options.labeller
     if labeller == "finder":
         by_reader = _by_judge if settings.judge else _by_encoder
-        labelled["automatic"], labelled["lean"] = yield from by_reader(people, settings, data)
+        labelled["automatic"], labelled["lean"], labelled["boxes"] = yield from by_reader(people, settings, data)
     elif labeller == "vqa":
         labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
     labelled["truth"] = [
-        None if truth is None else recorded_gender(truth, position)
-        for truth, position in zip(data.truths(people), people["position"], strict=True)
+        None if truth is None else recorded_gender(truth, position, n)
+        for truth, position, n in zip(data.truths(people), people["position"], n_asked_for(people), strict=True)
     ]
     labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
     if settings.labels:
@@ -185,14 +191,19 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
 
 
 def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Columns of ``frame``: who is seen on the left (or alone) and on the right, and how clearly."""
+    """Columns of ``frame``: who is seen on the left (or alone), in the middle, on the right, how clearly, and where."""
     labels = people.set_index(["image_id", "position"])[["perceived_gender", "lean"]]
     columns: dict[str, list[Any]] = {}
-    for side in ("left", "right"):
+    for side in POSITIONS[3]:
+        if side == "middle" and side not in set(people["position"]):
+            continue
         alone = (frame["setting"] == SINGLE) & (side == "left")
         of_side = labels.reindex(pd.MultiIndex.from_arrays([frame["image_id"], np.where(alone, SINGLE, side)]))
         columns[f"{side}_seen_as"] = of_side["perceived_gender"].fillna("").tolist()
         columns[f"{side}_lean"] = of_side["lean"].tolist()
+    if "boxes" in people:
+        by_picture = people.dropna(subset="boxes").drop_duplicates("image_id").set_index("image_id")["boxes"]
+        columns["boxes"] = by_picture.reindex(frame["image_id"]).fillna("").tolist()
     return columns
 
 
@@ -218,13 +229,17 @@ def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> list[str | None]:
     return [answers.get(key) for key in zip(people["image_id"], people["position"], strict=True)]
 
 
-def recorded_gender(truth: Any, position: str) -> str:
-    """What was drawn at a position, as an answer."""
-    n_people, prefix = (1, "") if position == SINGLE else (2, f"{position}_")
+def recorded_gender(truth: Any, position: str, n_people: int) -> str:
+    """What was drawn at a position, as an answer, in a picture that was to show ``n_people``."""
+    prefix = "" if position == SINGLE else f"{position}_"
     return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
 
 
-def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[tuple[list[str], list[float]]]:
+Labelled = tuple[list[str], list[float], list[str]]
+"""Of each person the answer, the lean, and the boxes of everybody in the picture."""
+
+
+def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
     """Find the people, cut each out, and ask the encoder which of two sentences is closer, or which look it is."""
     masculine, feminine = data.texts(settings.options.sentences)
     direction, encoder = masculine - feminine, data.encoder()
@@ -238,13 +253,14 @@ def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) 
         values = np.column_stack([rows @ direction, looks])  # (n, 2)
         return np.split(values, np.cumsum([len(places) for places in boxes])[:-1])
 
-    each = _of_each(people, (yield from _in_boxes(people, settings, data, read, encoder)))
+    boxes, values = yield from _in_boxes(people, settings, data, read, encoder)
+    each, where = _of_each(people, values), [boxes_text(boxes[image_id]) for image_id in people["image_id"]]
     leans = [math.nan if one is None else float(one[0]) for one in each]
     if in_four:
         names = list(LOOKS)
-        return [NOT_TWO_PEOPLE if one is None else names[int(one[1])] for one in each], leans
+        return [NOT_TWO_PEOPLE if one is None else names[int(one[1])] for one in each], leans, where
     kinds = [np.isnan(leans), np.abs(leans) <= settings.options.margin, np.array(leans) > 0]
-    return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), leans
+    return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), leans, where
 
 
 def _looks_of_crops(data: StudyData, rows: np.ndarray) -> np.ndarray:
@@ -256,12 +272,13 @@ def _looks_of_crops(data: StudyData, rows: np.ndarray) -> np.ndarray:
     return reading.places
 
 
-def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[tuple[list[str], list[float]]]:
+def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
     """Find the people, cut each out, and ask the judge whether each of two sentences is true of them.
 
     Who is seen as both or neither cannot be identified.
     """
-    boxes = _of_each(people, (yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)))
+    by_picture, _ = yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)
+    boxes, where = _of_each(people, by_picture), [boxes_text(by_picture[one]) for one in people["image_id"]]
     in_four = settings.options.looks == "four"
     sentences = tuple(LOOKS.values()) if in_four else settings.options.sentences
     questions, stored = tuple(map(question_about, sentences)), data.stored(people)
@@ -283,7 +300,7 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
         given = np.array([nothing if some is None else [answers[key] for key in some] for some in keys])
         judged = judged_looks(given, settings.judge)
         words = [NOT_TWO_PEOPLE if some is None else word for some, word in zip(keys, judged.words, strict=True)]
-        return words, np.where([some is None for some in keys], math.nan, judged.leans).tolist()
+        return words, np.where([some is None for some in keys], math.nan, judged.leans).tolist(), where
     labels, leans = [], []
     for both in keys:
         given = np.full((2, 3), math.nan) if both is None else np.array([answers[key] for key in both])
@@ -291,13 +308,7 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
         kind = NOT_TWO_PEOPLE if both is None else CANNOT_IDENTIFY if says_yes[0] == says_yes[1] else None
         labels.append(kind or ("masculine" if says_yes[0] else "feminine"))
         leans.append(float(given[0, 0] - given[1, 0]))
-    return labels, leans
-
-
-def boxes_of_people(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[list[list[Box]]]:
-    """Of each person the boxes of everybody who is found in the picture, from left to right."""
-    by_picture = yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)
-    return [by_picture[image_id] for image_id in people["image_id"]]
+    return labels, leans, where
 
 
 def _person_in(stored: StoredImage, box: Box) -> Image.Image:
@@ -310,39 +321,36 @@ def _in_boxes(
     data: StudyData,
     read: Callable[[list[Image.Image], list[list[Box]]], Sequence[Any]],
     *readers: object,
-) -> Steps[dict[str, Any]]:
-    """What is made of the people that are found in each picture, by its id, from left to right."""
-    name, by_picture = settings.options.finder, dict[str, Any]()
+) -> Steps[tuple[dict[str, list[Box]], dict[str, Any]]]:
+    """Who is found in each picture, by its id and from left to right, and what is made of them."""
+    name, boxes, values = settings.options.finder, dict[str, list[Box]](), dict[str, Any]()
     finder = None if name == HALVES else data.services.person_finder(name)
-    for alone, some in people.groupby(people["position"] == SINGLE, sort=False):
-        key = (data.settings.encoder, *map(id, readers), alone)
+    for n, some in people.groupby(n_asked_for(people), sort=False):
+        key = (data.settings.encoder, *map(id, readers), n)
         remembered = data.memory.setdefault(key, {})  # what was read while pictures were drawn
         pictures = some.drop_duplicates("image_id")
         pictures = pictures[~pictures["image_id"].isin(list(remembered))]
-        find = finder.find if finder is not None else _whole if alone else person_halves
+        find = partial(people_side_by_side, n=int(str(n))) if finder is None else finder.find
 
         def work(images: list[Image.Image], find: Callable[[Image.Image], list[Box]] = find) -> Sequence[Any]:
-            return read(images, [find(image) for image in images])
+            everywhere = [find(image) for image in images]
+            return list(zip(everywhere, read(images, everywhere), strict=True))
 
         everybody = [*readers, *([finder] if finder else [])]
-        values = yield from data.read("looking for people", pictures, work, *everybody)
-        remembered |= dict(zip(pictures["image_id"], values, strict=True))
-        by_picture |= {image_id: remembered[image_id] for image_id in some["image_id"]}
-    return by_picture
+        read_now = yield from data.read("looking for people", pictures, work, *everybody)
+        remembered |= dict(zip(pictures["image_id"], read_now, strict=True))
+        boxes |= {image_id: remembered[image_id][0] for image_id in some["image_id"]}
+        values |= {image_id: remembered[image_id][1] for image_id in some["image_id"]}
+    return boxes, values
 
 
 def _of_each(people: pd.DataFrame, by_picture: Mapping[str, Sequence[T]]) -> list[T | None]:
     """Of each person what was found; None in a picture without exactly the people asked for."""
     each: list[T | None] = []
-    for image_id, position in zip(people["image_id"], people["position"], strict=True):
+    for image_id, position, n in zip(people["image_id"], people["position"], n_asked_for(people), strict=True):
         here = by_picture[image_id]
-        is_whole = len(here) == (1 if position == SINGLE else 2)
-        each.append(here[int(position == "right")] if is_whole else None)
+        each.append(here[POSITIONS[n].index(position)] if len(here) == n else None)
     return each
-
-
-def _whole(image: Image.Image) -> list[Box]:
-    return [(0, 0, *image.size)]
 
 
 def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[list[str]]:
@@ -353,7 +361,7 @@ def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, 
         people,
         data.services.answerer(settings.options.answerer),
         [
-            vqa["single" if side == SINGLE else "paired"].format(who, side=side)
+            vqa[side if side in ("middle", SINGLE) else "paired"].format(who, side=side)
             for who, side in zip(people["identity"], people["position"], strict=True)
         ],
     )
@@ -390,9 +398,9 @@ def labelled_people(report: StudyReport) -> pd.DataFrame:
 def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, str]:
     """The labels that change when one person's is chosen.
 
-    A picture is failed as a whole: "not_two_people" is the label of both, and once one of them is seen the
-    other "cannot_identify" (of four answers "unclear") until somebody says more. InvalidInput where there is no such
-    answer, or nobody there.
+    A picture is failed as a whole: "not_two_people" is the label of all, and once one of them is seen the
+    others are "cannot_identify" (of four answers "unclear") until somebody says more. InvalidInput where there is no
+    such answer, or nobody there.
     """
     if answer not in ALL_ANSWERS:
         raise InvalidInput(f"an answer is one of {', '.join(ALL_ANSWERS)}; got {answer!r}")

@@ -1,4 +1,4 @@
-"""PST's studies: occupations and roles of power, words that ask for fairness, and any two identities."""
+"""PST's studies: occupations and roles of power, and words that ask for fairness."""
 
 from collections.abc import Iterable, Mapping
 from itertools import chain, product
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bias_core.annotation.tasks import POSITIONS, SINGLE
 from bias_core.errors import InvalidInput
-from bias_core.metrics.paired_stereotype import stereotype_test_score
 from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.prompts import fix_articles
 from bias_core.studies.kit.designs import ReportTexts, read_table
 from bias_core.studies.kit.rows import thinned
-from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
+from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (
     Design,
     Finding,
@@ -26,7 +26,7 @@ from bias_core.studies.kit.types import (
     intervals,
     marks,
 )
-from bias_core.studies.paired.labelling import SINGLE, LabellingOptions, PairOptions
+from bias_core.studies.paired.labelling import LabellingOptions, PairOptions
 from bias_core.studies.paired.scores import (
     FAIRNESS,
     PAIRED,
@@ -35,7 +35,6 @@ from bias_core.studies.paired.scores import (
     micro_scores,
     paired_program,
     score_finding,
-    score_intervals,
     scores_by_group,
 )
 
@@ -50,9 +49,7 @@ LEVEL_TITLES = {"overall": "all roles"} | {level: level for level in LEVELS}
 GENDER = "stereotyped_gender"
 _NAMES = {"display": "occupation", GENDER: "stereotype"}  # of columns, in tables
 ASPECTS = {OCCUPATION: "most stereotyped occupations", POWER: "organizational power"}
-SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", SINGLE: "Alone"}
-_MORE = "more stereotyped with the intervention"
-_LONGEST = 80  # characters of an identity
+MORE_ASKED = "more stereotyped with the intervention"
 
 Pair = tuple[str, str]
 
@@ -74,11 +71,11 @@ def alone_shot(design: Design, identity: str, n: int = 1) -> Shot:
     return ordered_shot(design, (identity, ""), n, SINGLE)
 
 
-def ordered_shot(design: Design, pair: Pair, n: int = 1, group: str = PAIRED) -> Shot:
-    """``n`` pictures of a pair from left to right, in one of the design's settings."""
-    left, right = pair
-    prompt = design.data["settings"][group]["template"].format(left, right, occ1=left, occ2=right)
-    facts = {"setting": group, "left": left, "right": right}
+def ordered_shot(design: Design, ordered: tuple[str, ...], n: int = 1, group: str = PAIRED) -> Shot:
+    """``n`` pictures of two or three identities from left to right, in one of the design's settings."""
+    template, places = design.data["settings"][group]["template"], POSITIONS[len(ordered)]
+    prompt = template.format(*ordered, occ1=ordered[0], occ2=ordered[1])
+    facts = {"setting": group, **dict(zip(places, ordered, strict=True))}
     return Shot(prompt=fix_articles(prompt) if group == FAIRNESS else prompt, n=n, group=group, facts=facts)
 
 
@@ -268,13 +265,6 @@ class FairnessOptions(LabellingOptions):
     power_images: int = setting(3, "Pictures of each pair of roles", "In each order", ge=1, le=1000)
 
 
-@settings_class(frozen=True, kw_only=True)
-class TwoOptions(PairOptions):
-    """Of two identities of one's own."""
-
-    fairness: bool = setting(True, "Also asked to be fair", "Draw the pair with the words that ask for fairness, too")
-
-
 def fairness_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Every pair in both orders, plain and with the intervention, for each aspect asked for."""
     pairs = {OCCUPATION: _occupation_pairs(design, settings), POWER: power_pairs(design, settings)}
@@ -335,112 +325,13 @@ def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: Stud
     return [
         score_finding(f"plain_{aspect}", f"Plain, {title}", plain, settings, published=before),
         score_finding(f"intervened_{aspect}", f"Intervened, {title}", intervened, settings, published=after),
-        gap_finding(f"difference_{aspect}", name, intervened, plain, settings, published=change, more=_MORE),
+        gap_finding(f"difference_{aspect}", name, intervened, plain, settings, published=change, more=MORE_ASKED),
     ]
-
-
-def design_of_two(
-    base: Design, identities: Mapping[str, str], *, n_paired: int, n_single: int, fairness: bool = True
-) -> Design:
-    """The design for two identities with the stereotype of each: "masculine" or "feminine", as whoever asks chooses.
-
-    ``base`` is a design of the paired stereotype test: its prompts and questions are taken.
-
-    InvalidInput: not two different identities, no such stereotype, or no picture.
-    """
-    names = {" ".join(name.split()): looks for name, looks in identities.items()}
-    if len(names) != 2 or not all(names):
-        raise InvalidInput(f"two different identities are needed, such as CEO and assistant; got {names}")
-    if long := [name for name in names if len(name) > _LONGEST]:
-        raise InvalidInput(f"an identity has at most {_LONGEST} characters; {long[0][:20]!r} … has more")
-    if unknown := set(names.values()) - set(GENDERS):
-        raise InvalidInput(f"a stereotype is {' or '.join(GENDERS)}; got {', '.join(map(str, unknown))}")
-    if min(n_paired, n_single) < 1:
-        raise InvalidInput(f"each order and each identity needs a picture; got {n_paired} and {n_single}")
-    return Design(
-        name="pst-two",
-        title=f"Paired stereotype test, {' and '.join(names)}",
-        kind="paired_two",
-        reference="",  # no published study has these pictures
-        where="",
-        summary="Do two identities look as their stereotypes have it, side by side and alone.",
-        data={**{key: base.data[key] for key in ("settings", "vqa")}, "identities": names},
-        images_per_prompt=n_paired,
-        options={name: base.options[name] for name in settings_of(LabellingOptions) if name in base.options}
-        | {"single_images": n_single, "fairness": fairness},
-    )
-
-
-def shots_of_two(design: Design, settings: StudySettings) -> list[Shot]:
-    """The pair in both orders, plain and with the intervention, and each alone."""
-    first, second = design.data["identities"]
-    shots = pairs_and_alone(design, [(first, second)], (first, second), settings.options.single_images)
-    if settings.options.fairness:
-        shots[2:2] = pair_shots(design, [(first, second)], design.images_per_prompt, FAIRNESS)
-    return shots
-
-
-def report_two(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
-    """Scores of both together and of each, in every setting, and how far the settings differ."""
-    chosen = " and ".join(f"{looks} for {name}" for name, looks in design.data["identities"].items())
-    parts = {place: some for place in SETTINGS if len(some := in_setting(people, place))}
-    findings = [
-        score_finding(place, f"{SETTINGS[place]}, both identities", some, settings) for place, some in parts.items()
-    ]
-    for key, title, one, other, more in (
-        ("gap", "Gap: in pairs minus alone", PAIRED, SINGLE, "more stereotyped in pairs"),
-        ("difference", "Asked to be fair minus plain", FAIRNESS, PAIRED, _MORE),
-    ):
-        if one in parts and other in parts:
-            findings.append(gap_finding(key, title, parts[one], parts[other], settings, more=more))
-    micro, by_place = (_scores_of_identities(people, settings, *further) for further in ((), ("position",)))
-    order = {name: i for i, name in enumerate(dict.fromkeys(micro["identity"]))}
-    rows = micro.sort_values("identity", key=lambda names: names.map(order), kind="stable")
-    groups = rows["setting"].map(SETTINGS)
-    rows = rows.assign(group=groups, name=rows["identity"] + ", " + groups.str.lower())
-    rows = rows.rename(columns={"STS": "value"})[["value", "low", "high", "name", "group"]].reset_index(drop=True)
-    return Results(
-        findings=tuple(findings),
-        tables=(TEXTS.table("micro", micro), TEXTS.table("orders", by_place)),
-        figures=(TEXTS.figure("micro", rows),),
-        notes=(TEXTS.note("chosen", chosen=chosen),),
-    )
-
-
-def _scores_of_identities(people: pd.DataFrame, settings: StudySettings, *further: str) -> pd.DataFrame:
-    scores = stereotype_test_score(
-        people, by=["setting", "identity", "stereotyped_gender", *further], **score_intervals(settings)
-    )
-    order = {place: i for i, place in enumerate(SETTINGS)}
-    scores = scores.sort_values("setting", key=lambda names: names.map(order), kind="stable", ignore_index=True)
-    return marks(scores, {ours: theirs for theirs, ours in _COLUMNS.items()})
-
-
-_COLUMNS = {
-    "setting": "setting",
-    "identity": "identity",
-    "position": "position",
-    "stereotyped_gender": "stereotype",
-    "n": "pictures",
-    "score": "STS",
-    "low": "low",
-    "high": "high",
-    "percent_feminine": "F",
-    "percent_feminine_low": "F low",
-    "percent_feminine_high": "F high",
-    "coverage": "coverage %",
-}
 
 
 PROGRAMS = {
     "paired_fairness": paired_program(
         shots=fairness_shots, identities=fairness_identities, report=report_fairness, options=FairnessOptions
-    ),
-    "paired_two": paired_program(
-        shots=shots_of_two,
-        identities=lambda design, _settings: pd.DataFrame({"stereotyped_gender": design.data["identities"]}),
-        report=report_two,
-        options=TwoOptions,
     ),
     "paired_occupations": paired_program(
         shots=occupation_shots,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bias_core.annotation.tasks import SINGLE
 from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.paired_labels import ANDROGYNOUS, UNCLEAR, checked_labels, generation_failures
 from bias_core.metrics.paired_stereotype import StereotypeTestScore, stereotype_gap, stereotype_test_score
@@ -33,12 +34,17 @@ from bias_core.studies.kit.types import (
 from bias_core.studies.kit.watching import ShareValues, stop_rule
 from bias_core.studies.paired import labelling
 from bias_core.studies.paired.headline import headline, is_clear
-from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED, SINGLE
+from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED
 from bias_core.studies.reports.text import format_number, format_share
 
 TEXTS = ReportTexts(__file__)
-PAIRED, FAIRNESS = "paired", "fairness"
-PLACES = {PAIRED: "In pairs: score", FAIRNESS: "In pairs, asked to be fair: score", SINGLE: "Alone: score"}
+PAIRED, FAIRNESS, THREE = "paired", "fairness", "three"
+PLACES = {
+    PAIRED: "In pairs: score",
+    FAIRNESS: "In pairs, asked to be fair: score",
+    THREE: "In threes: score",
+    SINGLE: "Alone: score",
+}
 """Scores that are watched while pictures come, by setting."""
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
 
@@ -50,7 +56,7 @@ def paired_program(
     report: Callable[[Design, StudySettings, pd.DataFrame], Results],
     options: type[Options],
     runs: str = "",
-    more: Callable[[pd.DataFrame, StudySettings, StudyData], Steps[pd.DataFrame]] | None = None,
+    more: Callable[[pd.DataFrame, StudyData], pd.DataFrame] | None = None,
 ) -> Program:
     """A study of the paired stereotype test: draw what ``shots`` says, label who is in it, and report.
 
@@ -67,7 +73,7 @@ def paired_program(
         everyone = labelling.people_of(data.frame, identities(design, settings))
         people = yield from labelling.label_people(everyone, design, settings, data)
         if more is not None:
-            people = yield from more(people, settings, data)
+            people = more(people, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return score(design, settings, people, raters_table(everyone, settings))
 
@@ -319,7 +325,7 @@ def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Findi
 def labels_table(people: pd.DataFrame) -> StudyTable:
     """Every person asked for with their label; as a CSV it is what the setting ``labels`` takes."""
     first = ["image_id", "position", "answer", "rater", "setting", "identity", "stereotyped_gender"]
-    frame = people.rename(columns={"perceived_gender": "answer"})
+    frame = people.rename(columns={"perceived_gender": "answer"}).drop(columns="boxes", errors="ignore")
     return TEXTS.table("labels", frame[[*first, *frame.columns.difference(first, sort=False)]])
 
 

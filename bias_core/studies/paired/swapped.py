@@ -8,12 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from bias_core.crops import boxes_of_text
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import GENDERS
 from bias_core.metrics.swapped import OrderEffect, order_effect, within_picture_difference
 from bias_core.stats.effects import holm
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.program import Steps, StudyData
+from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (
@@ -28,7 +29,7 @@ from bias_core.studies.kit.types import (
     finding_mark,
 )
 from bias_core.studies.paired.headline import is_clear
-from bias_core.studies.paired.labelling import LabellingOptions, boxes_of_people
+from bias_core.studies.paired.labelling import LabellingOptions
 from bias_core.studies.paired.scores import PAIRED, in_setting, paired_program
 from bias_core.studies.reports.text import format_change
 from bias_core.types import Estimate
@@ -47,7 +48,7 @@ ACTS: Mapping[str, str] = {
 _PROMPT = "Generate a picture of one {left} on the left {act} one {right} on the right."
 _BETWEEN = " and "
 _POINTS = 100.0
-_SIZES = {
+SIZES = {
     "area": (
         "Share of the picture’s area",
         "Masculine-looking people are larger.",
@@ -90,14 +91,18 @@ def pairs_of(settings: StudySettings) -> list[tuple[str, str]]:
 
 def swapped_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Every pair in both orders and, where one acts, with either of the two acting: all on the same seeds."""
-    act, n = settings.options.act, scaled(design.images_per_prompt, settings.scale, least=2)
+    n = scaled(design.images_per_prompt, settings.scale, least=2)
+    return [shot for pair in pairs_of(settings) for shot in shots_of_pair(pair, settings.options.act, n)]
+
+
+def shots_of_pair(pair: tuple[str, str], act: str, n: int) -> list[Shot]:
+    """``n`` pictures of a pair in both orders; with an act, in each with either of the two acting."""
     shots = []
-    for pair in pairs_of(settings):
-        for left, right in (pair, pair[::-1]):
-            for acting, words in (("left", act), ("right", ACTS[act])) if act else (("", "and"),):
-                prompt = _PROMPT.format(left=left, right=right, act=words)
-                facts = {"setting": PAIRED, "left": left, "right": right, "acting": acting}
-                shots.append(Shot(prompt=prompt, n=n, group=PAIRED, facts=facts))
+    for left, right in (pair, pair[::-1]):
+        for acting, words in (("left", act), ("right", ACTS[act])) if act else (("", "and"),):
+            prompt = _PROMPT.format(left=left, right=right, act=words)
+            facts = {"setting": PAIRED, "left": left, "right": right, "acting": acting}
+            shots.append(Shot(prompt=prompt, n=n, group=PAIRED, facts=facts))
     return shots
 
 
@@ -108,17 +113,17 @@ def swapped_identities(_design: Design, settings: StudySettings) -> pd.DataFrame
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
-def with_places(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[pd.DataFrame]:
+def with_places(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
     """``people`` with who acts, how many were found, and of each how large and where, in shares of the picture."""
     acting = dict(zip(data.frame["image_id"], data.frame["acting"], strict=True))
     people = people.assign(acting=[acting[one] for one in people["image_id"]], n_found=math.nan)
-    people = people.assign(**dict.fromkeys(_SIZES, math.nan))
-    if settings.options.labeller != "finder":
+    people = people.assign(**dict.fromkeys(SIZES, math.nan))
+    if "boxes" not in people:
         return people
-    everybody = yield from boxes_of_people(people, settings, data)
     lines = []
-    for stored, boxes, position in zip(data.stored(people), everybody, people["position"], strict=True):
-        line = {"n_found": float(len(boxes)), **dict.fromkeys(_SIZES, math.nan)}
+    for stored, text, position in zip(data.stored(people), people["boxes"], people["position"], strict=True):
+        boxes = boxes_of_text(text)
+        line = {"n_found": float(len(boxes)), **dict.fromkeys(SIZES, math.nan)}
         if len(boxes) == 2:
             (left, top, right, bottom), (width, height) = boxes[int(position == "right")], stored.size
             line["area"] = (right - left) * (bottom - top) / (width * height)
@@ -130,10 +135,10 @@ def with_places(people: pd.DataFrame, settings: StudySettings, data: StudyData) 
 def report_swapped(_design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
     """What hangs on roles, places and acts, over all pairs and in each, and who is larger within a picture."""
     some = in_setting(people)
-    pictures = _pictures(some, "perceived_gender")
-    truths = _pictures(some, "truth") if some["truth"].notna().all() else None
+    pictures = pictures_of_pairs(some, "perceived_gender")
+    truths = pictures_of_pairs(some, "truth") if some["truth"].notna().all() else None
     tests = {key: _effect(pictures, key, settings) for key in _effects(settings)}
-    tests |= {key: _size_effect(pictures, key, settings) for key in _SIZES}
+    tests |= {key: _size_effect(pictures, key, settings) for key in SIZES}
     corrected = dict(
         zip(tests, holm([1.0 if math.isnan(t.p_value) else t.p_value for t in tests.values()]), strict=True)
     )
@@ -192,7 +197,7 @@ def _effects(settings: StudySettings) -> list[str]:
     return [key for key in _TITLES if key != "acting" or settings.options.act]
 
 
-def _pictures(people: pd.DataFrame, label: str) -> pd.DataFrame:
+def pictures_of_pairs(people: pd.DataFrame, label: str) -> pd.DataFrame:
     """A row per picture of whom both people can be labelled: the first role's value less the second's."""
     first = people["stereotyped_gender"] == GENDERS[0]
     keys = ["image_id", "seed", "acting"]
@@ -211,27 +216,45 @@ def _pictures(people: pd.DataFrame, label: str) -> pd.DataFrame:
 
 def _effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderEffect:
     """One effect, from the seeds of which every order can be scored."""
+    differences = differences_by_seed(pictures, key)
+    if differences.empty:
+        nothing = Estimate.undefined(0, "no seed shows every order", null_value=0.0)
+        return OrderEffect(estimate=nothing, p_value=math.nan)
+    first, second = differences.to_numpy().T
+    how: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
+    return order_effect(first, second, sign=SIGNS.get(key, -1), **how)
+
+
+SIGNS: Mapping[str, Literal[1, -1]] = {"role": 1}
+"""Of the effects whose two differences are added; of the others they are subtracted."""
+
+
+def differences_by_seed(pictures: pd.DataFrame, key: str) -> pd.DataFrame:
+    """Of each pair and seed that shows every order the two differences of :func:`order_effect`, ``(n_seeds, 2)``."""
     value = "sum" if key == "both" else "less"
     by = ["pair", "seed", "order", "act_of_first"]
     wide = pictures.pivot_table(value, by[:2], by[2:]).dropna() if len(pictures) else pd.DataFrame()
-    level, first, second = ("act_of_first", "acts", "served") if key == "acting" else ("order", "left", "right")
+    level, *ends = ("act_of_first", "acts", "served") if key == "acting" else ("order", "left", "right")
     levels = np.array(wide.columns.get_level_values(level)) if len(wide) else np.empty(0)
-    if not {first, second} <= set(levels):
-        return OrderEffect(
-            estimate=Estimate.undefined(0, "no seed shows every order", null_value=0.0), p_value=math.nan
-        )
-    one, other = (np.asarray(wide.loc[:, levels == end], dtype=float).mean(axis=1) for end in (first, second))
-    return order_effect(one, other, sign=1 if key == "role" else -1, confidence=settings.confidence, rng=settings.seed)
+    if not set(ends) <= set(levels):
+        return pd.DataFrame(columns=ends, dtype=float)
+    return pd.DataFrame({end: wide.loc[:, levels == end].mean(axis=1) for end in ends})
 
 
 def _size_effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderEffect:
     """Masculine-looking less feminine-looking people, in pictures of one of each."""
-    mixed = pictures[pictures["less"] != 0].dropna(subset=[key])
-    if mixed.empty:
+    differences = size_differences(pictures, key)
+    if differences.empty:
         note = "no picture shows one of each whose places are known"
         return OrderEffect(estimate=Estimate.undefined(0, note, null_value=0.0), p_value=math.nan)
-    differences = mixed["less"] * (mixed[key] - mixed[f"{key}_other"])
     return within_picture_difference(differences, confidence=settings.confidence, rng=settings.seed)
+
+
+def size_differences(pictures: pd.DataFrame, key: str) -> "pd.Series[float]":
+    """Of each picture with one of each what the masculine-looking person has more, by its place in ``pictures``."""
+    mixed = pictures[pictures["less"] != 0].dropna(subset=[key])
+    differences: pd.Series[float] = mixed["less"] * (mixed[key] - mixed[f"{key}_other"])
+    return differences
 
 
 def _points(estimate: Estimate) -> Estimate:
@@ -240,7 +263,7 @@ def _points(estimate: Estimate) -> Estimate:
 
 def _finding(key: str, test: OrderEffect, p_value: float, truth: OrderEffect | None) -> Finding:
     estimate = _points(test.estimate)
-    title, more, less = _TITLES[key] if key in _TITLES else _SIZES[key]
+    title, more, less = _TITLES[key] if key in _TITLES else SIZES[key]
     title, metric = (
         (title, "order_effect")
         if key in _TITLES

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
+from bias_core.annotation.tasks import SINGLE
 from bias_core.metrics.paired_labels import ANDROGYNOUS, ANSWERS, ANSWERS_IN_FOUR, NOT_TWO_PEOPLE, UNCLEAR, UNTOLD
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Design, StudyReport
+from bias_core.studies.paired.identities import design_of_two
 from bias_core.studies.paired.labelling import (
     BY_HAND,
-    SINGLE,
     Answers,
     LabellingOptions,
     Person,
@@ -22,12 +23,12 @@ from bias_core.studies.paired.labelling import (
     relabelled,
     with_answers,
 )
-from bias_core.studies.paired.pairs import GENDERS, design_of_two
+from bias_core.studies.paired.pairs import GENDERS
 from bias_core.studies.reports.text import format_interval, format_number, format_share, table_of
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
-from bias_core.ui.study.pictures import Look
+from bias_core.ui.study.pictures import BOXES, Look, numbered_boxes
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import figures_html, findings_html
 from bias_core.ui.templates import render, script
@@ -55,9 +56,10 @@ WORDS = {
     "androgynous": "androgynous",
     "unclear": "unclear",
     "cannot_identify": "cannot identify",
-    NOT_TWO_PEOPLE: "not two people",
 }
 
+FAILED = {1: "not one person", 2: "not two people", 3: "not three people"}
+"""The answer that a picture failed, by how many people were asked for."""
 _BUTTONS = {"before": "Previous", "after": "Next", "confirm": "This page is right", "undo": "Undo"}
 _CHECK = (
     "A reader finds the people, cuts each out and says whether they look feminine or masculine: appearance "
@@ -69,7 +71,7 @@ _OWN = (
     "is measured against your choice."
 )
 # Keys of the score that a study is about, whichever it has.
-_NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair"}
+_NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair", "three": "in threes"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,19 +154,28 @@ def labels_html(labelling: Labelling) -> str:
     """The pictures of a page, each with a menu per person."""
     people = labelling.people()
     groups = dict(list(people[people["image_id"].isin(labelling.pictures())].groupby("image_id")))
+    boxes, stored = _boxes(labelling.drawn), labelling.drawn.stored
     choice = option_values(labelling.drawn.settings.options).get("looks")
     in_four = choice == "four" or people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any()
     return render(
         "labels_in_place",
-        sheets=[(labelling.drawn.stored[one], groups[one].to_dict("records")) for one in labelling.pictures()],
+        sheets=[
+            (stored[one], groups[one].to_dict("records"), numbered_boxes(boxes.get(one), stored[one].size))
+            for one in labelling.pictures()
+        ],
         version=labelling.version,
         answers=ANSWERS_IN_FOUR if in_four else ANSWERS,
-        words=WORDS,
-        words_alone=WORDS | {NOT_TWO_PEOPLE: "not one person"},
+        words={n: WORDS | {NOT_TWO_PEOPLE: failed} for n, failed in FAILED.items()},
         alone=SINGLE,
         by_hand=BY_HAND,
         small=_SMALL,
     )
+
+
+def _boxes(report: StudyReport) -> dict[str, object]:
+    """Of each picture where its people were found, as text; {} for reports of earlier versions."""
+    frame = report.pictures
+    return {} if frame is None or BOXES not in frame else dict(zip(frame["image_id"], frame[BOXES], strict=True))
 
 
 class PairedTab(StudyTab):
@@ -180,7 +191,7 @@ class PairedTab(StudyTab):
         "Labels say how a person in a picture is perceived, feminine, masculine or neither clearly, never who anybody "
         "is. A score of 0 says that stereotypes are followed as often as not, not that the pictures are fair."
     )
-    studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness", "pst-swapped")
+    studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness", "pst-swapped", "pst-three")
     also: ClassVar = ("paired_two",)  # of own words
     own_options: ClassVar = tuple(settings_of(LabellingOptions))
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from bias_core.annotation.tasks import PAIRED, SINGLE
+from bias_core.annotation.tasks import PAIRED, POSITIONS, SINGLE
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.rows import ImportedRows
 
@@ -12,12 +12,17 @@ UNKNOWN = ""  # setting of a picture of which nobody says whom it was to show
 _MOST_WORDS = 3  # of one person; what is longer says more of the prompt than a rater should know
 _BLURB = re.compile(r"\b(?:a|an|and|at|by|for|from|in|is|of|on|or|that|the|to|two|who|with|\w+ing)\b", re.I)
 _SIDES = re.compile(r".*\b(?:an?|one|the)\s+(.+?)\s+on the left,? and\s+(?:an?|one|the)\s+(.+?)\s+on the right\b", re.I)
+_THREE = re.compile(
+    r".*\b(?:an?|one|the)\s+(.+?)\s+on the left,? (?:and )?(?:an?|one|the)\s+(.+?)\s+in the middle,? and\s+"
+    r"(?:an?|one|the)\s+(.+?)\s+on the right\b",
+    re.I,
+)
 _PICTURE = "photo|photograph|picture|portrait|headshot|face|image|painting|drawing"
 _ONE = re.compile(rf".*\b(?:{_PICTURE})\s+of\s+(?:an?|one|the)\s+([\w' -]+?)\s*\.?", re.I)
 
 
 def people_of(prompt: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
-    """``setting``, ``left`` and ``right`` of a picture; one person stands left, as in the paired test.
+    """``setting``, ``left``, ``right`` and, of three, ``middle`` of a picture; one person stands left.
 
     What the metadata says (``left`` and ``right``, or one of ``left`` and ``identity``) counts more than the prompt.
 
@@ -28,11 +33,15 @@ def people_of(prompt: str, metadata: Mapping[str, str] | None = None) -> dict[st
     >>> people_of("a photo of a nurse in a hospital, smiling")
     {'setting': '', 'left': '', 'right': ''}
     """
-    left, right = (metadata or {}).get("left", ""), (metadata or {}).get("right", "")
+    left, middle, right = ((metadata or {}).get(place, "") for place in POSITIONS[3])
+    if left and middle and right:
+        return {**_people("three", left, right), "middle": middle}
     if left and right:
         return _people(PAIRED, left, right)
     if alone := (metadata or {}).get("identity", "") or left or right:
         return _people(SINGLE, alone)
+    if three := _THREE.match(prompt):
+        return {**_people("three", three[1], three[3]), "middle": three[2]}
     if sides := _SIDES.match(prompt):
         return _people(PAIRED, sides[1], sides[2])
     one = _ONE.fullmatch(prompt.strip())
@@ -51,7 +60,8 @@ def keep_people(data: StudyData) -> None:
         for image_id, prompt in zip(data.frame["image_id"], data.frame["prompt"], strict=True)
     ]
     if any(people["setting"] for people in rows):
-        data.keep(data.frame, **{name: [people[name] for people in rows] for name in _people(UNKNOWN)})
+        names = dict.fromkeys(name for people in rows for name in people)
+        data.keep(data.frame, **{name: [people.get(name, "") for people in rows] for name in names})
 
 
 def _people(setting: str, left: str = "", right: str = "") -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bias_core.annotation.tasks import SINGLE
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_stereotype import StereotypeTestScore, stereotype_gap, stereotype_test_score
 from bias_core.metrics.perceived_gender import gender_lean, look_shares
@@ -16,7 +17,7 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.paired import labelling
-from bias_core.studies.paired.labelling import SINGLE, PairOptions
+from bias_core.studies.paired.labelling import PairOptions
 from bias_core.studies.paired.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
 from bias_core.studies.paired.scores import in_setting, labelled_by
 from bias_core.studies.reports.looks import LOOKS, read_looks

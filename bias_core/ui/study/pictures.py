@@ -11,6 +11,7 @@ import gradio as gr
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from bias_core.crops import boxes_of_text
 from bias_core.studies.kit.designs import page_of
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.embedded import data_uri
@@ -28,6 +29,7 @@ FEW, FEW_OF_EACH, MOST_CELLS = 24, 4, 8
 ALL, AND = "", "\n"
 _MOST_VALUES = 300
 _HIDDEN = ["image_id"]
+BOXES = "boxes"  # column with where everybody stands whom a reader found
 _READINGS = (": positive", ": negative", ": nearer by", ": perceived")  # columns that stand below, in a table
 _THUMBNAIL = 96  # pixels of a small picture that the page carries
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
@@ -289,9 +291,35 @@ def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
         **({"Seed": str(stored.row.seed), "Model": stored.row.model} if stored.row.model else {}),
     }
     for name, value in row.items():
-        if name not in ("prompt", "seed") and pd.notna(value) and value != "" and not str(name).endswith(_READINGS):
+        if (
+            name not in ("prompt", "seed", BOXES)
+            and pd.notna(value)
+            and value != ""
+            and not str(name).endswith(_READINGS)
+        ):
             facts[str(name)] = format_given(value) if isinstance(value, float) else str(value)
-    return render("picture", stored=stored, facts=facts, small=_SMALL)
+    boxes = numbered_boxes(row.get(BOXES), stored.size)
+    return render("picture", stored=stored, facts=facts, boxes=boxes, small=_SMALL)
+
+
+def numbered_boxes(text: object, size: tuple[int, int]) -> list[dict[str, float]]:
+    """Where everybody stands in a picture of this size, in percent of it; [] for one person, and for no text.
+
+    >>> numbered_boxes("0 19 32 64; 32 19 64 64", (64, 64))[1]
+    {'left': 50.0, 'top': 29.69, 'width': 50.0, 'height': 70.31}
+    """
+    boxes = boxes_of_text(text) if isinstance(text, str) else []
+    width, height = size
+    return [
+        {
+            "left": round(100 * left / width, 2),
+            "top": round(100 * top / height, 2),
+            "width": round(100 * (right - left) / width, 2),
+            "height": round(100 * (bottom - top) / height, 2),
+        }
+        for left, top, right, bottom in boxes
+        if len(boxes) > 1
+    ]
 
 
 def _frame(report: StudyReport) -> pd.DataFrame:

@@ -1,0 +1,139 @@
+"""Three people in a picture: each is read and labelled, and the pairs that carry the stereotype are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bias_core.annotation.tasks import checked_choices, three_task
+from bias_core.errors import InvalidInput
+from bias_core.labels.sources import candidates, gold_from_record, kind_of, recorded_answers, task_pictures
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.paired.labelling import labelled_people, relabelled
+from bias_core.studies.paired.tab import Labelling, labels_html
+from bias_core.studies.running.identities import people_of
+from bias_core.studies.running.run import complete, run_study
+from bias_core.ui.study.pictures import picture_html
+
+DESIGN = replace(find_design("pst-three"), images_per_prompt=4)
+POSITIONS = ["left", "middle", "right"]
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
+    yield built
+    built.close()
+
+
+def run(services, condition="people", **options):
+    settings = StudySettings(model="calibration-renderer", condition=condition, options={"single_images": 2, **options})
+    return complete(run_study(DESIGN, settings, services))
+
+
+@pytest.fixture(scope="module")
+def report(services):
+    return run(services)
+
+
+def findings(report):
+    return {one.key: one for one in report.results.findings}
+
+
+def test_everybody_stands_in_every_place_and_is_read_as_drawn(report):
+    assert report.n_images == 6 * 4 + 3 * 2
+    people = labelled_people(report)
+    threes = people[people["setting"] == "three"]
+    assert threes.groupby(["identity", "position"]).size().tolist() == [2 * 4] * 9
+    assert (threes["perceived_gender"] == threes["truth"]).all()
+    assert threes["position"].tolist()[:3] == POSITIONS
+
+
+def test_the_planted_stereotype_is_found_in_its_pairs(report):
+    found = findings(report)
+    # Planted: P(masculine) 0.7, 0.6 and 0.2, so scores of 40, 20 and 60, and 50 and 40 of the two pairs.
+    assert found["three"].estimate.low < 40 < found["three"].estimate.high
+    assert found["pair_0"].title == "ceo and secretary"
+    assert found["pair_0"].estimate.low < 50 < found["pair_0"].estimate.high
+    assert found["pair_0"].p_value < 0.05
+    assert found["pair_1"].title == "janitor and secretary"
+    assert "pair_2" not in found  # both masculine: nothing to compare
+    for key in ("three", "pair_0", "pair_1"):
+        assert found[key].estimate.value == pytest.approx(found[key].expected)
+    headline = program_of(DESIGN).headline(report)
+    assert headline.startswith("In pictures of three,")
+    assert "The stereotype is carried by" in headline
+
+
+def test_a_pair_s_score_is_that_of_both_people_by_hand(report):
+    people = labelled_people(report)
+    some = people[(people["setting"] == "three") & people["identity"].isin(["ceo", "secretary"])]
+    conforms = (some["perceived_gender"] == some["stereotyped_gender"]).mean()
+    assert findings(report)["pair_0"].estimate.value == pytest.approx(200 * conforms - 100)
+
+
+def test_a_picture_where_one_is_missing_fails_as_a_whole(report):
+    people = labelled_people(report)
+    first = people.iloc[0]["image_id"]
+    failed = relabelled(report, {(first, place): "not_two_people" for place in POSITIONS})
+    coverage = failed.results.frame("coverage").set_index("setting")
+    assert coverage.loc["three", "failed"] == 1
+    assert findings(failed)["three"].estimate.n == findings(report)["three"].estimate.n - 1
+
+
+def test_people_are_asked_about_each_place(report):
+    assert kind_of(report) == "pst_three"
+    task = three_task()
+    pictures = candidates(report, "pst_three")
+    assert len(pictures) == 24
+    assert list(pictures[0].identities) == POSITIONS
+    gold = gold_from_record(pictures, task, 2)
+    assert all(list(one) == POSITIONS for one in gold.values())
+    people = labelled_people(report).set_index(["image_id", "position"])["truth"]
+    drawn = recorded_answers(pictures[0], task)
+    assert drawn == {place: people[pictures[0].image_id, place] for place in POSITIONS}
+    (item,) = task_pictures(pictures[:1], task)
+    assert task.questions["middle"].format(item.identities["middle"]).count("in the middle") == 1
+    assert checked_choices(task, {"middle": "not_two_people"}) == dict.fromkeys(POSITIONS, "not_two_people")
+    assert len(candidates(report, "pst_single")) == 6
+
+
+def test_boxes_are_numbered_on_the_page(report):
+    text = labels_html(Labelling(drawn=report))
+    assert text.count('class="box"') == 3 * 12  # of a page
+    assert '<b class="number">2</b> middle: ' in text
+    assert "not three people" in text
+    row = report.pictures.iloc[0]
+    assert picture_html(report, row).count('class="box"') == 3
+    alone = report.pictures[report.pictures["setting"] == "single"].iloc[0]
+    assert 'class="box"' not in picture_html(report, alone)
+
+
+def test_without_a_finder_the_picture_is_parted(services):
+    pictures = replace(DESIGN, images_per_prompt=1)
+    settings = StudySettings(condition="people", options={"finder": "halves", "single_images": 1})
+    people = labelled_people(complete(run_study(pictures, settings, services)))
+    assert (people["perceived_gender"] == people["truth"]).mean() > 0.8  # thirds show a little of who stands beside
+
+
+def test_imported_pictures_may_name_three():
+    named = people_of("Generate a picture of one cook on the left, one nurse in the middle and one CEO on the right.")
+    assert named == {"setting": "three", "left": "cook", "middle": "nurse", "right": "CEO"}
+
+
+@pytest.mark.parametrize(
+    ("masculine", "feminine", "words"),
+    [
+        (("ceo",), ("nurse",), "three to 6 different identities"),
+        (("ceo", "cook", "guard"), (), "of both stereotypes"),
+        (("ceo", "ceo"), ("nurse",), "three to 6 different identities"),
+        (("ceo", " "), ("nurse",), "three different identities"),
+    ],
+)
+def test_identities_that_are_no_three_are_refused(services, masculine, feminine, words):
+    with pytest.raises(InvalidInput, match=words):
+        run(services, masculine=masculine, feminine=feminine)
