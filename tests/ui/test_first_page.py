@@ -1,0 +1,100 @@
+"""The page is made once for each address, small on the line, and starts without what Gradio watches in vain."""
+
+from __future__ import annotations
+
+import gzip
+import urllib.request
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request  # noqa: TC002 (Starlette calls with it)
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from bias_core.app.first_page import FirstPage
+from bias_core.ui.templates import script
+from tests.ui.served import Served  # noqa: TC001
+
+_CONFIG = '<script>window.gradio_config = {"a": "\\u003cscript\\u003e"};</script>'
+_INFO = "<script>window.gradio_api_info = {};</script>"
+
+
+class Pages:
+    """An app that counts what it makes, and says to whom."""
+
+    def __init__(self, status: int = 200) -> None:
+        self.n, self.status = 0, status
+
+    def answer(self, request: Request) -> Response:
+        self.n += 1
+        said = f"{request.url.hostname} {request.query_params.get('page', '')} {self.n}"
+        return HTMLResponse(_CONFIG + _INFO + said, status_code=self.status)
+
+    def client(self) -> TestClient:
+        routes = [Route("/{path:path}", self.answer, methods=["GET", "POST"])]
+        return TestClient(Starlette(routes=routes, middleware=[Middleware(FirstPage)]))
+
+
+def test_one_address_is_answered_with_one_page_whatever_a_link_asks_for() -> None:
+    pages = Pages()
+    with pages.client() as client:
+        texts = [client.get(f"http://here{path}").text for path in ("/", "/?model=a", "/?concept=doctor#results")]
+    assert pages.n == 1
+    assert set(texts) == {texts[0]}
+    assert texts[0].endswith("here  1")
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        ("http://there/", {}),
+        ("https://here/", {}),
+        ("http://here/", {"headers": {"x-forwarded-proto": "https"}}),
+        ("http://here/", {"headers": {"x-forwarded-host": "there"}}),
+        ("http://here/?page=runs", {}),
+        ("http://here/?deep_link=1", {}),
+        ("http://here/config", {}),
+        ("http://here/", {"method": "POST"}),
+    ],
+)
+def test_what_could_be_another_page_is_made(path: str, more: dict[str, Any]) -> None:
+    pages = Pages()
+    with pages.client() as client:
+        client.get("http://here/")
+        assert client.request(**{"method": "GET", "url": path} | more).text.endswith("2")
+    assert pages.n == 2
+
+
+def test_an_answer_that_is_no_page_is_not_kept() -> None:
+    pages = Pages(status=503)
+    with pages.client() as client:
+        for n in (1, 2):
+            answer = client.get("http://here/")
+            assert answer.status_code == 503
+            assert answer.text == f"{_CONFIG}{_INFO}here  {n}"
+
+
+def test_the_script_stands_once_after_the_description_and_before_all_that_reads_it() -> None:
+    with Pages().client() as client:
+        text = client.get("http://here/").text
+    assert text.startswith(_CONFIG)
+    quick = f"{{{script('constant')}}}"
+    assert text.count(quick) == 1
+    assert text == f"{_CONFIG}{_INFO.replace('>', f'>{quick}', 1)}here  1"
+
+
+def test_the_real_page_is_compressed_for_who_can_read_that(served: Served) -> None:
+    request = urllib.request.Request(served.url, headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(request) as answer:
+        assert answer.headers["content-encoding"] == "gzip"
+        compressed = answer.read()
+    with urllib.request.urlopen(served.url) as answer:  # which asks for the text as it is
+        assert answer.headers["content-encoding"] is None
+        text = answer.read()
+    assert gzip.decompress(compressed) == text
+    assert len(compressed) < len(text) / 6
+    # Where Gradio writes its page otherwise one day, it starts as slowly as without this.
+    assert text.count(script("constant").encode()) == 1
