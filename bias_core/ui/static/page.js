@@ -37,6 +37,12 @@ const tell = ({target}) => {
 };
 for (const kind of ['pointerover', 'focusin']) document.addEventListener(kind, tell);
 
+// A menu's list scrolls, which makes it a stop of the Tab key; it closes as the focus comes, and the focus would be lost.
+document.addEventListener('keydown', ({key, target}) => {
+  if (key !== 'Tab' || target.getAttribute?.('role') !== 'combobox') return;
+  document.querySelectorAll('[role=listbox], .option-list').forEach((list) => { list.tabIndex = -1; });
+}, true);
+
 const note = element.querySelector('.content-note');
 const remember = (value) => {
   try {
