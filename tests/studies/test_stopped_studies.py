@@ -8,7 +8,7 @@ import pytest
 
 from bias_core.errors import Cancelled
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import report_facts
 from bias_core.studies.running.run import complete, plan_study, run_study
@@ -68,5 +68,36 @@ def test_of_a_stopped_run_the_tests_with_finished_prompts_are_reported_without_p
 
 
 def test_where_too_little_is_finished_nothing_is_said_of_it(services: FakeServices) -> None:
-    with pytest.raises(Cancelled, match="stopped"):
+    with pytest.raises(Cancelled, match="too few for a report of this study: run it again"):
         stopped_at(0.1, "internal-bias", services, scale=0.03, seed=11)
+
+
+def test_of_a_stopped_run_the_arms_with_pictures_are_compared_without_p(services: FakeServices) -> None:
+    arms = (Arm(condition="fair"), Arm(condition="published"), Arm(condition="extreme"))
+    options = {"concept": "doctor", "n_images": 48, "attribute_a": "", "attribute_b": ""}
+    report = stopped_at(0.4, "explore", services, arms=arms, options=options, seed=7)
+    assert report.stopped
+    assert [arm.name for arm in report.arms] == ["fair", "published"]
+    assert [arm.name for arm in report.settings.arms] == ["fair", "published", "extreme"]  # what goes on from here
+    assert report.n_planned == 144
+    n_finished = [arm.n_images + arm.n_blocked for arm in report.arms]
+    assert n_finished[0] == 48
+    assert 0 < n_finished[1] < 48
+    differences = report.results.frame("differences")
+    assert 0 < differences["n"].max() <= n_finished[1]  # the seeds that both have
+    assert differences["difference"].notna().any()
+    assert differences["p"].isna().all()
+    every = [finding for one in (report.results, *(arm.results for arm in report.arms)) for finding in one.findings]
+    assert not any(finding.p_value is not None for finding in every)
+    assert headline(report)
+    assert any("left out: extreme" in note for arm in report.arms for note in arm.results.notes)
+    whole = complete(run_study(report.design, report.settings, services, session="explore"))
+    assert whole.run_id == report.run_id
+    assert len(whole.arms) == 3
+
+
+def test_where_one_arm_alone_has_pictures_it_says_what_to_do(services: FakeServices) -> None:
+    options = {"concept": "nurse", "n_images": 12, "attribute_a": "", "attribute_b": ""}
+    arms = (Arm(condition="fair"), Arm(condition="published"))
+    with pytest.raises(Cancelled, match="only fair has any: run it again"):
+        stopped_at(0.2, "explore", services, arms=arms, options=options, seed=11)

@@ -38,9 +38,9 @@ RATE = 0.05  # accepted share of false discoveries among the differences that ar
 MOST_IN_PAIRS = 4  # arms of which every pair is compared; more are compared with the first
 _NO_SEED = "no seed in common"
 _UNDER_A_RULE = (
-    "A stop rule watched these runs. All arms have the same number of pictures, that of the arm that needed most; "
-    "differences of shares have intervals that hold at any time, one by one and uncorrected for their number, and no "
-    "p-value; of differences of other numbers no interval is claimed."
+    "How many pictures the arms have was not fixed beforehand: a stop rule watched them, or somebody stopped them. "
+    "Differences are of the seeds that both arms have. Those of shares have intervals that hold at any time, one by "
+    "one and uncorrected for their number, and no p-value; of differences of other numbers no interval is claimed."
 )
 
 

@@ -1,9 +1,10 @@
-"""Draws the pictures of a plan's arms; under a stop rule, of all of them the same ones."""
+"""Draws the pictures of a plan's arms, under a stop rule the same of all; what is there of a stopped run."""
 
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 
+from bias_core.errors import Cancelled, Interrupted
 from bias_core.stats.sequential import holds_at_any_time
 from bias_core.studies.kit.program import StudyData, StudyPlan
 from bias_core.studies.kit.types import Finding, Progress, Results
@@ -50,6 +51,46 @@ def _one_after_the_other(
                 seconds_left=step.seconds_left * (1 + rest / missing) if missing else math.nan,
                 message=f"{plan.settings.arms[i].name}: {before + step.done:,} of {sum(sizes):,} pictures",
             )
+
+
+def what_is_there(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> tuple[StudyPlan, list[StudyData]]:
+    """What is finished of a run that was stopped, of several arms those that have pictures; else Cancelled again.
+
+    Arms are measured where a stop rule could have ended them as well: then nothing rests on a number that was fixed.
+    """
+    fewest, laid_out = plan.program.fewest_when_stopped, plan.program.arms(plan.settings)
+    if fewest is None or (plan.arms and (plan.program.watch is None or laid_out)):
+        raise too_early(plan, data, why) from why
+    for arm, one in zip(plan.each, data, strict=True):
+        one.measure_what_is_there(arm.shots, why)
+    if not plan.arms:
+        if len(data[0].frame) < fewest:
+            raise too_early(plan, data, why) from why
+        return plan, list(data)
+    ready = [i for i, one in enumerate(data) if len(one.frame) >= max(fewest, 1)]
+    names = [arm.name for arm in plan.settings.arms]
+    if len(ready) < 2:
+        only = " and ".join(names[i] for i in ready) or "none"
+        raise type(why)(
+            f"{why}. To compare arms, two need pictures, and only {only} has any: run it again, which goes on from "
+            "there, or run an arm alone"
+        ) from why
+    if rest := [name for i, name in enumerate(names) if i not in ready]:
+        data[ready[0]].notes.append(f"Arms without a finished picture are left out: {', '.join(rest)}.")
+    settings = replace(plan.settings, arms=tuple(plan.settings.arms[i] for i in ready), stop_when_clear=True)
+    return replace(plan, arms=tuple(plan.arms[i] for i in ready), settings=settings), [data[i] for i in ready]
+
+
+def too_early(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Cancelled:
+    """What is said where too little is finished to measure: how much that is, and how to go on."""
+    if isinstance(why, Interrupted):  # it says so
+        return why
+    ids = {row.id for row in plan.manifest.rows}
+    n = data[0].services.images.n_present(ids)
+    return Cancelled(
+        f"{why}. {n:,} of {len(ids):,} pictures are finished, too few for a report of this study: run it again with "
+        "the same settings, which goes on from there, or with a smaller share"
+    )
 
 
 def as_watched(results: Results) -> Results:

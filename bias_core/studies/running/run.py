@@ -31,7 +31,7 @@ from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.saved import encode, keep_report
 from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm, with_arms_of_options
 from bias_core.studies.running.checklist import protocol_tables
-from bias_core.studies.running.drawing import as_watched, draw_arms
+from bias_core.studies.running.drawing import as_watched, draw_arms, too_early, what_is_there
 from bias_core.studies.running.drawn import before_drawing, refusals, rewritten_prompts, while_drawing
 from bias_core.studies.running.readers import beside
 from bias_core.studies.running.run_ids import run_id
@@ -272,7 +272,7 @@ def draw_study(
 
 
 def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Generator[Progress, None, StudyReport]:
-    """Draw all arms, measure each, compare them; of one arm that is stopped what is finished, where that can be.
+    """Draw all arms, measure each, compare them; of a run that is stopped what is finished, where that can be.
 
     Cancelled where it cannot: nothing of it is said that needs pictures which are not there.
     """
@@ -285,16 +285,12 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
         with limit.explained():
             yield from draw_arms(plan, data)
     except Cancelled as why:
-        fewest = plan.program.fewest_when_stopped
-        if plan.arms or fewest is None:
-            raise
-        data[0].measure_what_is_there(plan.shots, why)
-        if len(data[0].frame) < fewest:
-            raise
+        there, taken_up = what_is_there(plan, data, why)
         try:
-            return (yield from _measured(plan, data, services, n_repairs))
+            report = yield from _measured(there, taken_up, services, n_repairs)
         except InvalidInput as too_few:
-            raise why from too_few
+            raise too_early(plan, data, why) from too_few
+        return replace(report, settings=plan.settings, n_planned=sum(one.n_planned for one in data))
     return (yield from _measured(plan, data, services, n_repairs))
 
 
