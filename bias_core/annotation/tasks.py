@@ -29,8 +29,8 @@ SINGLE, PAIRED, PICTURE = "single", "paired", "picture"
 """Position of the one person of a picture, and of a picture judged as a whole."""
 POSITIONS: Mapping[int, tuple[str, ...]] = {1: (SINGLE,), 2: ("left", "right"), 3: ("left", "middle", "right")}
 """Positions of the people of a picture, by how many were asked for, from left to right."""
-SETS, COUNT = "sets", "count"
-"""Positions of a pair of sets: which has more, and how many of one."""
+SETS, HALF, COUNT = "sets", "half", "count"
+"""Positions of a pair of sets: which has more or, in its place, which is closer to half; and how many of one."""
 
 MAX_TEXT, MAX_LINE = 10_000, 300  # characters
 MAX_ANSWERS, MAX_POSITIONS, MAX_RATERS_PER_ITEM = 12, 12, 1000
@@ -239,8 +239,10 @@ def own_task(question: str, answers: Sequence[str], **changes: Any) -> Task:
     return _task("own", {PICTURE: question}, _numbered(answers), "", changes)
 
 
-def sets_task(about: str, size: int, **changes: Any) -> Task:
+def sets_task(about: str, size: int, *, half: bool = False, **changes: Any) -> Task:
     """Which of two sets of ``size`` pictures shows more of something, and how many of one; ``changes`` as above.
+
+    ``half``: in which of them it is closer to one half of the pictures instead.
 
     >>> sets_task("woman", 2).answers_of("count")[-1].label
     '2'
@@ -250,9 +252,10 @@ def sets_task(about: str, size: int, **changes: Any) -> Task:
     sides = [Answer(**answer) for answer in words["answers"]]
     counts = [Answer(key=str(n), label=str(n), shortcut=str(n) if n < 10 else "") for n in range(size + 1)]
     # Not str.format, as above; the identity fills the last "{}".
-    questions = {name: words[name].replace("{about}", about.strip()) for name in (SETS, COUNT)}
-    keys = {SETS: [one.key for one in sides], COUNT: [one.key for one in counts]}
-    return _task("sets", questions, [*sides, *counts], words["instructions"], {"answers_at": keys} | changes)
+    which, instructions = (HALF, words["instructions_half"]) if half else (SETS, words["instructions"])
+    questions = {name: words[name].replace("{about}", about.strip()) for name in (which, COUNT)}
+    keys = {which: [one.key for one in sides], COUNT: [one.key for one in counts]}
+    return _task("sets", questions, [*sides, *counts], instructions, {"answers_at": keys} | changes)
 
 
 def _numbered(labels: Sequence[str]) -> list[Answer]:

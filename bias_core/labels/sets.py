@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 
 from bias_core.annotation.collected import LabelledItem
 from bias_core.annotation.task_owner import TaskPicture
-from bias_core.annotation.tasks import COUNT, SETS, Task, sets_task
+from bias_core.annotation.tasks import COUNT, HALF, SETS, Task, sets_task
 from bias_core.errors import InvalidInput
 from bias_core.metrics.set_judgements import ALIKE, LEFT, RIGHT, SetJudgements, set_judgements
 from bias_core.protocols import TextToImage
@@ -34,7 +34,7 @@ N_PAIRS = 40
 EXAMPLE_MODEL = "calibration-renderer"
 EXAMPLE_PROMPT, EXAMPLE_ABOUT = "a photo of a doctor", "man"
 EXAMPLE_CONDITIONS = ("fair", "published", "extreme")
-EXAMPLE_PICTURES, EXAMPLE_PAIRS = 30, 20
+EXAMPLE_PICTURES, EXAMPLE_PAIRS, EXAMPLE_CHECKS = 30, 20, 3
 _ACROSS = 2  # pictures of a set side by side
 _SIDE, _GAP, _BETWEEN = 224, 6, 48  # pixels
 _SMALL = 128  # pixels below which a picture is enlarged without smoothing
@@ -43,6 +43,10 @@ _JUDGED_NOTE = (
     "share: of the pictures shown, as the run's reader tells it; counted: mean over raters of the share that they "
     "count, with the interval of Student's t; strength: log odds of being judged to have more than the mean of all "
     "sets [bradley1952], robust over raters."
+)
+_HALF_NOTE = (
+    "Raters were asked which set is closer to half: a difference is how much nearer to 50 % the share of the right set "
+    "is than that of the left one, and a set's strength its log odds of being judged closer to half."
 )
 _BY_DIFFERENCE_NOTE = "Alike counts half. Wilson intervals, which take judgements to be independent."
 
@@ -105,13 +109,58 @@ def set_items(
     return made, facts
 
 
+def check_items(
+    sets: dict[str, list[SetPicture]], n: int, seed: int, folder: Path, *, half: bool = False
+) -> list[TaskPicture]:
+    """Pairs of sets whose answers are known by count, to see whether raters look; InvalidInput for too few pictures.
+
+    All pictures of one set show it and none of the other's; or, asked which is closer to ``half``, half of one set's,
+    and all or none of the other's. The pictures are of all sets, those of which it is known.
+    """
+    rng, known = np.random.default_rng([seed, 1]), [one for some in sets.values() for one in some]
+    of = {shows: [one for one in known if one.shows == shows] for shows in (0.0, 1.0)}
+    if n and min(map(len, of.values())) < SIZE:
+        raise InvalidInput(
+            f"an attention check of sets needs {SIZE} pictures that are known to show it and {SIZE} that do not; there "
+            f"are {len(of[1.0])} and {len(of[0.0])}: draw more pictures, or set the attention checks to 0"
+        )
+    made = []
+    for number in range(1, n + 1):
+        other = SIZE * int(rng.integers(2)) if half else 0
+        counts = [SIZE // 2 if half else SIZE, other]  # of the set that the answer names, and of the other one
+        place = int(rng.integers(2))
+        counts = counts if place == 0 else counts[::-1]
+        chosen = [_some(of[1.0], count, rng) + _some(of[0.0], SIZE - count, rng) for count in counts]
+        shuffled = [[some[i].path for i in rng.permutation(SIZE)] for some in chosen]
+        counted = int(rng.integers(2))
+        path = folder / f"check-{number}.png"
+        side_by_side(*shuffled).save(path)
+        gold = {HALF if half else SETS: (LEFT, RIGHT)[place], COUNT: str(counts[counted])}
+        identities = {COUNT: (LEFT, RIGHT)[counted]}
+        made.append(TaskPicture(image_id=path.stem, identities=identities, path=path, gold=gold))
+    return made
+
+
+def _some(pictures: Sequence[SetPicture], n: int, rng: np.random.Generator) -> list[SetPicture]:
+    return [pictures[i] for i in rng.choice(len(pictures), n, replace=False)] if n else []
+
+
 def sets_order(
-    sets: dict[str, list[SetPicture]], about: str, n_pairs: int, seed: int, folder: Path, **changes: Any
+    sets: dict[str, list[SetPicture]],
+    about: str,
+    n_pairs: int,
+    seed: int,
+    folder: Path,
+    *,
+    half: bool = False,
+    n_checks: int = 0,
+    **changes: Any,
 ) -> tuple[Task, list[TaskPicture]]:
     """The task about pairs of these sets, with its pictures in ``folder``; ``changes`` are other fields of it."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures, facts = set_items(sets, n_pairs, seed, folder)
-    return sets_task(about, SIZE, sets=facts, **changes), pictures
+    checks = check_items(sets, n_checks, seed, folder, half=half)
+    return sets_task(about, SIZE, half=half, sets=facts, **changes), [*pictures, *checks]
 
 
 def example_sets(generator: TextToImage, folder: Path) -> dict[str, list[SetPicture]]:
@@ -148,8 +197,11 @@ def side_by_side(left: Sequence[Path], right: Sequence[Path]) -> Image.Image:
 
 
 def judgements_of(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFrame:
-    """A row for each rater and pair: sets, difference of their shares, choice, and what was counted of which set."""
-    rows = []
+    """A row for each rater and pair: sets, difference of their shares, choice, and what was counted of which set.
+
+    Asked which is closer to half, the difference is of how close the shares are to it.
+    """
+    rows, which = [], task.positions[0]
     for one in labelled:
         if one.item.gold is not None or one.item.image_id not in task.sets:
             continue
@@ -158,12 +210,17 @@ def judgements_of(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFrame:
         side = one.item.identities[COUNT]
         counted, share = (left, of_left) if side == LEFT else (right, of_right)
         rows += [
-            (given.rater, left, right, of_right - of_left, given.choices[SETS], counted,
+            (given.rater, left, right, _gap(of_left, of_right, half=which == HALF), given.choices[which], counted,
              int(given.choices[COUNT]) / size, share)
             for given in one.answers
         ]  # fmt: skip
     names = ("rater", "left", "right", "difference", "choice", "counted set", "counted", "share")
     return pd.DataFrame(rows, columns=names)
+
+
+def _gap(of_left: Any, of_right: Any, *, half: bool) -> Any:
+    """What the right set has more than the left one: of a share, or of how close it is to one half."""
+    return abs(of_left - 0.5) - abs(of_right - 0.5) if half else of_right - of_left
 
 
 def set_results(labelled: Sequence[LabelledItem], task: Task) -> Results:
@@ -173,16 +230,17 @@ def set_results(labelled: Sequence[LabelledItem], task: Task) -> Results:
         return Results()
     judged = set_judgements(frame)
     counted = frame.groupby("counted set")["counted"].mean()
-    of_counts = frame["right"].map(counted) - frame["left"].map(counted)
+    half = HALF in task.positions
+    of_counts = _gap(frame["left"].map(counted), frame["right"].map(counted), half=half)
     by_count = set_judgements(frame.assign(difference=of_counts))
-    by_difference = _by_difference(frame)
+    by_difference, note = _by_difference(frame), f"{_HALF_NOTE} {_BY_DIFFERENCE_NOTE}" if half else _BY_DIFFERENCE_NOTE
     return Results(
         findings=tuple(_findings(frame, judged, by_count)),
         tables=(
             table("sets", "The sets, as read, as counted and as judged", _set_rows(frame, judged, task), _JUDGED_NOTE),
-            table("judged", "What is judged, by the difference", by_difference, _BY_DIFFERENCE_NOTE),
+            table("judged", "What is judged, by the difference", by_difference, note),
         ),
-        figures=drawable([_figure(by_difference)]),
+        figures=drawable([_figure(by_difference, half=half)]),
     )
 
 
@@ -239,7 +297,7 @@ def _by_difference(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def _figure(rows: Sequence[dict[str, Any]]) -> Any:
+def _figure(rows: Sequence[dict[str, Any]], *, half: bool) -> Any:
     marks = [
         mark(
             f"{row['right less left, points']:+d} points",
@@ -252,6 +310,7 @@ def _figure(rows: Sequence[dict[str, Any]]) -> Any:
         )
         for row in rows
     ]
-    caption = "The more the right set has, the more often it should be chosen; on the line raters cannot tell."
-    title = "How often raters choose the right set, by how much more it has"
+    than = "closer to half the right set is" if half else "more the right set has"
+    caption = f"The {than}, the more often it should be chosen; on the line raters cannot tell."
+    title = f"How often raters choose the right set, by how much {'closer to half it is' if half else 'more it has'}"
     return figure("intervals", "judged", title, marks, caption, x="share of judgements", null=0.5)

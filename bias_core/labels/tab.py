@@ -221,7 +221,9 @@ class LabelTab:
         with messages.user_errors() as problem:
             folder, generator = visitor.folder / "sets", self.services.text_to_image(sets.EXAMPLE_MODEL)
             drawn = sets.example_sets(generator, folder)
-            order = sets.sets_order(drawn, sets.EXAMPLE_ABOUT, sets.EXAMPLE_PAIRS, 0, folder)
+            order = sets.sets_order(
+                drawn, sets.EXAMPLE_ABOUT, sets.EXAMPLE_PAIRS, 0, folder, n_checks=sets.EXAMPLE_CHECKS
+            )
             new = task_owner.create_task(self.services.labels, *order, hub_user=tab_parts.user_of(profile))
             task_owner.set_status(self.services.labels, new.key, "open")
             text = "The task is made and open: press its link for raters, answer some pairs, and refresh."

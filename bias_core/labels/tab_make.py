@@ -25,6 +25,7 @@ READY = note("ready")
 IN_FOUR = "_in_four"
 _PAIRED, _ALONE = "Perceived gender of two people, left and right", "Perceived gender of one person"
 _THREE = "Perceived gender of three people, left, middle and right"
+HALF_SETS = "sets_half"
 KINDS: Mapping[str, str] = {
     f"pst_paired{IN_FOUR}": f"{_PAIRED}: four answers",
     f"pst_single{IN_FOUR}": f"{_ALONE}: four answers",
@@ -37,6 +38,7 @@ KINDS: Mapping[str, str] = {
     "age group": "Age group of one person: child, young, old",
     "own": "A question of your own",
     "sets": "Which of two sets shows more, then a count",
+    HALF_SETS: "Which of two sets is closer to half, then a count",
 }
 """What is asked, by the kind of the task; how people look in two ways, for androgynous and unclear are ours."""
 TEXTS = ("title", "instructions", "consent", "content_note")
@@ -52,10 +54,11 @@ _WORDS: Mapping[str, Sequence[str]] = {
     "who": tuple(kind for kind in KINDS if kind.startswith("pst") or kind in load_scales()),
     **dict.fromkeys(("a", "b"), ("association",)),
     **dict.fromkeys(("question", "answers"), ("own",)),
-    "about": ("sets",),
+    "about": ("sets", HALF_SETS),
 }
 """What some kinds of tasks need to know, and which."""
 FIELDS = ("source", "kind", *_NUMBERS, "share", *_WORDS, "gold", *TEXTS)
+_NEVER_SHOWN = "attention checks at 0 % of the pictures are never shown: give a share above 0"
 _OF_A_CHECK = ("kind", "a", "b", "question", "answers", "gold")  # fields
 _MOST_PREVIEWED = 120
 _MOST_POSITIONS = 3
@@ -116,7 +119,7 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
        for name, value, label, info in (
         ("n", 0, "How many pictures", "0: all; else at random"),
         ("raters", 3, "Raters for each picture", "Three give a majority"),
-        ("n_gold", 0, "Attention checks", "At random, of those on record"),
+        ("n_gold", 0, "Attention checks", "At random, of those on record; of sets, as the reader counts"),
         ("seed", 0, "Seed", "Of what is random"))},
     "preview": (gr.Gallery, {
         "format": "png", "columns": 10, "height": "auto", "object_fit": "contain", "label": "Pictures",
@@ -292,8 +295,10 @@ class LabelMaking:
             raise InvalidInput(f"the seed is 0 or more; got {seed}")
         words = {name: as_text(form[name]) for name in _WORDS}
         changes = read_changes([form[name] for name in (*TEXTS, "share")])
-        if kind == "sets":
-            return self._order_of_sets(visitor, report, words["about"], numbers, changes)
+        if kind in _WORDS["about"]:
+            if numbers["n_gold"] and not changes["gold_share"]:
+                raise InvalidInput(_NEVER_SHOWN)
+            return self._order_of_sets(visitor, report, kind, words["about"], numbers, changes)
         task = _task(kind, words, changes | {"raters_per_item": numbers["raters"]})
         pictures = sources.candidates(report, task.kind, words=(words["a"], words["b"]))
         gold = sources.gold_from_lines(as_text(form["gold"]), task)
@@ -301,20 +306,24 @@ class LabelMaking:
             unmarked = [one for one in pictures if one.number not in gold]
             gold = sources.gold_from_record(unmarked, task, numbers["n_gold"], seed) | gold
         if gold and not task.gold_share:
-            raise InvalidInput("attention checks at 0 % of the pictures are never shown: give a share above 0")
+            raise InvalidInput(_NEVER_SHOWN)
         ordinary = sources.sample_of([one for one in pictures if one.number not in gold], numbers["n"], seed)
         shown = {one.number for one in ordinary} | set(gold)
         items = [one for one in pictures if one.number in shown]
         return task, sources.task_pictures(items, task, who=words["who"], gold=gold)
 
     def _order_of_sets(
-        self, visitor: Visitor, report: StudyReport, about: str, numbers: Mapping[str, int], changes: dict[str, Any]
+        self,
+        visitor: Visitor,
+        report: StudyReport,
+        kind: str,
+        about: str,
+        numbers: Mapping[str, int],
+        changes: dict[str, Any],
     ) -> tuple[tasks.Task, Sequence[TaskPicture]]:
-        """The task about pairs of sets; as many pairs as pictures were asked for."""
-        if numbers["n_gold"]:
-            raise InvalidInput("no answer about sets is on record: set the attention checks to 0")
-        how: dict[str, Any] = {"seed": numbers["seed"], "folder": visitor.folder / "sets"}
-        how["raters_per_item"] = numbers["raters"]
+        """The task about pairs of sets; as many pairs as pictures were asked for, and as many checks."""
+        how: dict[str, Any] = {"seed": numbers["seed"], "folder": visitor.folder / "sets", "half": kind == HALF_SETS}
+        how |= {"raters_per_item": numbers["raters"], "n_checks": numbers["n_gold"]}
         return sets.sets_order(sets.sets_of(report, about), about, numbers["n"] or sets.N_PAIRS, **how, **changes)
 
 
@@ -349,8 +358,8 @@ def _task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) 
         return tasks.scale_task(kind, **changes)
     if kind == "own":
         return tasks.own_task(words["question"], list(filter(str.strip, words["answers"].splitlines())), **changes)
-    if kind == "sets":
-        return tasks.sets_task(words["about"], sets.SIZE, **changes)
+    if kind in _WORDS["about"]:
+        return tasks.sets_task(words["about"], sets.SIZE, half=kind == HALF_SETS, **changes)
     looks: tasks.Looks = "four" if kind.endswith(IN_FOUR) else "two"
     if kind.startswith("pst_three"):
         return tasks.three_task(looks, **changes)

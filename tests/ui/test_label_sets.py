@@ -136,6 +136,64 @@ def test_the_report_says_how_fine_raters_see_and_what_they_count(
     assert report.results.figures[0].key == "judged"
 
 
+def counted(path: Path) -> list[int]:
+    """How many white pictures either side shows: of each the middle pixel."""
+    with Image.open(path) as opened:
+        shades = np.asarray(opened.convert("L"))
+    down, half = shades.shape[0] // 3, (shades.shape[1] - 48) // 2
+    rows = [down // 2 + i * down for i in range(3)]
+    return [
+        sum(int(shades[row, start + column] > 127) for row in rows for column in (half // 4, 3 * half // 4))
+        for start in (0, half + 48)
+    ]
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_checks_are_pairs_whose_answer_whoever_counts_knows(
+    client: TestClient, fakes: FakeServices, tmp_path: Path, half: bool
+) -> None:
+    """One rater counts in the pictures, another says that all sets are alike."""
+    first = "half" if half else "sets"
+    task, pictures = sets.sets_order(
+        some_sets(tmp_path / "of"), "white", 24, 3, tmp_path, half=half, n_checks=6, raters_per_item=2, gold_share=0.3
+    )
+    made = create_task(fakes.labels, task, pictures)
+    set_status(fakes.labels, made.key, "open")
+    assert task.positions == (first, "count")
+    assert ("closer to one half" in task.questions[first]) == half
+    assert sum(one.gold is not None for one in pictures) == 6
+    paths = {one.image_id: one.path for one in pictures}
+    for counts in (True, False):
+        me = {"X-Rater-Code": client.post("/label/join", json=to_join(client, made.join_code)).json()["code"]}
+        turn = client.get("/label/next", headers=me).json()
+        while turn["item"]:
+            item = _item_of(fakes, turn["item"])
+            numbers = counted(paths[item.image_id])
+            score = [-abs(number - 3) if half else number for number in numbers]
+            side = "alike" if score[0] == score[1] or not counts else "left" if score[0] > score[1] else "right"
+            number = numbers[item.identities["count"] == "right"] if counts else 2
+            answer = {"id": new_id(), "item": turn["item"], "duration_ms": 5}
+            turn = client.post(
+                "/label/answer", headers=me, json=answer | {"choices": {first: side, "count": str(number)}}
+            ).json()
+    progress = task_progress(fakes.labels, made.key)
+    assert sorted((one.n_gold, one.n_gold_right) for one in progress.raters) == [(6, 0), (6, 6)]
+    labelled = labelled_items(fakes.labels, made.key)
+    frame = sets.judgements_of(labelled, task)
+    assert len(frame) == 48  # no check among them
+    who = frame[frame["choice"] != "alike"]
+    assert ((who["difference"] > 0) == (who["choice"] == "right")).all()
+    note = next(one.note for one in label_report(progress, labelled).results.tables if one.key == "judged")
+    assert ("asked which set is closer to half" in note) == half
+
+
+def test_checks_need_enough_pictures_of_either_kind(tmp_path: Path) -> None:
+    few = {name: some[:5] for name, some in some_sets(tmp_path / "of").items()}  # which all show it
+    with pytest.raises(InvalidInput, match="known to show it and 6 that do not; there are 10 and 0"):
+        sets.check_items(few, 1, 0, tmp_path)
+    assert sets.check_items(few, 0, 0, tmp_path) == []
+
+
 def _item_of(fakes: FakeServices, token: str):
     from sqlalchemy import select
 
@@ -186,6 +244,15 @@ def test_a_run_with_arms_becomes_a_task_of_sets_with_the_readers_shares(fakes: F
     assert all(share is not None for one in task.sets.values() for share in one[2:4])
     unread = sets.sets_of(report, "a hat")  # of what the reader was not asked nothing is known
     assert np.isnan([one.shows for one in unread["fair"]]).all()
-    wrong = tab.on_make(visitor, None, None, *(form | {"n_gold": 3}).values())
-    assert "set the attention checks to 0" in wrong[tab.parts["status"]]
+    with_checks = form | {"n_gold": 3, "kind": "sets_half"}
+    shown = tab.on_make(visitor, None, None, *with_checks.values())
+    key = OwnerKey.parse(shown[tab.parts["key"]])
+    assert owned_task(fakes.labels, key)[0].positions == ("half", "count")
+    assert task_progress(fakes.labels, key).n_gold_items == 3
+    for change, words in (
+        ({"about": "a hat"}, "set the attention checks to 0"),
+        ({"share": 0}, "at 0 % of the pictures are never shown"),
+    ):
+        wrong = tab.on_make(visitor, None, None, *(with_checks | change).values())
+        assert words in wrong[tab.parts["status"]]
     visitor.leave()
