@@ -125,10 +125,22 @@ def test_more_than_two_classes_have_dirichlet_rows():
     reader, people = np.ones(50), np.r_[np.repeat([0.0, 1.0, 2.0], [6, 3, 1]), np.full(40, np.nan)]
     shares = two_phase_shares(reader, people, n_classes=3)
     np.testing.assert_allclose(shares.value, [0.6, 0.3, 0.1])
-    wanted = stats.dirichlet([6.5, 3.5, 1.5])
+    wanted = stats.dirichlet(np.array([6, 3, 1]) + 1 / 3)  # one picture beforehand, spread evenly
     np.testing.assert_allclose(shares.draws.mean(axis=0), wanted.mean(), atol=0.01)
     np.testing.assert_allclose(shares.draws.var(axis=0), wanted.var(), atol=0.002)
     assert shares.draws.shape == (N_DRAWS, 3)
+
+
+def test_intervals_of_five_classes_hold_common_and_rare_ones_from_forty_labels():
+    rng, planted, n, repetitions = np.random.default_rng(5), np.array([0.5, 0.35, 0.08, 0.05, 0.02]), 200, 120
+    held = np.zeros(5)
+    for seed in range(repetitions):
+        truth = rng.choice(5, n, p=planted)
+        read = np.where(rng.random(n) < 0.85, truth, rng.integers(5, size=n))
+        shares = two_phase_shares(read, np.where(np.arange(n) < 40, truth, np.nan), n_classes=5, rng=seed)
+        low, high = np.quantile(shares.draws, [0.025, 0.975], axis=0)
+        held += (low <= planted) & (planted <= high)
+    assert (held / repetitions >= 0.9).all()  # with half a picture of each beforehand the rarest in 85 %
 
 
 def test_two_people_of_one_picture_are_not_counted_as_two_pictures():

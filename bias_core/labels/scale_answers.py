@@ -41,7 +41,7 @@ def scale_findings(answers: pd.DataFrame, task: Task) -> Iterator[Finding]:
         return
     weights = draw_rater_weights(votes.shape[1])
     read = np.zeros(len(votes))  # as if a reader put all into one class
-    shares = two_phase_shares(read, votes.to_numpy(float), n_classes=k + 1, rater_weights=weights, prior=1 / (k + 1))
+    shares = two_phase_shares(read, votes.to_numpy(float), n_classes=k + 1, rater_weights=weights)
 
     def mean_of(scores: np.ndarray) -> Callable[[Any], Any]:
         return lambda of: (of[..., :k] @ scores) / of[..., :k].sum(axis=-1)

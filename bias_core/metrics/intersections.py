@@ -347,8 +347,8 @@ def _excesses(
 ) -> Iterator[Estimate]:
     """All excesses value + x with x² <= z² (v_0 + v_1 x + v_2 x²): the variance is that of the excess asked about.
 
-    There the single shares are as read, so that no cell can be rarer than never. Below 0 the lower end is therefore as
-    low as the ends of P and of λ allow [zou2008].
+    There the single shares are as read, so that no cell can be rarer than never. Below 0, and in
+    small cells, the lower end is therefore as low as the ends of P and of λ allow [zou2008].
     """
     for i, share in enumerate(shares):
         least, slope, bend = z * z * alone.variances[:, i]
@@ -358,20 +358,24 @@ def _excesses(
             continue
         root = math.sqrt(max(slope**2 + 4 * (1 - bend) * least, 0.0))
         low, high = (value + float(slope + sign * root) / (2 * (1 - bend)) for sign in (-1, 1))
-        if value < 0 < expected:
+        if expected > 0 and (value < 0 or share.n * expected < LEAST_EXPECTED):
             low = min(low, value - _reach_below(share, expected, least, z * z * alone.expected_variances[i]))
         low, high = max(-1.0, min(low, value)), min(1.0, max(high, value))
         yield Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
 
 
 def _reach_below(share: Estimate, expected: float, of_difference: float, of_expected: float) -> float:
-    """How far P − λ reaches below its value, from the lower end of P and the upper end of λ; variances times z²."""
+    """How far P − λ reaches below its value, from the lower end of P and the upper end of λ; variances times z².
+
+    Their correlation, which grows as √P, is taken at that lower end: of one picture in a cell little is left of it.
+    """
     below, root = share.value - share.low, math.sqrt(of_expected)
     stretch = min(root / expected, _MOST_STRETCH)  # on the scale of logarithms, where λ is not all but 0
     above = root * math.expm1(stretch) / stretch if root else 0.0
     of_share = max(0.0, (share.high - share.low) / 2) ** 2
     spread = math.sqrt(of_share) * root
     alike = min(1.0, max(-1.0, (of_share + of_expected - of_difference) / (2 * spread))) if spread > 0 else 0.0
+    alike *= math.sqrt(share.low / share.value) if share.value > 0 else 0.0
     return math.sqrt(max(0.0, below**2 - 2 * alike * below * above + above**2))
 
 

@@ -1,15 +1,13 @@
 """Perceived gender in four: how often each look is seen, and which side the people lean to."""
 
 from dataclasses import replace
-from operator import itemgetter
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.stats.arrays import Array
-from bias_core.stats.class_profile import lean_step, profile_interval, share_step
+from bias_core.stats.class_profile import profile_interval
 from bias_core.stats.class_shares import class_shares
 from bias_core.stats.intervals import percent
 from bias_core.stats.sequential import confidence_sequence, share_interval
@@ -57,8 +55,7 @@ def look_shares(
     if fixed_n:
         table, shares = np.asarray(getattr(errors, "counts", ()), dtype=float), []
         for place in range(k):
-            of_class = share_step(place), itemgetter(place), (0.0, 1.0)
-            fitted = profile_interval(whole, table, counted.value, *of_class, confidence)
+            fitted = profile_interval(whole, table, counted.value, np.eye(k)[place], confidence)
             shares.append(_estimate(fitted, int(whole.sum()), confidence))
         return tuple(shares)
     if errors is not None:
@@ -125,16 +122,12 @@ def gender_lean(
     if errors is not None:
         table, whole = np.asarray(errors.counts, dtype=float), np.asarray(counts, dtype=float)
         shares = class_shares(counts, errors).value
-        fitted = profile_interval(whole, table, shares, lean_step, _lean, (-1.0, 1.0), confidence)
+        fitted = profile_interval(whole, table, shares, np.array([-1.0, 1.0, *[0.0] * (k - 2)]), confidence)
         return replace(_estimate(fitted, counted.n, confidence), null_value=0.0)
     first, second, *_ = counted.value
     half = 0.5 + (second - first) / 2  # of the people who count, those of the second side and half of the neither
     sequence = confidence_sequence(float(half * counted.n), counted.n, confidence=confidence)
     return replace(sequence.scaled(2.0, -1.0), null_value=0.0)
-
-
-def _lean(shares: Array) -> float:
-    return float((shares[1] - shares[0]) / shares[:-1].sum())
 
 
 def _estimate(fitted: tuple[float, float, float], n: int, confidence: float) -> Estimate:

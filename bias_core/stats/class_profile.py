@@ -1,7 +1,7 @@
 """Profile likelihood of shares of classes that a reader with counted errors reads: intervals that know of the bounds.
 
 L(p, M) = Σ_r n_r log(Σ_t p_t M_tr) + Σ_tr c_tr log M_tr: pictures read as each class, and counts c of how pictures of
-known classes are read. An interval holds every value of a share (or lean) at which the largest L lies at most χ²/2
+known classes are read. An interval holds every value of a share (or mean) at which the largest L lies at most χ²/2
 below the largest of all [venzon1988]: so a class that errors alone explain may have a share of 0.
 """
 
@@ -14,28 +14,28 @@ from bias_core.stats.arrays import Array
 
 _BISECTIONS, _ROUNDS, _FIRST_ROUNDS = 16, 12, 120  # of each end; of EM for each, and for the largest of all
 _LEAST = 1e-9  # of a share: nothing is ruled out, and nothing is 0/0
+_NEWTON, _SETTLED = 30, 1e-7  # steps at most, until λ moves by less than this part of it
 Step = Callable[[Array, Array], Array]
-"""The likeliest shares ``(b, k)`` of so many pictures of each class ``(b, k)`` under values ``(b,)``."""
 
 
 def profile_interval(
-    counts: Array, errors: Array, shares: Array, step: Step, value_of: Callable[[Array], float],
-    ends: tuple[float, float], confidence: float,
-) -> tuple[float, float, float]:  # fmt: skip
-    """The likeliest value and both ends of its interval.
+    counts: Array, errors: Array, shares: Array, scores: Array, confidence: float
+) -> tuple[float, float, float]:
+    """The likeliest mean of ``scores`` over the pictures of their classes, and both ends of its interval.
 
     Parameters
     ----------
-    counts : array (k,), pictures read as each class.
-    errors : array (k, k), how often pictures of each class were read as each.
-    shares : array (k,), the likeliest if ``errors`` are exact; where all are above 0 they are the likeliest anyhow.
-    step : shares under a value.
-    value_of : the value of shares ``(k,)``.
-    ends : smallest and largest value.
+    counts : array (m,), pictures read as each class.
+    errors : array (m, m), how often pictures of each class were read as each.
+    shares : array (m,), the likeliest if ``errors`` are exact; where all are above 0 they are the likeliest anyhow.
+    scores : array (k,), not all alike, of the first k classes; pictures of the others are left out of the mean. For a
+        share 1 and 0, for a lean -1, 1 and 0.
     """
     matrix = (errors + _LEAST) / (errors + _LEAST).sum(axis=1, keepdims=True)
     free, matrix, best = _fit(counts, errors, None, np.zeros(1), _FIRST_ROUNDS, (shares[None], matrix[None]))
-    value, most = value_of(free[0]), best[0] - float(stats.chi2.ppf(confidence, 1)) / 2
+    value = float(free[0, : scores.size] @ scores / free[0, : scores.size].sum())
+    most, ends = best[0] - float(stats.chi2.ppf(confidence, 1)) / 2, (float(scores.min()), float(scores.max()))
+    step = _step(scores)
     near, far = np.full(2, value), np.array(ends)  # inside of the interval; beyond it, or the end of all
     start = (np.repeat(free, 2, axis=0), np.repeat(matrix, 2, axis=0))
     at_ends = _fit(counts, errors, step, _inside(far, ends), _FIRST_ROUNDS, start)[2]
@@ -49,35 +49,48 @@ def profile_interval(
     return value, min(float(low), value), max(float(high), value)
 
 
-def share_step(place: int) -> Step:
-    """Shares where that of the class at ``place`` is given."""
+def _step(scores: Array) -> Step:
+    """The likeliest shares ``(b, m)`` of so many pictures of each class whose means of scores are given, ``(b,)``."""
+    k, ends = scores.size, (scores.min(), scores.max())
+    high = scores == ends[1]
 
-    def step(pictures: Array, values: Array) -> Array:
-        others = np.delete(np.arange(pictures.shape[1]), place)
-        rest = pictures[:, others]
-        p = np.empty_like(pictures)
-        p[:, place] = values
-        p[:, others] = (1 - values)[:, None] * rest / rest.sum(axis=1, keepdims=True)
-        return p
+    def of_two(pictures: Array, values: Array) -> Array:
+        clear = pictures[:, :k]
+        at_high, visible = clear @ high, clear.sum(axis=1)
+        share = (values - ends[0]) / (ends[1] - ends[0])
+        factors = np.where(
+            high, (share * visible / at_high)[:, None], ((1 - share) * visible / (visible - at_high))[:, None]
+        )
+        return _joined(clear * factors, pictures[:, k:])
 
-    return step
+    def of_several(pictures: Array, values: Array) -> Array:
+        clear = pictures[:, :k]
+        gaps = scores - values[:, None]
+        p = clear / (1 + _tilt(clear, gaps)[:, None] * gaps)
+        return _joined(p * (clear.sum(axis=1) / p.sum(axis=1))[:, None], pictures[:, k:])
+
+    return of_two if np.isin(scores, ends).all() else of_several
 
 
-def lean_step(pictures: Array, values: Array) -> Array:
-    """Shares where (p_2 - p_1) / (1 - p_k) is given; r = p_1 / (1 - p_k) solves a quadratic equation."""
-    first, second, neither = pictures[:, 0], pictures[:, 1], pictures[:, 2:-1].sum(axis=1)
-    a = -2 * (first + second + neither)
-    b = first * (1 - 3 * values) + second * (1 - values) - 2 * neither * values
-    c = first * values * (1 - values)
-    root = np.sqrt(np.maximum(b * b - 4 * a * c, 0.0))
-    r = (-b - root) / (2 * a)  # the larger one: a is negative
-    r = np.clip(r, np.maximum(_LEAST, _LEAST - values), (1 - values) / 2)
-    visible = 1 - pictures[:, -1] / pictures.sum(axis=1)
-    p = np.empty_like(pictures)
-    p[:, 0], p[:, 1], p[:, -1] = visible * r, visible * (r + values), 1 - visible
-    of_neither = pictures[:, 2:-1] / np.maximum(neither, _LEAST)[:, None]
-    p[:, 2:-1] = (visible * np.maximum(1 - 2 * r - values, 0.0))[:, None] * of_neither
-    return np.asarray(np.maximum(p, _LEAST**2))
+def _joined(clear: Array, others: Array) -> Array:
+    pictures = np.maximum(np.hstack([clear, others]), _LEAST**2)
+    return np.asarray(pictures / pictures.sum(axis=1, keepdims=True))
+
+
+def _tilt(clear: Array, gaps: Array) -> Array:
+    """λ of p_j, proportional to n_j / (1 + λ (s_j − v)), at which the mean of s is v [owen1988].
+
+    By Newton's steps, none of which goes nearer than a tenth of the way to where a share is endless.
+    """
+    lowest, highest, tilt = -1 / gaps.max(axis=1), -1 / gaps.min(axis=1), np.zeros(len(gaps))
+    for _ in range(_NEWTON):
+        ratios = gaps / (1 + tilt[:, None] * gaps)
+        parts = clear * ratios
+        moved = tilt + parts.sum(axis=1) / (parts * ratios).sum(axis=1)
+        before, tilt = tilt, np.clip(moved, 0.1 * tilt + 0.9 * lowest, 0.1 * tilt + 0.9 * highest)
+        if (np.abs(tilt - before) <= _SETTLED * np.abs(tilt)).all():
+            break
+    return tilt
 
 
 def _inside(values: Array, ends: tuple[float, float]) -> Array:

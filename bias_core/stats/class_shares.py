@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.arrays import Array, finite_vector
+from bias_core.stats.class_profile import profile_interval
 from bias_core.stats.intervals import check_confidence, percent
 from bias_core.types import ClassErrors, Estimate
 
@@ -33,24 +34,21 @@ class ClassShares:
     of_readings: Array  # (k, k), covariance of `value` for the chance of pictures
     smoothed: Array  # (m,), shares of all m classes that covariances are computed at
     rows: tuple[Array, ...]  # covariances (m, m) of what is read of each of the m classes; () where nobody errs
+    counts: Array  # (m,), pictures read as each class
+    errors: Array  # (m, m), how often pictures of each class were read as each; (0, 0) where nobody errs
+    likeliest: Array  # (m,), shares of all m classes
 
     @cached_property
     def covariance(self) -> Array:
         """Of ``value``, ``(k, k)``: for the chance of pictures, and for what is not known of the errors."""
         return self.of_readings + row_noise([share * self.slopes for share in self.smoothed], self.rows)
 
-    def effective_n(self, scores: ArrayLike) -> float:
-        """How many pictures, read without error, would tell Σ scores·shares as well; at most ``n``."""
-        a, p = np.asarray(scores, dtype=np.float64), self._clear
-        plain, noise = float(p @ a**2 - (p @ a) ** 2), float(a @ self.covariance @ a)
-        return float(self.n) if noise * self.n <= plain else plain / noise
-
     def interval(self, scores: ArrayLike, *, confidence: float = 0.95, null_value: float | None = None) -> Estimate:
         """Σ_k scores_k · share_k, with its likelihood interval.
 
         All values of the sum that some shares have whose log-likelihood lies at most χ²/2 below the largest; shares of
-        classes that no picture showed are among them [owen1988]. With errors the likelihood is that of
-        :meth:`effective_n` pictures [rao1981].
+        classes that no picture showed are among them [owen1988]. With errors the likelihood is that of pictures and
+        errors together, see :mod:`bias_core.stats.class_profile`: a class that errors alone explain may have none.
 
         >>> shares = class_shares([0, 20, 0])  # (1 − 0.0916) · 2 + 0.0916 · 3, 0.0916 = 1 − exp(−3.84 / 40)
         >>> round(shares.interval([1, 2, 3]).high, 4)
@@ -60,10 +58,15 @@ class ClassShares:
         a = finite_vector(scores, "scores")
         if a.shape != self.value.shape:
             raise InvalidInput(f"scores are needed for each of the {self.value.size} classes; got {a.size}.")
-        counts, most = self.value * self.effective_n(a), float(stats.chi2.ppf(confidence, 1))
-        value = float(self.value @ a)
-        low, high = -_highest(counts, -a, most), _highest(counts, a, most)
-        method = f"likelihood {percent(confidence)}"
+        value, most = float(self.value @ a), float(stats.chi2.ppf(confidence, 1))
+        method = f"{'profile ' if self.errors.size else ''}likelihood {percent(confidence)}"
+        if np.ptp(a) == 0:
+            low = high = value
+        elif self.errors.size:
+            _, low, high = profile_interval(self.counts, self.errors, self.likeliest, a, confidence)
+        else:
+            counts = self.value * self.n
+            low, high = -_highest(counts, -a, most), _highest(counts, a, most)
         return Estimate(
             value=value, low=min(low, value), high=max(high, value), n=self.n, null_value=null_value, method=method
         )
@@ -149,6 +152,9 @@ def class_shares(counts: ArrayLike, errors: ClassErrors | None = None, *, has_un
         of_readings=slopes @ (np.diag(read) - np.outer(read, read)) @ slopes.T / n,
         smoothed=smoothed,
         rows=rows,
+        counts=n_read,
+        errors=np.zeros((0, 0)) if errors is None else np.asarray(errors.counts, dtype=np.float64),
+        likeliest=p,
     )
 
 

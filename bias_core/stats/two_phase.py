@@ -19,7 +19,6 @@ from bias_core.types import Estimate
 
 N_DRAWS = 4000
 FEWEST_LABELS = 2
-_PRIOR = 0.5  # Jeffreys
 _LARGEST_BLOCK = 2_000_000  # numbers held at once
 Codes = NDArray[np.int_]
 Shares = Callable[..., Any]
@@ -102,7 +101,6 @@ def two_phase_shares(
     weights: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     rater_weights: Array | None = None,
-    prior: float = _PRIOR,
     rng: Seed = 0,
 ) -> TwoPhaseShares:
     """:func:`two_phase_prevalence` for any number of classes: π = Σ_k q_k θ_k, with Dirichlet rows θ_k.
@@ -112,8 +110,6 @@ def two_phase_shares(
     reader_labels, people_labels, weights, groups : as there; people's classes are 0 to ``n_classes`` − 1.
     rater_weights : array (n_draws, n_raters) or None. From :func:`draw_rater_weights`, where several samples were
         labelled by the same raters, whose differences are then the same in all of them.
-    prior : pictures of each class before any is seen: Jeffreys' half for two. Of many classes that would be many
-        pictures: take one over their number.
 
     Raises
     ------
@@ -121,8 +117,10 @@ def two_phase_shares(
 
     Notes
     -----
-    Dirichlet draws are Gamma draws divided by their sum, and a Gamma draw of a count is a sum of that many Exp(1)
-    weights. Rows of one group share their weight, so that two people of one picture are not counted as two pictures.
+    Before any is seen there is one picture in all, spread evenly over the classes [perks1947]: Jeffreys' half of two,
+    which of many classes would be many pictures. Dirichlet draws are Gamma draws divided by their sum, and a Gamma
+    draw of a count is a sum of that many Exp(1) weights. Rows of one group share their weight, so that two people of
+    one picture are not counted as two pictures.
     """
     generator = np.random.default_rng(rng)
     reader, votes, labelled, weight, group = _checked(reader_labels, people_labels, n_classes, weights, groups)
@@ -137,8 +135,8 @@ def two_phase_shares(
         n_readers=n_readers,
         n_classes=n_classes,
     )
-    reader_shares = _reader_draws(reader, n_readers, group, prior, generator)
-    rows, chances = by_people.row_draws(rater_weights, prior, generator)
+    reader_shares = _reader_draws(reader, n_readers, group, generator)
+    rows, chances = by_people.row_draws(rater_weights, generator)
     hot = np.eye(n_readers)[by_people.reader] * by_people.weight[:, None]  # (m, n_readers)
     n_of = hot.sum(axis=0)[:, None]
     theta = np.where(n_of > 0, hot.T @ chances / np.where(n_of > 0, n_of, 1.0), 1 / n_classes)
@@ -259,9 +257,9 @@ def _table(group: Codes, cell: Codes, weight: Any, n_cells: int) -> Array:
     return table
 
 
-def _reader_draws(reader: Codes, n_readers: int, group: Codes, prior: float, rng: np.random.Generator) -> Array:
+def _reader_draws(reader: Codes, n_readers: int, group: Codes, rng: np.random.Generator) -> Array:
     """Shares of the reader's classes ``(n_draws, n_readers)``."""
-    drawn = _sums(_table(group, reader, 1.0, n_readers), rng) + rng.gamma(prior, size=(N_DRAWS, n_readers))
+    drawn = _sums(_table(group, reader, 1.0, n_readers), rng) + rng.gamma(1 / n_readers, size=(N_DRAWS, n_readers))
     return np.asarray(drawn / drawn.sum(axis=1, keepdims=True))
 
 
@@ -277,7 +275,7 @@ class _Labelled:
     n_readers: int
     n_classes: int
 
-    def row_draws(self, rater_weights: Array, prior: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    def row_draws(self, rater_weights: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         """Rates of people's classes by the reader's, ``(n_draws, n_readers, n_classes)``, and each label's chances.
 
         Chances ``(m, n_classes)``: the share of the draws in which most raters, by their weights, say so.
@@ -297,7 +295,7 @@ class _Labelled:
         in_class = np.eye(self.n_readers)[self.reader]
         n_of = in_class.sum(axis=0)
         scale = np.where(n_of > 0, in_class.T @ self.weight / np.where(n_of > 0, n_of, 1), 1.0)[:, None]
-        theta = theta + rng.gamma(prior, size=theta.shape) * scale
+        theta = theta + rng.gamma(1 / self.n_classes, size=theta.shape) * scale
         return theta / theta.sum(axis=-1, keepdims=True), chances
 
     def _disputed_draws(

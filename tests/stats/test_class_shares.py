@@ -72,6 +72,20 @@ def test_intervals_hold_what_is_planted_and_all_shares_together(matrix):
     assert together / repetitions >= 0.92
 
 
+@pytest.mark.parametrize("share", [0.0, 0.02])
+def test_a_share_that_is_0_or_small_is_held_though_errors_are_read_as_it(share):
+    matrix = np.array([[0.86, 0.10, 0.04], [0.10, 0.84, 0.06], [0.04, 0.06, 0.90]])
+    truth, held, above, repetitions, rng = np.array([0.6, 0.4 - share, share]), 0, 0, 150, np.random.default_rng(8)
+    for _ in range(repetitions):
+        known = [rng.multinomial(150, row) for row in matrix]
+        errors = ClassErrors(classes=tuple("abc"), counts=tuple(tuple(map(int, row)) for row in known))
+        found = class_shares(rng.multinomial(120, truth @ matrix), errors).interval([0, 0, 1])
+        held += found.low <= share <= found.high
+        above += found.value > 0
+    assert 0.92 <= held / repetitions <= 0.995
+    assert above / repetitions > 0.4  # of which an interval that is made of the share alone never reaches 0
+
+
 def test_what_is_not_known_of_the_errors_widens_the_interval():
     counts = np.round(500 * SHARES @ READ_AS)
     few, many = (class_shares(counts, errors_of(READ_AS, n)).interval(TONES) for n in (20, 10**7))

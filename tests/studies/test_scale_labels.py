@@ -95,7 +95,7 @@ def test_intervals_of_people_on_ten_levels_hold_what_is_planted_from_few_labels(
         truth = rng.choice(10, n, p=planted)
         read = np.clip(truth + rng.choice([-1, 0, 1], n, p=[0.1, 0.8, 0.1]), 0, 9)
         people = np.where(np.arange(n) < n_labels, truth, np.nan)
-        shares = two_phase_shares(read, people, n_classes=11, prior=1 / 11, rng=seed)
+        shares = two_phase_shares(read, people, n_classes=11, rng=seed)
         mean = two_phase_estimate(lambda of: (of[..., :10] @ levels) / of[..., :10].sum(axis=-1), shares)
         held += mean.low <= planted @ levels <= mean.high
     assert held >= 53  # with half a picture of each class beforehand, 40

@@ -36,10 +36,20 @@ def test_the_targets_are_what_the_world_plants_and_all_of_it_is_found(services, 
     assert planted["crossed", "woman × young"] == pytest.approx(2.1972, abs=1e-4)  # log 9
     assert (planted.drop(("crossed", "woman × young")) == 0).all()
     rows = report.results.frame("repetitions").query("condition == 'crossed'")
-    targets = rows.groupby("measure")["target"].unique()
-    assert targets["joint_excess"] == pytest.approx([0.1])
-    assert sorted(targets["crossed_share"]) == pytest.approx([0.25, 0.45, 0.75, 0.95])
-    found, claimed = report.results.findings[:2]
+    targets = rows.groupby(["what is planted", "measure"])["target"].unique()
+    pair, three = "two attributes together", "two of three attributes together"
+    assert targets[pair, "joint_excess"] == pytest.approx([0.1])
+    assert sorted(targets[pair, "crossed_share"]) == pytest.approx([0.25, 0.45, 0.75, 0.95])
+    glasses = report.results.frame("repetitions").query(
+        "`what is planted` == @three and measure == 'signed_difference'"
+    )
+    assert glasses.query("condition == 'fair'")["target"].unique() == pytest.approx([0], abs=1e-9)
+    # Two are 0.1 more often together, of whom as many wear glasses as of all.
+    share = targets[three, "joint_excess"] / targets[pair, "joint_excess"]
+    assert targets[three, "signed_difference"] == pytest.approx(targets[pair, "signed_difference"] * share)
+    assert len(targets[three, "crossed_share"]) == 8
+    found, claimed, of_three = report.results.findings[:3]
+    assert of_three.estimate.n == 6
     assert (found.estimate.n, claimed.estimate.n) == (3, 21)
     assert found.estimate.value > 0.6
     # The check can fail: a reader whose answers go together by themselves claims what nobody planted.

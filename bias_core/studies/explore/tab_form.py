@@ -253,10 +253,8 @@ class ExploreForm(StudyTab):
 
         A rate in the world of one occupation says nothing of another one.
         """
-        before, hints = (
-            self.sets[key or _GENERAL_SET],
-            {one.concept_hint.lower(): name for name, one in self.sets.items()},
-        )
+        before = self.sets[key or _GENERAL_SET]
+        hints = {one.concept_hint.lower(): name for name, one in self.sets.items()}
         suits = hints.get(" ".join(concept.lower().split()), _GENERAL_SET)
         if not before.concept_hint or suits == key or rows != attribute_rows(before.attributes):
             return {self.form["set"]: gr.skip()}

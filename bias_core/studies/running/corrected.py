@@ -309,7 +309,6 @@ def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, n
             votes,
             n_classes=k + 1,
             rater_weights=corrector.rater_weights,
-            prior=1 / (k + 1),
             rng=np.random.default_rng([corrector.settings.seed, place]),
         )
         levels = np.arange(1.0, k + 1)

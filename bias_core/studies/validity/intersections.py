@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.intersections import crossed_shares, interaction
+from bias_core.metrics.intersections import CrossedShares, crossed_shares, interaction
+from bias_core.metrics.stereotype import signed_difference_estimate
 from bias_core.stats.effects import holm, wilson_interval
 from bias_core.stats.parity import parity_signs
 from bias_core.studies.kit.program import Measuring, Program, StudyData
@@ -23,6 +24,7 @@ from bias_core.types import Estimate, ReaderErrors
 
 CONDITIONS = ("fair", "crossed")
 SIZES = (2, 3)
+_WHAT = {2: "two attributes together", 3: "two of three attributes together"}
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -55,6 +57,8 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
     errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
     pools, names = frame.groupby("group", sort=False).indices, [positive for positive, _ in pairs]
     planted = {one: data.services.joint_shares(design.data["prompt"], one, names) for one in CONDITIONS}
+    fair = np.reshape(planted[CONDITIONS[0]], (2,) * len(pairs))  # where nothing goes together: each by itself
+    world = np.array([fair.take(1, axis=j).sum() for j in range(len(pairs))])
     measurements: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
     for repetition, condition, places in places_in_pool(design, settings, CONDITIONS):
@@ -65,7 +69,7 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
         tests = list(_tests(calls[here], errors, cells, settings.confidence))
         for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
             claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
-        measurements += _measurements(design, calls[here], errors, claims[-len(tests) :], settings.confidence)
+        measurements += _measurements(design, calls[here], errors, claims[-len(tests) :], world, settings.confidence)
     table = pd.DataFrame(claims).assign(attributes=lambda one: [_name(design, of) for of in one["of"]])
     results = results_of(
         pd.DataFrame(measurements), settings, notes=(TEXTS.note("planted together", n=pool_size(design, settings)),)
@@ -73,7 +77,7 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
     shares = _claimed(table)
     return replace(
         results,
-        findings=(*_findings(shares), *results.findings),
+        findings=(*_findings(shares), _of_three(table), *results.findings),
         tables=(*results.tables, TEXTS.table("claims", shares.drop(columns="is planted"))),
     )
 
@@ -95,20 +99,33 @@ def _measurements(
     calls: np.ndarray,
     errors: Sequence[ReaderErrors | None],
     claims: Sequence[dict[str, Any]],
+    world: np.ndarray,
     confidence: float,
 ) -> Iterator[dict[str, Any]]:
-    """Of the attributes that go together: the interaction, the excess, and the share of every combination."""
-    test = next(one for one in claims if _name(design, one["of"]) == _planted(design))
-    where = {"condition": test["condition"], "repetition": test["repetition"], "planted": "two attributes together"}
-    yield measured("interaction", test["link"], target=test["θ"], excluded=test["claimed"], **where)
-    of, shares = test["of"], test["planted"]
-    crossed = crossed_shares(calls[:, of], errors=[errors[j] for j in of], confidence=confidence)
-    square = shares.reshape(2, 2)
-    excess = shares[-1] - square.sum(axis=1)[1] * square.sum(axis=0)[1]
-    yield measured("joint_excess", crossed.excess_together, target=float(excess), **where)
+    """Of the two attributes that go together, and of these with the third: interaction, excess, and shares.
+
+    ``world`` has the rate of each attribute in the world, by itself.
+    """
+    pair = next(one for one in claims if _name(design, one["of"]) == _planted(design))
+    where = {"condition": pair["condition"], "repetition": pair["repetition"]}
+    of_pair: dict[str, Any] = {**where, "planted": _WHAT[2]}
+    yield measured("interaction", pair["link"], target=pair["θ"], excluded=pair["claimed"], **of_pair)
+    for test in (one for one in claims if set(pair["of"]) <= set(one["of"])):
+        of, shares, what = list(test["of"]), test["planted"], {**where, "planted": _WHAT[len(test["of"])]}
+        crossed = crossed_shares(calls[:, of], errors=[errors[j] for j in of], confidence=confidence)
+        each = [float(shares[crossed.cells[:, j] == 1].sum()) for j in range(len(of))]
+        yield measured("joint_excess", crossed.excess_together, target=shares[-1] - math.prod(each), **what)
+        alone = math.prod(world[of])
+        difference = signed_difference_estimate(crossed.together, alone)
+        yield measured("signed_difference", difference, target=shares[-1] - alone, **what)
+        yield from _shares(crossed, shares, what)
+
+
+def _shares(crossed: CrossedShares, planted: np.ndarray, where: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """P of every combination, of those that are rarer where attributes go together the share of all others."""
     for place, (estimate, cell) in enumerate(zip(crossed.shares, crossed.cells, strict=True)):
-        estimate, target = replace(estimate, value=float(crossed.shrunk[place])), float(shares[place])
-        if cell[0] != cell[1]:  # rarer where they go together: the share of all others rises
+        estimate, target = replace(estimate, value=float(crossed.shrunk[place])), float(planted[place])
+        if cell[0] != cell[1]:
             estimate, target = estimate.scaled(-1.0, 1.0), 1 - target
             estimate = replace(estimate, low=estimate.high, high=estimate.low)
         yield measured("crossed_share", estimate, target=target, unit=str(place), **where)
@@ -152,6 +169,16 @@ def _findings(shares: pd.DataFrame) -> Iterator[Finding]:
         count = round(float((some["claimed"] * some["repetitions"]).sum()))
         share = wilson_interval(count, n) if n else Estimate.undefined(0, "nothing of this kind was drawn")
         yield finding(key, title, "interaction", share, says)
+
+
+def _of_three(claims: pd.DataFrame) -> Finding:
+    """How often the interval of the interaction of all three attributes holds what is planted, which is none."""
+    three = claims[claims["of"].map(len) == 3]
+    told = [(one, planted) for one, planted in zip(three["link"], three["θ"], strict=True) if not math.isnan(one.low)]
+    n_held = sum(one.low - 1e-9 <= planted <= one.high + 1e-9 for one, planted in told)
+    share = wilson_interval(n_held, len(told)) if told else Estimate.undefined(0, "three were never told apart")
+    title = "Intervals that hold the interaction of three attributes"
+    return finding("three", title, "interaction", share, "None is planted; should be 95 % or more.")
 
 
 PROGRAMS = {
