@@ -117,8 +117,8 @@ def check_items(
     All pictures of one set show it and none of the other's; or, asked which is closer to ``half``, half of one set's,
     and all or none of the other's. The pictures are of all sets, those of which it is known.
     """
-    rng, known = np.random.default_rng([seed, 1]), [one for some in sets.values() for one in some]
-    of = {shows: [one for one in known if one.shows == shows] for shows in (0.0, 1.0)}
+    rng, pictures = np.random.default_rng([seed, 1]), [one for some in sets.values() for one in some]
+    of = {shows: [one for one in pictures if one.shows == shows] for shows in (0.0, 1.0)}
     if n and min(map(len, of.values())) < SIZE:
         raise InvalidInput(
             f"an attention check of sets needs {SIZE} pictures that are known to show it and {SIZE} that do not; there "

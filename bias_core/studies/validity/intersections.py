@@ -174,9 +174,9 @@ def _findings(shares: pd.DataFrame) -> Iterator[Finding]:
 def _of_three(claims: pd.DataFrame) -> Finding:
     """How often the interval of the interaction of all three attributes holds what is planted, which is none."""
     three = claims[claims["of"].map(len) == 3]
-    told = [(one, planted) for one, planted in zip(three["link"], three["θ"], strict=True) if not math.isnan(one.low)]
-    n_held = sum(one.low - 1e-9 <= planted <= one.high + 1e-9 for one, planted in told)
-    share = wilson_interval(n_held, len(told)) if told else Estimate.undefined(0, "three were never told apart")
+    rows = [(one, planted) for one, planted in zip(three["link"], three["θ"], strict=True) if not math.isnan(one.low)]
+    n_held = sum(one.low - 1e-9 <= planted <= one.high + 1e-9 for one, planted in rows)
+    share = wilson_interval(n_held, len(rows)) if rows else Estimate.undefined(0, "three were never told apart")
     title = "Intervals that hold the interaction of three attributes"
     return finding("three", title, "interaction", share, "None is planted; should be 95 % or more.")
 
