@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bias_core.settings import ASSETS
 from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.association.tests import own_association
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports.headline import headline
+from bias_core.studies.reports.saved import list_examples, open_example
 from bias_core.studies.reports.text import format_interval, format_number, table_of
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.study.closer_look import extremes_html, opened_html
+from bias_core.ui.study.pictures import which_choices
 from bias_core.ui.study.view import header_html
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
@@ -178,3 +181,13 @@ def test_words_that_make_no_test_are_an_error_in_place(tab: AssociationTab) -> N
     *_, last = tab.on_run(Visitor(), *form_values(tab, x="rose"))
     assert "concept X needs 2 to 100 words" in last[tab.parts["status"]]
     assert tab.parts["report"] not in last
+
+
+def test_the_menu_of_pictures_says_nothing_twice_and_no_names_of_the_programs_own() -> None:
+    (first, *_) = list_examples("association", ASSETS / "examples")
+    choices = which_choices(open_example(first, ASSETS / "examples").report)
+    kinds = dict.fromkeys(words.partition(":")[0] for words, value in choices if value)
+    assert "about" in kinds
+    assert "edited with" in kinds
+    assert not {"group", "side", "set", "unit"} & set(kinds)
+    assert ("about: Science (67)", "about=Science") in choices

@@ -165,16 +165,30 @@ def file_url(path: Path) -> str:
 
 
 def which_choices(report: StudyReport) -> list[tuple[str, str]]:
-    """Every value of every column of words, with its count, as choices of a menu."""
+    """Every value of every column of words, with its count, as choices of a menu; what two columns say, once."""
     frame = _frame(report)
     choices = [(f"All pictures ({len(frame):,})", ALL)]
-    for column in frame.columns.difference(_HIDDEN, sort=False):
-        if is_numeric_dtype(frame[column]):
+    words = [c for c in frame.columns.difference([*_HIDDEN, "unit"], sort=False) if not is_numeric_dtype(frame[c])]
+    for i, column in enumerate(words):
+        if _is_said_by(frame, column, words[i + 1 :]):
             continue
         counts = Counter(value for values in _values(frame, column) for value in values)
         if 1 < len(counts) <= _MOST_VALUES:
             choices += [(f"{column}: {value} ({n:,})", f"{column}={value}") for value, n in counts.items()]
     return choices
+
+
+def _is_said_by(frame: pd.DataFrame, column: str, later: Sequence[str]) -> bool:
+    """Whether a later column tells the same pictures apart, or words of several make up this one ("test x neutral").
+
+    Later columns are the study's own, named in its words.
+    """
+    own = frame[column].astype(str)
+    others = [frame[one].astype(str) for one in later]
+    if any(own.nunique() == one.nunique() == len(set(zip(own, one, strict=True))) for one in others):
+        return True
+    rows = zip(own, *others, strict=True)
+    return column == "group" and all(" " in group and set(group.split()) <= set(says) for group, *says in rows)
 
 
 def _values(frame: pd.DataFrame, column: str) -> Iterator[Sequence[str]]:
