@@ -30,7 +30,8 @@ def _tasks() -> list[Task]:
     four_looks = [pst_task(paired=paired, looks="four") for paired in (True, False)]
     scales = [scale_task("skin tone"), scale_task("age group")]
     own = [own_task("Does this picture show a rose?", ["yes", "no"]), association_task("yes", "no")]
-    return [*two_looks, *four_looks, *scales, sets_task("woman", 4), *own]
+    sets = [sets_task("woman", 4), sets_task("woman", 4, half=True)]
+    return [*two_looks, *four_looks, *scales, *sets, *own]
 
 
 def _task_texts(task: Task) -> set[str]:
