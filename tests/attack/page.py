@@ -101,8 +101,10 @@ class PageVisitor:
 
     def _event(self, component: str, name: str) -> int:
         (number,) = (c["id"] for c in self.config["components"] if c["props"].get("elem_id") == component)
-        events = (d for d in self.config["dependencies"] if d["backend_fn"] and [number, name] in d["targets"])
-        return next(event["id"] for event in events)
+        events = self.config["dependencies"]
+        pressed = {event["id"] for event in events if [number, name] in event["targets"]}
+        asks = (d for d in events if d["backend_fn"] and {d["id"], d["trigger_after"]} & pressed)  # or follows a script
+        return int(next(asks)["id"])
 
     def _immediately(self, fn: int) -> None:
         body = self._body(fn, {})

@@ -304,7 +304,7 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(
     assert updates[people.box]["visible"]
     assert updates[people.button] == "Label 64 of these at random"
     assert [value for _, value in updates[people.by]["choices"]] == ["", "man"]
-    assert not updates[people.card]["visible"]
+    assert not updates[people.corrected]["visible"]
     press = tab.label_handler(shown)
     assert "run something first" in press(visitor, None, None, 8, "")[status]
     assert "at least 2 pictures" in press(visitor, None, report, 1, "")[status]
@@ -317,10 +317,10 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(
     assert "Nobody has answered yet" in told[tab.answers.at_once["corrected"]]
     answer_all(services, key, "yes", "no", "yes")
     updates = shown.finished(report)
-    assert updates[people.card]["visible"]
-    assert "8 of the 8 pictures" in updates[people.corrected]
+    assert updates[people.corrected]["visible"]
+    assert "8 of the 8 pictures" in updates[people.corrected]["value"]
     assert "man: P, corrected by people’s labels" in updates[shown.parts["header"]]  # the headline of the run
-    assert "in equal parts by what the reader says of man" in updates[people.corrected]
+    assert "in equal parts by what the reader says of man" in updates[people.corrected]["value"]
     assert "man: Ψ" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
     assert "man: P" in take(people.extended(report), "table:corrected:csv", visitor.folder).read_text()
     delete_run(services, visitor.key, report.run_id)
@@ -351,7 +351,7 @@ def test_reports_that_people_cannot_correct_have_no_button(services: FakeService
     shown = built(AssociationTab, services)  # type: ignore[type-var]
     updates = shown.finished(report)
     assert not updates[shown.people.box]["visible"]
-    assert not updates[shown.people.card]["visible"]
+    assert not updates[shown.people.corrected]["visible"]
 
 
 def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab: LabelTab, visitor: Visitor, run: str) -> None:

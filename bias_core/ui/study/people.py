@@ -26,12 +26,11 @@ class PeoplePart:
 
     def __init__(self, services: Services, key: str) -> None:
         self.services, self.key = services, key
-        self.n = self.by = self.button = self.refresh = self.box = self.card = self.corrected = None  # type: Any
+        self.n = self.by = self.button = self.refresh = self.box = self.corrected = None  # type: Any
 
     def build_corrected(self) -> None:
         """The corrected numbers."""
-        with gr.Column(visible=False, elem_classes="card", elem_id=f"{self.key}-corrected") as self.card:
-            self.corrected = gr.HTML()
+        self.corrected = gr.HTML(visible=False, elem_classes="card", elem_id=f"{self.key}-corrected")
 
     def build_task(self) -> None:
         """What makes a task of the report's pictures."""
@@ -52,7 +51,7 @@ class PeoplePart:
 
     def outputs(self) -> list[Any]:
         """Everything that :meth:`show` changes."""
-        return [self.card, self.corrected, self.box, self.by, self.refresh, self.n, self.button]
+        return [self.corrected, self.box, self.by, self.refresh, self.n, self.button]
 
     def wire(self, report: Any, header: Any, header_html: Callable[[StudyReport, str], str]) -> None:
         """The events; ``header_html`` makes the header of a report whose headline people's labels give."""
@@ -93,8 +92,7 @@ class PeoplePart:
         if {one.group for one in readings if one.attribute is None} > {SINGLE}:
             choices.append(("at random, of people alone", ALONE))
         updates = {
-            self.card: gr.update(visible=bool(html)),
-            self.corrected: html,
+            self.corrected: gr.update(value=html, visible=bool(html)),
             self.box: gr.update(visible=bool(readings)),
             self.by: gr.update(choices=choices, value=AT_RANDOM),
             self.refresh: gr.update(visible=correction is not None),

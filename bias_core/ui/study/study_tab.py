@@ -172,8 +172,8 @@ class StudyTab(ResultPage):
 
     def wire_stop(self, button: Any, status: Any) -> None:
         """Stop a run; the page itself says so first: an answer of the server could come after the run's last word."""
-        button.click(None, None, status, js=_STOPPING_JS, **QUIET)
-        button.click(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
+        pressed = button.click(None, None, status, js=_STOPPING_JS, **QUIET)
+        pressed.then(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
 
     def run_triggers(self) -> list[Any]:
         """The events that run what the form asks for: its button, and those of presets."""
