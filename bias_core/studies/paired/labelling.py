@@ -174,7 +174,8 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     labeller = settings.options.labeller
     if labeller == "finder":
         by_reader = _by_judge if settings.judge else _by_encoder
-        labelled["automatic"], labelled["lean"], labelled["boxes"] = yield from by_reader(people, settings, data)
+        labelled["automatic"], leans, labelled["boxes"] = yield from by_reader(people, settings, data)
+        labelled["lean"] = np.round(leans, 4)  # the last digits hang on which pictures are read together
     elif labeller == "vqa":
         labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
     labelled["truth"] = [
