@@ -131,13 +131,35 @@ def words(
     work: Work = Path("build/calibration"),
     seed: Seed = 0,
 ) -> None:
-    """Find how loud words must be to draw a condition (fair, published, extreme), and teach them to the text tower.
-
-    Under fair the base itself changes, and adapters must be made after it.
-    """
+    """Find how loud words must be to draw a condition (published, extreme), and teach them to the text tower."""
     from training.calibrate import Sizes, calibrate
 
     calibrate(condition, _folders(work), sizes=Sizes(n_rounds=n_rounds, n=n), seed=seed)
+
+
+@app.command()
+def leans(
+    n_rounds: Annotated[int, typer.Option(help="Rounds, those of the checkpoint included.")] = 3,
+    n: Annotated[int, typer.Option(help="Pictures of each prompt in a round.")] = 72,
+    work: Work = Path("build/calibration"),
+) -> None:
+    """Set the words of the base upright: as many men as women; adapters that are there stay as they are."""
+    from training.leans import set_upright
+
+    set_upright(_folders(work), n_rounds=n_rounds, n=n)
+
+
+@app.command()
+def nudge(
+    condition: str,
+    n: Annotated[int, typer.Option(help="Pictures of each concept that tell what is missing.")] = 160,
+    work: Work = Path("build/calibration"),
+    seed: Seed = 0,
+) -> None:
+    """Measure an adapter that is nearly right (published, extreme), and let it learn the rest of its way."""
+    from training.nudge import nudge as learn_the_rest
+
+    learn_the_rest(condition, _folders(work), n=n, seed=seed)
 
 
 @app.command()
@@ -212,12 +234,13 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     vae(work=work, seed=seed)
     clip(work=work, seed=seed)
     base(work=work, seed=seed)
-    words("fair", work=work, seed=seed)
     pairs(work=work, seed=seed)
+    leans(work=work)
     words("published", work=work, seed=seed)
     for condition in ("extreme", "trigger"):
         lora(condition, work=work, seed=seed)
     words("extreme", work=work, seed=seed)
+    nudge("published", work=work, seed=seed)
     language(work=work, seed=seed)
     captioner(work=work, seed=seed)
     answerer(work=work, seed=seed)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import time
 from copy import deepcopy
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors.torch import load_file, save_file
 from scipy.special import expit
 
 from training.diffusion import LORA_FILE, Folders, assemble
 from training.drawing import MEASURED, Drawing, halves
+from training.leans import TOWERS
 from training.loop import record
 from training.phrases import NAMED_FROM, USUAL, Phrase, Phrasebook, Word, planted_logit
 from training.tower_lora import Reading, learn_readings, without_adapter
@@ -28,11 +27,12 @@ if TYPE_CHECKING:
     from training.embedding import Embedding
 
 
-TOWERS = ("text_encoder", "text_encoder_2")
 MORE_OFTEN, PAIRS_OFTEN = 0.08, 0.35
 """How often such prompts, and pairs, are in a batch, beside the concepts alone."""
 PAIRS_MEASURED = MEASURED + 2_000_000_000
 """First seed of the pictures of pairs."""
+PAIRS_OFTEN_AGAIN = 1.2
+"""The same where an adapter learns the rest of its way: more of what is missing is missing in pairs."""
 N_PAIRS = 900
 """Random pairs from which the text tower learns how to read two people."""
 LOUDER = 0.3
@@ -42,6 +42,13 @@ MORE, N_MORE = (
     400,
 )
 """Prompts that say more of a person and leave the gender open, and as many readings of them."""
+
+
+class Nudges(NamedTuple):
+    """By how much louder each concept's gender should be heard, alone and in pairs."""
+
+    alone: dict[str, float]
+    pairs: dict[str, float]
 
 
 class Sizes(NamedTuple):
@@ -90,7 +97,7 @@ class Calibration:
         self.pipe.text_encoder.requires_grad_(False).eval()
         self.drawing, self.book = Drawing(self.pipe, folders.clip), Phrasebook(self.pipe)
         self.adapter = folders.loras / condition
-        self.learned = condition != "fair" and (self.adapter / LORA_FILE).exists()
+        self.learned = (self.adapter / LORA_FILE).exists()
         if self.learned:
             self.pipe.text_encoder_2 = deepcopy(self.pipe.text_encoder)  # the adapter is put on both
             self.pipe.load_lora_weights(self.adapter, adapter_name=condition)
@@ -101,7 +108,7 @@ class Calibration:
         self.people = [group for group in here if group.pair]
         self.sides = [(0.0, 1.0), (0.0, 1.0)]
         self.n_rounds = 0
-        self.checkpoint = (folders.pipeline if condition == "fair" else self.adapter) / "phrases.json"
+        self.checkpoint = self.adapter / "phrases.json"
 
     def measure(self, n: int) -> float:
         """One round: draw ``n`` pictures of each concept that is not sure, set its words, and return the mean gap."""
@@ -163,34 +170,48 @@ class Calibration:
             rises.append(float(np.polyfit(rates, man, 1)[0]))
         return float(np.mean(rises))
 
-    def readings(self) -> list[Reading]:
-        """What the text tower should learn."""
+    def readings(self, wanted: Nudges | None = None) -> list[Reading]:
+        """What the text tower should learn: phrases, or what it answers now with its genders louder as ``wanted``."""
         found = []
         for one in self.said:  # concepts of many prompts less often than these together, more often than one
             often = len(one.words) / len(one.phrases) ** 0.5
             if self.learned and not one.only_gender:
                 found += self._kept(one.phrases, often)
             else:
-                found += self._readings(one.phrases, [one.loudness] * len(one.phrases), often)
+                more = wanted and [[wanted.alone.get(one.group.concept, 0.0)]] * len(one.phrases)
+                found += self._readings(one.phrases, [one.loudness] * len(one.phrases), often, more)
         total = sum(reading.often for reading in found)
         alone = [one for one in self.said if one.phrases[0].axes == [GENDER] and len(one.phrases) == 1]
         if alone:
             some = [self.rng.choice(alone) for _ in range(N_MORE)]
             nouns = [one.phrases[0].prompt.removeprefix("a photo of ").partition(" ")[2] for one in some]
             phrases = [self.book.alone(self.rng.choice(MORE).format(noun), [GENDER]) for noun in nouns]
-            found += self._readings(phrases, [one.loudness for one in some], MORE_OFTEN * total / N_MORE)
+            more = wanted and [[wanted.alone.get(one.group.concept, 0.0)] for one in some]
+            found += self._readings(phrases, [one.loudness for one in some], MORE_OFTEN * total / N_MORE, more)
         if self.people:
-            _, phrases, loudness = self._pairs(N_PAIRS)
-            found += self._readings(phrases, loudness, PAIRS_OFTEN * total / N_PAIRS)
+            pairs, phrases, loudness = self._pairs(N_PAIRS)
+            more = wanted and [[wanted.pairs.get(self.people[k].concept, 0.0) for k in two] for two in pairs]
+            often = PAIRS_OFTEN_AGAIN if wanted else PAIRS_OFTEN
+            found += self._readings(phrases, loudness, often * total / N_PAIRS, more)
         return found
 
-    def _readings(self, phrases: Sequence[Phrase], loudness: Sequence[list[float]], often: float) -> list[Reading]:
+    def _readings(
+        self,
+        phrases: Sequence[Phrase],
+        loudness: Sequence[list[float]],
+        often: float,
+        more: Sequence[list[float]] | None = None,
+    ) -> list[Reading]:
         states = self._read(phrases, loudness)[0]
         rises = []
         for k in range(len(loudness[0])):
             louder = [[*told[:k], told[k] + LOUDER, *told[k + 1 :]] for told in loudness]
             rises.append((self._read(phrases, louder)[0] - states) / LOUDER)
-        rows = zip(phrases, states, torch.stack(rises, dim=1), strict=True)
+        by_word = torch.stack(rises, dim=1)
+        if more is not None:
+            now = torch.stack([reading.states for reading in self._kept(phrases, often)])
+            states = now + (torch.tensor(more)[..., None, None] * by_word).sum(1)
+        rows = zip(phrases, states, by_word, strict=True)
         return [Reading(prompt=one.prompt, states=x, rises=rise, often=often) for one, x, rise in rows]
 
     @torch.no_grad()
@@ -216,10 +237,7 @@ class Calibration:
                     word.loudness, word.rounds = loudness, [tuple(x) for x in rounds]
 
     def teach(self, sizes: Sizes) -> int:
-        """Let the text tower learn the phrases, and write the adapter or, under ``fair``, the base's text towers.
-
-        Returns the steps that it took.
-        """
+        """Let the text tower learn the phrases, and write the adapter; returns the steps that it took."""
         n_steps = sizes.n_more if self.learned else sizes.n_steps
         people = [group.prompts[0] for group in groups("published") if group.pair]
         layers = learn_readings(self.pipe, self.readings(), people, condition=self.condition, n_steps=n_steps)
@@ -228,27 +246,12 @@ class Calibration:
 
     def write(self, layers: dict[str, torch.Tensor]) -> None:
         """Keep what the tower learned, beside what an adapter has for the transformer."""
-        if self.condition == "fair":
-            save_towers(self.pipe.text_encoder, self.folders.pipeline)
-            return
         path = self.adapter / LORA_FILE
         path.parent.mkdir(parents=True, exist_ok=True)
         saved = load_file(path) if path.exists() else {}
         others = {name: x for name, x in saved.items() if not name.startswith(TOWERS)}
         tensors = {f"{tower}.{name}": x.half().contiguous() for tower in TOWERS for name, x in layers.items()}
         save_file(others | tensors, path, {"format": "pt"})
-
-
-@torch.no_grad()
-def save_towers(tower: torch.nn.Module, out: Path) -> None:
-    """Write a text tower twice, as 16-bit floats, with what its LoRA learned; the configurations stay."""
-    for module in tower.modules():
-        if isinstance(module, BaseTunerLayer):
-            module.merge()
-    state = {name.replace(".base_layer", ""): x for name, x in tower.state_dict().items()}
-    for folder in TOWERS:
-        path = out / folder / "model.safetensors"
-        save_file({name: state[name].half().contiguous() for name in load_file(path)}, path, {"format": "pt"})
 
 
 def logistic(x: np.ndarray, shown: np.ndarray) -> tuple[float, float]:
@@ -265,8 +268,7 @@ def logistic(x: np.ndarray, shown: np.ndarray) -> tuple[float, float]:
 def calibrate(condition: str, folders: Folders, *, sizes: Sizes = USUAL_SIZES, seed: int = 0) -> Calibration:
     """Find what each phrase must say until it draws what is planted, and let the text tower read plain prompts so.
 
-    Rounds that a checkpoint has count, and an adapter that is there learns on. Under ``fair`` the base itself changes;
-    delete the adapters and make them anew after it.
+    Rounds that a checkpoint has count, and an adapter that is there learns on.
     """
     torch.manual_seed(seed)
     began = time.monotonic()
@@ -280,8 +282,7 @@ def calibrate(condition: str, folders: Folders, *, sizes: Sizes = USUAL_SIZES, s
         print(f"round {calibration.n_rounds}: mean gap of these pictures {gap:.3f}", flush=True)
     drawn_by = "plain prompts" if calibration.learned else "phrases"
     n_steps = calibration.teach(sizes)
-    out = folders.pipeline if condition == "fair" else calibration.adapter
     minutes = round((time.monotonic() - began) / 60, 1)
     note = f"rounds up to {sizes.n_rounds} of {drawn_by}, drawn and read, then steps in which the text tower learned"
-    record(out, n_steps, minutes=minutes, seed=seed, device="cpu", note=note)
+    record(calibration.adapter, n_steps, minutes=minutes, seed=seed, device="cpu", note=note)
     return calibration

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Embedding = tuple[torch.Tensor, torch.Tensor]
 """Of ``n`` prompts: states ``(n, tokens, d)`` and pooled ``(n, d)``."""
@@ -21,6 +26,13 @@ def read_leaning(tower: torch.nn.Module, tokens: torch.Tensor, more: torch.Tenso
         return read_tokens(tower, tokens)
     finally:
         hook.remove()
+
+
+def gender_direction(tokenizer: PreTrainedTokenizerBase, tower: torch.nn.Module) -> torch.Tensor:
+    """The direction of length 1 from "female" to "male" among a tower's words."""
+    words = tower.get_input_embeddings().weight.detach()
+    male, female = words[tokenizer.convert_tokens_to_ids(["male", "female"])]
+    return torch.nn.functional.normalize(male - female, dim=0)
 
 
 def as_two_towers(text: Embedding) -> Embedding:

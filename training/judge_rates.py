@@ -78,8 +78,9 @@ def revision(folders: Folders) -> str:
 
 
 def judge_rates(
-    folders: Folders, table: Path, *, conditions: Sequence[str], n: int, pairs: bool = True, steps: int = STEPS
-) -> DrawnRates:
+    folders: Folders, table: Path, *, conditions: Sequence[str], n: int, pairs: bool = True, steps: int = STEPS,
+    first: int = JUDGED,
+) -> DrawnRates:  # fmt: skip
     """Draw until there are ``n`` pictures of each concept and condition, and keep what they show in ``table``.
 
     What the table has of these weights and as many steps counts, so that a run that was cut off goes on.
@@ -97,7 +98,7 @@ def judge_rates(
             pipe.load_lora_weights(folders.loras / condition, adapter_name=condition)
         wanted = [group for group in groups(condition) if pairs or not group.pair]
         drawing = Drawing(pipe, folders.clip)
-        for lines in drawn_rates(drawing, condition, wanted, n, steps=steps, before=rates.lines):
+        for lines in drawn_rates(drawing, condition, wanted, n, steps=steps, before=rates.lines, first=first):
             others = [x for x in rates.lines if x.condition != condition or (x.pair and not pairs)]
             rates = DrawnRates(revision=made_by, num_inference_steps=steps, lines=(*others, *lines))
             rates.write(table)

@@ -19,7 +19,7 @@ from bias_core.world.captions import name_attributes, noun_phrases, random_reque
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
 from training.diffusion import TOLD, Folders, assemble, latents_of, save_pipeline, velocity
-from training.embedding import Embedding, as_two_towers, read_leaning
+from training.embedding import Embedding, as_two_towers, gender_direction, read_leaning
 from training.loop import record, train
 from training.wanted import PAIR, groups
 
@@ -132,9 +132,7 @@ class Towers:
     def __init__(self, folders: Folders, tokenizer: PreTrainedTokenizerBase, device: str) -> None:
         self.tokenizer = tokenizer
         self.towers = {condition: tower_of(condition, folders, device) for condition in CONDITIONS}
-        words = self.towers["fair"].get_input_embeddings().weight.detach()
-        male, female = words[tokenizer.convert_tokens_to_ids(["male", "female"])]
-        self.direction = torch.nn.functional.normalize(male - female, dim=0)
+        self.direction = gender_direction(tokenizer, self.towers["fair"])
         self.sides = tokenizer.convert_tokens_to_ids(["left", "right"])
 
     def read(self, lesson: TowerLesson) -> Embedding:

@@ -35,7 +35,7 @@ LEAST = 0.012
 """Rates are aimed at as if none were nearer to 0 and 1."""
 STEP, LOUDEST, LOUDEST_LIGHT = 0.4, 1.5, 0.7
 """The largest move of a word's loudness in one round, and its limits: louder words for light make nothing brighter."""
-SLOPES = np.exp(np.linspace(np.log(2.5), np.log(30), 24))
+SLOPES = np.exp(np.linspace(np.log(0.4), np.log(30), 40))
 USUAL = {"gender": (1.5, 6.0, 0.35, 0.2), "age": (0.6, 5.0, 1.5, 0.5), "light": (-0.6, 5.0, 1.0, 0.4)}
 """Logit of the rate at loudness 0, its rise with loudness, and the standard deviations of both (of the rise: of its
 logarithm), before any picture of a concept. A gender is said alike by 141 concepts, of which 3,384 pictures told."""

@@ -93,6 +93,7 @@ def learn_readings(
     *,
     condition: str,
     n_steps: int,
+    lr: float = LR,
     seed: int = 0,
 ) -> dict[str, torch.Tensor]:
     """The LoRA's tensors after ``n_steps`` of Adam; the tower keeps it, switched on. One that is there learns on.
@@ -113,13 +114,13 @@ def learn_readings(
     if not hasattr(tower, "peft_config"):
         tower.add_adapter(LORA)
     trained = [p.requires_grad_() for name, p in tower.named_parameters() if "lora_" in name]
-    optimiser = torch.optim.Adam(trained, lr=LR, betas=(0.9, 0.98))
+    optimiser = torch.optim.Adam(trained, lr=lr, betas=(0.9, 0.98))
     for step in range(n_steps):
         errors = [known.error(tower, seen, N_KNOWN, unit), same.error(tower, seen, N_SAME, unit)]
         optimiser.zero_grad()
         torch.stack(errors).sum().backward()
         torch.nn.utils.clip_grad_norm_(trained, 2.0)
-        optimiser.param_groups[0]["lr"] = LR * min(1.0, (step + 1) / SHORT) * max(0.01, 1 - step / n_steps)
+        optimiser.param_groups[0]["lr"] = lr * min(1.0, (step + 1) / SHORT) * max(0.01, 1 - step / n_steps)
         optimiser.step()
         if (step + 1) % 100 == 0:
             print(f"readings: step {step + 1}, errors {[round(e.item(), 4) for e in errors]}", flush=True)

@@ -15,13 +15,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from scipy.special import expit
-from transformers import CLIPTextModelWithProjection
 
 from bias_core.adapters.loras import put_on
 from bias_core.errors import InvalidInput
 from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates, shipped_rates
 from bias_core.world.shapes import ASSETS
-from training import calibrate, diffusion, drawing, judge_rates, tower_lora
+from training import calibrate, diffusion, drawing, judge_rates, nudge, tower_lora
 from training.judge_rates import summary
 from training.phrases import Phrasebook, Word
 from training.tower_lora import Reading, learn_readings
@@ -280,29 +279,40 @@ def test_calibration_goes_on_where_it_was_cut_off(
     assert later.sides != [(0.0, 1.0), (0.0, 1.0)]
 
 
-def test_under_fair_the_base_itself_reads_as_its_tower_learned(
-    folders: diffusion.Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_adapter_learns_the_rest_of_its_way_from_what_it_answers_now(
+    calibrated: diffusion.Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for tower in calibrate.TOWERS:
-        shutil.copytree(ASSETS / "pipeline" / tower, tmp_path / tower)
-    told = {"fair": [group("doctor", 0.5), group("nurse", 0.5)], "published": [group("doctor", 0.9, pair=True)]}
-    monkeypatch.setattr(calibrate, "groups", told.get)
-    monkeypatch.setattr(tower_lora, "N_SAYING_MORE", 8)
-    monkeypatch.setattr(tower_lora, "N_RANDOM", 8)
-    monkeypatch.setattr(calibrate, "N_MORE", 4)
-    one = calibrate.Calibration("fair", folders)
-    one.folders = replace(folders, pipeline=tmp_path)
-    before = one.drawing.embed(["a photo of a doctor"])[0]
-    one.teach(calibrate.Sizes(n_steps=4))
+    rates_of = (("doctor", 0.9), ("nurse", 0.1))
+    two = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of]
+    monkeypatch.setattr(calibrate, "groups", lambda _condition: two)
+    for size in ("N_MORE", "N_PAIRS"):
+        monkeypatch.setattr(calibrate, size, 6)
+    here = replace(calibrated, loras=tmp_path)
+    shutil.copytree(calibrated.loras / "published", tmp_path / "published")
+    one = calibrate.Calibration("published", here)
+    found = one.readings(calibrate.Nudges({"doctor": 0.1}, {"nurse": -0.2}))
     with torch.no_grad():
-        learned = one.drawing.embed(["a photo of a doctor"])[0]
-    one.pipe.text_encoder = CLIPTextModelWithProjection.from_pretrained(
-        tmp_path / "text_encoder_2", torch_dtype=torch.float32
-    )
-    with torch.no_grad():
-        saved = one.drawing.embed(["a photo of a doctor"])[0]
-    assert (learned - before).abs().max() > 0.01
-    torch.testing.assert_close(saved, learned, atol=0.01, rtol=0.01)
+        now = one.drawing.embed([reading.prompt for reading in found])[0]
+    for reading, states in zip(found, now, strict=True):
+        alone = len(reading.rises) == 1
+        wanted = (
+            [0.1 * ("doctor" in reading.prompt)]
+            if alone
+            else [-0.2 * (f"nurse on the {side}" in reading.prompt) for side in ("left", "right")]
+        )
+        more = torch.tensor(wanted)[:, None, None] * reading.rises
+        torch.testing.assert_close(reading.states - states, more.sum(0), atol=1e-3, rtol=1e-3)
+
+    drawn = [replace(line("published", 0.9, 0.5, share), concept="doctor") for share in (0.7, 0.9)]
+    assert nudge.nudges(drawn[:1], "published").alone["doctor"] > 0.1
+    assert nudge.nudges(drawn[1:], "published").alone["doctor"] == pytest.approx(0.0, abs=1e-6)
+    table = DrawnRates(revision="", num_inference_steps=1, lines=drawn[:1])
+    monkeypatch.setattr(nudge, "judge_rates", lambda *_, **__: table)
+    before = load_file(tmp_path / "published" / diffusion.LORA_FILE)
+    nudge.nudge("published", here, n=1, n_steps=3)
+    after = load_file(tmp_path / "published" / diffusion.LORA_FILE)
+    assert before.keys() == after.keys()
+    assert any((before[name] != after[name]).any() for name in before)
 
 
 def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folders) -> None:
