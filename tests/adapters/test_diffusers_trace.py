@@ -456,12 +456,12 @@ def test_true_guidance_beside_that_of_the_network_is_left_out_of_conditional_vel
     np.testing.assert_allclose(guided.velocity, away + 3 * (plain.velocity - away), atol=1e-4)
 
 
-# SPI of "man" and "beard" at four steps, recorded when these weights came (revision 24af0922a44a-73e11d). With the
-# weights before them this tracer found what that of version 1 had found by hooks on the denoiser.
+# SPI of "man" and "beard" at four steps, recorded when these weights came (revision 3b32ace7df13-6aa2da). With the
+# first weights this tracer found what that of version 1 had found by hooks on the denoiser.
 EARLIER = {
-    (1.0, False): [[0.007605, 0.028235], [0.046669, -0.002021], [0.150227, 0.033783], [0.189113, 0.064697]],
-    (3.0, False): [[0.007605, 0.028235], [0.081918, -0.045237], [0.009451, -0.006147], [0.023465, 0.085894]],
-    (3.0, True): [[0.033436, 0.066218], [0.049639, -0.155595], [0.077594, 0.015395], [0.123942, 0.153822]],
+    (1.0, False): [[0.013021, 0.034081], [0.061792, 0.012584], [0.156128, 0.015923], [0.154271, 0.014027]],
+    (3.0, False): [[0.013021, 0.034081], [0.075413, -0.058261], [0.008040, -0.001636], [0.015972, 0.076588]],
+    (3.0, True): [[0.039718, 0.072717], [0.041995, -0.177125], [0.076014, 0.022371], [0.113660, 0.145099]],
 }
 
 
