@@ -209,9 +209,9 @@ def test_the_same_manifest_gives_the_same_report_and_draws_nothing(study, report
 
 
 def nearly(told: Any) -> Any:
-    """The same, its numbers to the digits that a reader has: how many pictures it reads at once changes the others."""
+    """The same to four digits: how many pictures a reader reads at once changes the others."""
     if isinstance(told, dict):
         return {key: nearly(value) for key, value in told.items()}
     if isinstance(told, list | tuple):
         return type(told)(nearly(value) for value in told)
-    return pytest.approx(told, abs=1e-6, nan_ok=True) if isinstance(told, float) else told
+    return pytest.approx(told, abs=2e-4, nan_ok=True) if isinstance(told, float) else told
