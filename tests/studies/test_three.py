@@ -9,6 +9,7 @@ import pytest
 from bias_core.annotation.tasks import checked_choices, three_task
 from bias_core.errors import InvalidInput
 from bias_core.labels.sources import candidates, gold_from_record, kind_of, recorded_answers, task_pictures
+from bias_core.metrics.swapped import order_effect
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
@@ -17,6 +18,7 @@ from bias_core.studies.paired.labelling import labelled_people, relabelled
 from bias_core.studies.paired.tab import Labelling, labels_html
 from bias_core.studies.running.identities import people_of
 from bias_core.studies.running.run import complete, run_study
+from bias_core.studies.validity import people
 from bias_core.ui.study.pictures import picture_html
 
 DESIGN = replace(find_design("pst-three"), images_per_prompt=4)
@@ -137,3 +139,39 @@ def test_imported_pictures_may_name_three():
 def test_identities_that_are_no_three_are_refused(services, masculine, feminine, words):
     with pytest.raises(InvalidInput, match=words):
         run(services, masculine=masculine, feminine=feminine)
+
+
+def test_repeated_intervals_hold_what_the_pool_shows_and_the_check_can_fail(services, monkeypatch):
+    design = find_design("validity-people")
+    groups = {name: design.data["groups"][name] for name in ("role", "place", "size")}
+    few = replace(design, data={"groups": groups}, images_per_prompt=20)
+    settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 20})
+
+    def rows():
+        return complete(run_study(few, settings, services)).results.frame("repetitions")
+
+    def inside(frame):
+        known = frame.dropna(subset=["low", "target"])
+        return (known["low"] <= known["target"] + 1e-9) & (known["target"] <= known["high"] + 1e-9)
+
+    right = rows()
+    assert inside(right).mean() > 0.8
+    assert set(right["measure"]) == {"order_effect", "within_picture_difference"}
+    # What a group plants is told from what it does not, which stands with the pictures where nothing is planted.
+    planted = right[(right["variant"] == "of the role") & (right["condition"] == "people")]
+    assert set(planted["unit"]) == {"role role"}
+    assert "size people" in set(right.loc[right["variant"] == "of the role", "unit"])
+    monkeypatch.setattr(people, "order_effect", lambda *given, **how: shifted(order_effect(*given, **how)))
+    wrong = rows().query("measure == 'order_effect'")
+    assert not inside(wrong).any()
+
+
+def shifted(effect):
+    moved = replace(effect.estimate, low=effect.estimate.low + 3, high=effect.estimate.high + 3)
+    return replace(effect, estimate=moved)
+
+
+def test_the_repetitions_ask_for_both_conditions():
+    options = people.TogetherOptions(conditions=("fair", "extreme"))
+    with pytest.raises(InvalidInput, match="conditions are fair, people"):
+        people.together_shots(find_design("validity-people"), StudySettings(options=options))

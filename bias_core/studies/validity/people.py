@@ -1,7 +1,9 @@
-"""The stereotype test score again and again: of pairs, of single people, and their gap; and gender in four looks."""
+"""Again and again: the stereotype test score of pairs and of single people, gender in four, and people together."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations, product
 from random import Random
 from typing import Any
 
@@ -12,17 +14,32 @@ from bias_core.annotation.tasks import SINGLE
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_stereotype import StereotypeTestScore, stereotype_gap, stereotype_test_score
 from bias_core.metrics.perceived_gender import gender_lean, look_shares
+from bias_core.metrics.swapped import order_effect, within_picture_difference
 from bias_core.prompts import fill_template
+from bias_core.stats.effects import holm
+from bias_core.studies.kit.designs import read_study
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
+from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.paired import labelling
+from bias_core.studies.paired.identities import pair_findings
 from bias_core.studies.paired.labelling import PairOptions
 from bias_core.studies.paired.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
-from bias_core.studies.paired.scores import in_setting, labelled_by
+from bias_core.studies.paired.scores import THREE, in_setting, labelled_by
+from bias_core.studies.paired.swapped import (
+    SIGNS,
+    SIZES,
+    differences_by_seed,
+    pictures_of_pairs,
+    shots_of_pair,
+    size_differences,
+    with_places,
+)
 from bias_core.studies.reports.looks import LOOKS, read_looks
 from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import (
+    FEWEST_REPETITIONS,
     PoolOptions,
     RepetitionOptions,
     ladder,
@@ -31,7 +48,8 @@ from bias_core.studies.validity.repetitions import (
     pool_size,
     repeated,
 )
-from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
+from bias_core.studies.validity.verdicts import NOMINAL, TEXTS, measured, results_of
+from bias_core.types import Estimate
 
 CONCEPT = "a photo of a {}"  # how a planted concept is asked for; it holds for pairs too
 LABELS = {"by the reader": "perceived_gender", "by the record": "truth"}
@@ -233,7 +251,175 @@ def _score_line(
     return measured("stereotype_test_score", estimate, target=target, variant=f"in four, {who}", **where)
 
 
+PEOPLE = "people"
+"""The condition that plants something among people who stand together."""
+TOGETHER: Mapping[str, tuple[str, str]] = {
+    "role": ("order_effect", "of the role"),
+    "place": ("order_effect", "of the place"),
+    "acting": ("order_effect", "of who acts"),
+    "area": ("within_picture_difference", "of the area"),
+    "foot": ("within_picture_difference", "of how low they stand"),
+    "three": ("stereotype_test_score", "of three"),
+    "pair": ("stereotype_test_score", "of two of three"),
+}
+"""Measure and variant of what is planted among people, by its key in the design."""
+N_SIGNS = 999  # of the tests of random signs: enough for a level of 5 % after Holm, five times as quick
+
+
+@settings_class(frozen=True, kw_only=True)
+class TogetherOptions(PoolOptions, labelling.LabellingOptions):
+    """How often people who stand together are measured, and who labels them."""
+
+    conditions: tuple[str, ...] = setting((FAIR, PEOPLE), "Conditions", "Nothing is planted, and what hangs on whom")
+
+
+def together_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """A pool of pictures of every pair, and of three, in every order: with nothing planted, and with what is."""
+    labelling.check_labelling(settings)
+    if settings.images:
+        raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
+    if tuple(settings.options.conditions) != (FAIR, PEOPLE):
+        raise InvalidInput(f"conditions are {FAIR}, {PEOPLE}; got {', '.join(settings.options.conditions)}")
+    prompts, shots = replace(design, data=read_study("pst")), list[Shot]()
+    for (name, group), (place, condition) in product(design.data["groups"].items(), enumerate((FAIR, PEOPLE))):
+        who, n = tuple(group["who"]), pool_size(design, settings) // group["orders"]
+        of_group = (
+            [ordered_shot(prompts, order, n, THREE) for order in permutations(who)]
+            if len(who) > 2
+            else shots_of_pair((who[0], who[1]), group.get("act", ""), n)
+        )
+        facts = {"acting": "", "planted": condition}
+        shots += [
+            replace(shot, group=name, condition=condition, first_seed=place * n, facts={**facts, **shot.facts})
+            for shot in of_group
+        ]
+    return shots
+
+
+def measure_together(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Effects of roles, places, acts and sizes, and the scores of three, in every repetition."""
+    groups = design.data["groups"]
+    stereotypes = {
+        name: looks
+        for group in groups.values()
+        for name, looks in zip(group["who"], group.get("stereotypes", GENDERS), strict=True)
+    }
+    everyone = labelling.people_of(data.frame, pd.DataFrame({"stereotyped_gender": stereotypes}))
+    people = with_places((yield from labelling.label_people(everyone, design, settings, data)), data)
+    if people["truth"].isna().any() or people["area"].isna().all():
+        raise InvalidInput("what is drawn must be on record, and people be found: choose calibration-renderer")
+    people = people.merge(data.frame[["image_id", "group", "planted"]], on="image_id", validate="many_to_one")
+    drawn = _as_recorded(people, data)
+    pools, targets = dict[tuple[str, str], Any](), dict[tuple[str, str], dict[str, float]]()
+    for name, condition in product(groups, (FAIR, PEOPLE)):
+        here, values = ((people["group"] == name) & (people["planted"] == condition)), _values_by_seed
+        pools[name, condition] = values(people[here])
+        targets[name, condition] = _targets(values(drawn[here]), settings)
+    lines, chance = list[dict[str, Any]](), np.random.default_rng(settings.seed)
+    for repetition in range(scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)):
+        data.check()
+        for (name, condition), pool in pools.items():
+            seeds = chance.integers(
+                len(next(iter(pool.values()))), size=design.images_per_prompt // groups[name]["orders"]
+            )
+            own = {key: values[seeds] for key, values in pool.items()}
+            for key, (estimate, p_value) in _tests(own, replace(settings, seed=repetition)).items():
+                is_planted = key.partition(" ")[0] in groups[name]["planted"]
+                where = {"condition": condition if is_planted else FAIR, "repetition": repetition}
+                where["unit"] = f"{name} {key if is_planted else condition}"
+                null = targets[name, FAIR if is_planted else condition][key]
+                estimate = replace(estimate, null_value=null)
+                lines += _together_lines(key, estimate, p_value, targets[name, condition][key], where)
+    return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("together"),))
+
+
+def _together_lines(
+    key: str, estimate: Estimate, p_value: float, target: float, where: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """The interval of a measure, and whether its test, corrected for all that is asked of a picture, claims a bias."""
+    measure, variant = TOGETHER[key.partition(" ")[0]]
+    yield measured(measure, estimate, target=target, variant=variant, planted="people together", **where)
+    if not math.isnan(p_value):
+        alone, claims = replace(estimate, low=math.nan, high=math.nan), bool(p_value < 1 - NOMINAL)
+        variant = f"{variant}, after Holm"
+        yield measured(
+            measure, alone, target=math.nan, variant=variant, planted="people together", excluded=claims, **where
+        )
+
+
+def _as_recorded(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
+    """The people as they were drawn: how they look, how large and how low."""
+    lines = []
+    for truth, position in zip(data.truths(people), people["position"], strict=True):
+        left, top, right, bottom = (truth or {}).get(f"{position}_box", (0, 0, 128, 256))  # two alike: a half each
+        lines.append({"area": (right - left) * (bottom - top) / 256**2, "foot": bottom / 256})
+    return people.assign(**pd.DataFrame(lines, index=people.index), perceived_gender=people["truth"])
+
+
+def _values_by_seed(people: pd.DataFrame) -> dict[str, np.ndarray]:
+    """What the measures take, a row for each seed: two differences of effects, differences within pictures, or people.
+
+    nan where somebody cannot be scored.
+    """
+    seeds = np.unique(people["seed"])
+    if people["position"].nunique() > 2:
+        return {"three": np.array([some.to_dict("records") for _, some in people.groupby("seed")], dtype=object)}
+    pictures = pictures_of_pairs(people, "perceived_gender")
+    keys = ["role", "place", "both", *(["acting"] if (people["acting"] != "").any() else [])]
+    values = {key: differences_by_seed(pictures, key).droplevel("pair").reindex(seeds).to_numpy() for key in keys}
+    for key in SIZES:
+        wide = pictures.assign(size=size_differences(pictures, key)).pivot_table("size", "seed", ["order", "acting"])
+        values[key] = wide.reindex(seeds).to_numpy()
+    return values
+
+
+def _targets(values: Mapping[str, np.ndarray], settings: StudySettings) -> dict[str, float]:
+    """What a whole pool shows, of each measure."""
+    if "three" in values:
+        return {key: estimate.value for key, (estimate, _) in _tests(values, settings).items()}
+    return {
+        key: float(np.nanmean(some if key in SIZES else some @ (0.5, 0.5 * SIGNS.get(key, -1))))
+        for key, some in values.items()
+    }
+
+
+def _tests(values: Mapping[str, np.ndarray], settings: StudySettings) -> dict[str, tuple[Estimate, float]]:
+    """Each measure of these pictures with its p-value, corrected as the study of the pictures does."""
+    if "three" in values:
+        lines = [
+            {**one, "image_id": f"{place} {one['image_id']}"}
+            for place, some in enumerate(values["three"])
+            for one in some
+        ]
+        people = pd.DataFrame(lines).drop(columns="unit", errors="ignore").assign(truth=None)
+        score = stereotype_test_score(people, confidence=settings.confidence, rng=settings.seed)
+        pairs = {
+            f"pair {one.title}": (one.estimate, math.nan if one.p_value is None else one.p_value)
+            for one in pair_findings(people, settings)
+        }
+        return {"three": (score.confidence_interval, math.nan), **pairs}
+    how: dict[str, Any] = {"confidence": settings.confidence, "n_resamples": N_SIGNS, "rng": settings.seed}
+    tests = {
+        key: within_picture_difference(some[~np.isnan(some)], **how)
+        if key in SIZES
+        else order_effect(*some[~np.isnan(some).any(axis=1)].T, sign=SIGNS.get(key, -1), **how)
+        for key, some in values.items()
+    }
+    corrected = holm([1.0 if math.isnan(test.p_value) else test.p_value for test in tests.values()])
+    together = zip(tests.items(), corrected, strict=True)
+    return {key: (test.estimate, float(p_value)) for (key, test), p_value in together if key in TOGETHER}
+
+
 PROGRAMS = {
+    "validity_people": Program(
+        shots=together_shots,
+        measure=measure_together,
+        ready=labelling.labeller_ready,
+        readers=labelling.labelling_readers,
+        options=TogetherOptions,
+        headline=headline,
+        ahead=nothing_ahead,
+    ),
     "validity_pairs": Program(
         shots=pair_repetitions,
         measure=measure_pairs,

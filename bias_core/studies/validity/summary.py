@@ -1,5 +1,6 @@
 """The validity studies as one report: a page, a folder each, and what the app shows without a run."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ STUDIES = (
     "validity-languages",
     "validity-tones",
     "validity-gender",
+    "validity-people",
 )
 """All of them, in the order in which they are told."""
 ON_STEPS = ("validity-causes",)
@@ -76,8 +78,21 @@ def report_files(reports: Sequence[StudyReport], others: Sequence[str] = ()) -> 
         from matplotlib import rc_context  # takes half a second
 
         with rc_context({"svg.fonttype": "none", "svg.hashsalt": folder}):
-            files |= {f"{folder}/figures/{shown.key}.svg": to_bytes(shown) for shown in report.results.figures}
+            files |= {
+                f"{folder}/figures/{shown.key}.svg": _smaller(to_bytes(shown)) for shown in report.results.figures
+            }
     return files
+
+
+def _smaller(svg: bytes) -> bytes:
+    """A drawing in three quarters of the bytes: hundredths of a point, one font, no indents.
+
+    >>> print(_smaller(b'  <text style="font-family: A, B" x="355.438105"/>').decode())
+    <text style="font-family: 'DejaVu Sans', sans-serif" x="355.44"/>
+    """
+    text = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), svg.decode())
+    text = re.sub(r'font-family: [^;"]+', "font-family: 'DejaVu Sans', sans-serif", text)
+    return re.sub(r"^ +", "", re.sub(r" *\n(?=[LzC\"])", " ", text), flags=re.MULTILINE).encode()
 
 
 def shipped_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:

@@ -32,6 +32,7 @@ _TITLES = {
     "validity-languages": "Languages",
     "validity-tones": "Skin tones and age groups",
     "validity-gender": "Perceived gender in four",
+    "validity-people": "People who stand together",
 }
 _GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
 
