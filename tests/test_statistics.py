@@ -63,6 +63,13 @@ def test_bootstrap_of_a_mean_is_close_to_its_t_interval():
     assert estimate.method == "bootstrap (BCa) 95 %"
 
 
+def test_bootstrap_hangs_on_no_last_digit():
+    """Resamples of the same units are the value itself, in whichever order they are summed."""
+    change = np.random.default_rng(0).uniform(-1e-9, 1e-9, (20, 3))
+    intervals = [bootstrap_interval(np.array([0.1, 0.7, 0.2]) + one, statistic=np.mean) for one in change]
+    assert np.ptp([[one.low, one.high] for one in intervals], axis=0).max() < 1e-8
+
+
 def test_bootstrap_covers_the_truth():
     rng = np.random.default_rng(1)
     hits = 0

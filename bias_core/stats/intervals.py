@@ -18,6 +18,7 @@ Statistic = Callable[..., Any]
 
 _ROUNDING = 1e-12  # numbers that differ by less are equal up to rounding
 _LARGEST_BLOCK = 4_000_000  # numbers held at once by a resampling loop
+_TELLING_DIGITS = 12  # of a statistic of 64-bit floats
 _LARGEST_BCA = 2_000  # beyond it the skewness that BCa corrects is gone and its jackknife is n x n
 
 
@@ -284,12 +285,19 @@ def percent(confidence: float) -> str:
 def _scipy_bootstrap(
     vectors: list[Array], statistic: Statistic, confidence: float, n_resamples: int, rng: Seed, method: str
 ) -> tuple[float, float]:
+    largest = max(float(np.abs(vector).max()) for vector in vectors)
+    digits = _TELLING_DIGITS - math.ceil(math.log10(largest)) if largest > 0 else 0
+
+    def rounded(*samples: Array, axis: int) -> Array:
+        """BCa counts resamples below the value: those of the same units, summed in another order, are no lower."""
+        return np.round(statistic(*samples, axis=axis), digits)
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # shows as nan, which is checked
         warnings.simplefilter("ignore", RuntimeWarning)
         result = stats.bootstrap(
             vectors,
-            statistic,
+            rounded,
             vectorized=True,
             axis=-1,
             confidence_level=confidence,

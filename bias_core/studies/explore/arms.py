@@ -237,7 +237,7 @@ def _seed_frame(pair: _Pair) -> pd.DataFrame:
         "first": pair.first,
         "second": pair.second,
         "seed": np.array(pair.a.seeds)[one],
-        "change": 1 - pair.cosines,
+        "change": np.round(1 - pair.cosines, 6) + 0.0,  # 32-bit rows: what is alike to their last digit is alike
     }
     for before, after in zip(pair.a.scores, pair.b.scores, strict=True):
         words = zip(yes_or_no(before)[one], yes_or_no(after)[other], strict=True)
