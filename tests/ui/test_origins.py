@@ -95,7 +95,7 @@ def test_planted_steps_are_said_in_words(traced: StudyReport) -> None:
         "does, by +1.00 [" in html
     )
     assert "step 2 of 6 (17 % of the way): over all seeds heads for it less often" in html
-    assert re.search(r"<b>hat</b>\. .* At none of the 6 steps it is told apart from the base prompt", html)
+    assert re.search(r"<b>hat\.</b> .* At none of the 6 steps it is told apart from the base prompt", html)
     assert "about 1 of these 18 intervals" in html  # 18 x 0.05
     assert "beside “a photo of a person”" in html
     assert "from step 1 for beard (more often)" in headline(traced)

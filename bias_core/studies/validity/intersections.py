@@ -178,7 +178,7 @@ def _of_three(claims: pd.DataFrame) -> Finding:
     n_held = sum(one.low - 1e-9 <= planted <= one.high + 1e-9 for one, planted in rows)
     share = wilson_interval(n_held, len(rows)) if rows else Estimate.undefined(0, "three were never told apart")
     title = "Intervals that hold the interaction of three attributes"
-    return finding("three", title, "interaction", share, "None is planted; should be 95 % or more.")
+    return finding("three", title, "interaction", share, "Nothing is planted; should be 95 % or more.")
 
 
 PROGRAMS = {
