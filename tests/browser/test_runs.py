@@ -56,7 +56,7 @@ def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk: Any) -> None:
     page = desk
     switch(page, "explore")
     page.fill("#concept textarea, #concept input", "slow nurse")
-    page.fill("#n-images input", "40")  # long enough for a press of the button in time
+    page.fill("#n-images input", "80")  # long enough for two presses of a button in time
     with a_run(page, "explore"):
         page.click("#generate")
         page.wait_for_selector("#results", state="hidden")  # of the run before
