@@ -126,7 +126,7 @@ def build_visitor(demo: gr.Blocks) -> tuple[Any, Any]:
     """The visitor's state, and the event once it is known whose; outside of the tabs, or the browser's is not read."""
     visitor = gr.State(Visitor(), delete_callback=Visitor.leave)
     stored = gr.BrowserState("", storage_key="t2i-bias-visitor", secret=_SECRET)
-    return visitor, demo.load(on_arrive, [visitor, stored], stored, queue=False, **QUIET)
+    return visitor, demo.load(on_arrive, [visitor, stored], stored, **QUIET)
 
 
 def on_arrive(
