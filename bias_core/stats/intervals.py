@@ -290,7 +290,7 @@ def _scipy_bootstrap(
 
     def rounded(*samples: Array, axis: int) -> Array:
         """BCa counts resamples below the value: those of the same units, summed in another order, are no lower."""
-        return np.round(statistic(*samples, axis=axis), digits)
+        return np.round(np.asarray(statistic(*samples, axis=axis)), digits)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # shows as nan, which is checked
