@@ -115,7 +115,7 @@ def test_one_participant_is_one_rater_who_goes_on_where_they_were(
 def test_ids_are_the_owners_alone_and_go_with_the_raters_answers(
     client: TestClient, fakes: FakeServices, tmp_path: Path
 ) -> None:
-    task = open_task(fakes.labels, tmp_path / "originals", 2, n_gold=1, gold_share=0.3, **CODES)
+    task = open_task(fakes.labels, tmp_path / "originals", 2, n_gold=1, gold_share=0.6, **CODES)
     rater = from_prolific(client, task)
     answered(client, rater, GOLD)
     ids = crowd_frame(fakes.labels, task.key)
