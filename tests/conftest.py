@@ -23,7 +23,8 @@ STRICT_SKIPS = bool(os.environ.get("CI") or os.environ.get("BIAS_STRICT_SKIPS"))
 
 SLOW = (
     "tests/adapters/", "tests/attack/", "tests/frozen/", "tests/calibration/test_calibrate.py",
-    "tests/calibration/test_pairs.py", "tests/calibration/test_shipped.py", "tests/calibration/test_training.py",
+    "tests/calibration/test_leans.py", "tests/calibration/test_pairs.py", "tests/calibration/test_shipped.py",
+    "tests/calibration/test_training.py",
     "tests/engine/test_ray.py", "tests/studies/test_a_new_study.py", "tests/studies/test_arms.py",
     "tests/studies/test_examples.py",
     "tests/studies/test_hosted_studies.py", "tests/studies/test_explore_arms.py", "tests/studies/test_label_use.py",
@@ -33,7 +34,7 @@ SLOW = (
     "tests/test_damaged_folders.py", "tests/test_inspect_pack.py",
     "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",
     *(f"tests/browser/test_{name}.py" for name in (
-        "app_wide", "association", "label", "objects", "origins", "paired", "runs",
+        "app_wide", "association", "keyboard", "label", "objects", "origins", "paired", "runs",
     )),
 )  # fmt: skip
 """Files and folders whose tests are slow: together they take more than half of the suite's time."""
