@@ -208,10 +208,10 @@ def test_the_same_manifest_gives_the_same_report_and_draws_nothing(study, report
     assert to_dict(again) | {"seconds": 0} == nearly(to_dict(report) | {"seconds": 0})
 
 
-def nearly(told: Any) -> Any:
-    """The same to four digits: how many pictures a reader reads at once changes the others."""
+def nearly(told: Any, name: str = "") -> Any:
+    """The same, but leans, of four digits, by one in the last: how many pictures are read at once changes them."""
     if isinstance(told, dict):
-        return {key: nearly(value) for key, value in told.items()}
+        return {key: nearly(value, key) for key, value in told.items()}
     if isinstance(told, list | tuple):
-        return type(told)(nearly(value) for value in told)
-    return pytest.approx(told, abs=2e-4, nan_ok=True) if isinstance(told, float) else told
+        return type(told)(nearly(value, name) for value in told)
+    return pytest.approx(told, abs=1.1e-4, nan_ok=True) if isinstance(told, float) and "lean" in name else told
