@@ -166,6 +166,16 @@ class ReaderErrors:
     n_positive: int
     n_negative: int
 
+    @property
+    def of_absence(self) -> ReaderErrors:
+        """The same where it is asked whether the attribute is absent."""
+        return ReaderErrors(
+            sensitivity=self.specificity,
+            specificity=self.sensitivity,
+            n_positive=self.n_negative,
+            n_negative=self.n_positive,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClassErrors:

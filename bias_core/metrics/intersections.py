@@ -11,6 +11,7 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, same_length
+from bias_core.stats.crossed_readings import Errors, all_of, error_noise, inverse_matrix, reading_matrix, usable_errors
 from bias_core.stats.intervals import check_confidence, percent
 from bias_core.stats.parity import ParityFamily, parity_family, parity_signs
 from bias_core.types import Estimate, ReaderErrors
@@ -18,7 +19,6 @@ from bias_core.types import Estimate, ReaderErrors
 MOST_CROSSED = 3  # attributes at once
 LEAST_EXPECTED = 5.0  # pictures in a cell; fewer tell little [cochran1954]
 _MOST_STRETCH = 2.0
-Errors = Sequence[ReaderErrors | None] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,13 +110,13 @@ def crossed_shares(
     given = _readings(readings)
     codes, n_cells = _codes(given), 2 ** given.shape[1]
     groups = _groups(strata, len(given))
-    used = _usable(errors, given.shape[1])
+    used = usable_errors(errors, given.shape[1])
     z = float(stats.norm.ppf((1 + confidence) / 2))
-    weights = _kron([_inverse(one) for one in used])  # (2^k, 2^k)
+    weights = all_of([inverse_matrix(one) for one in used])  # (2^k, 2^k)
     counts = np.bincount(codes, minlength=n_cells).astype(float)
     n, read = len(codes), counts / len(codes)
     raw = weights @ read
-    noise = _noise(weights, read, raw) + n * _error_noise(used, weights, raw)
+    noise = _noise(weights, read, raw) + n * error_noise(used, weights, raw)
     shares = tuple(_share(*of, n=n, z=z, method=f"score {percent(confidence)}") for of in zip(raw, noise, strict=True))
     values = np.array([share.value for share in shares])
     alone = _independence(codes, groups, weights, used)
@@ -184,7 +184,7 @@ def interaction(
         return Interaction(estimate=nothing, p_value=math.nan, least_expected=least)
     alpha = (1 - confidence) / 2
     ends = (family.quantile(alpha, at_least=True), family.quantile(alpha, at_least=False))
-    value, low, high, note = _corrected(family, (family.estimate, *ends), _usable(errors, k))
+    value, low, high, note = _corrected(family, (family.estimate, *ends), usable_errors(errors, k))
     estimate = Estimate(
         value=value,
         low=low,
@@ -228,51 +228,9 @@ def _groups(strata: Sequence[Hashable] | None, n: int) -> np.ndarray:
     return np.unique(np.asarray(strata, dtype=str), return_inverse=True)[1]
 
 
-def _usable(errors: Errors, k: int) -> list[ReaderErrors | None]:
-    """The errors that correct anything."""
-    if errors is None:
-        return [None] * k
-    if len(errors) != k:
-        raise InvalidInput(f"errors are needed for each of the {k} attributes; got {len(errors)}.")
-    return [one if one and one.sensitivity + one.specificity > 1 else None for one in errors]
-
-
-def _reading_matrix(errors: ReaderErrors | None) -> Array:
-    """The chance of each reading (rows: absent, present) of what is there (columns)."""
-    if errors is None:
-        return np.eye(2)
-    se, sp = errors.sensitivity, errors.specificity
-    return np.array([[sp, 1 - se], [1 - sp, se]])
-
-
-def _inverse(errors: ReaderErrors | None) -> Array:
-    return np.asarray(np.linalg.inv(_reading_matrix(errors)), dtype=np.float64)
-
-
-def _kron(parts: Sequence[Array]) -> Array:
-    whole: Array = np.ones((1, 1))
-    for part in parts:
-        whole = np.asarray(np.kron(whole, part), dtype=np.float64)
-    return whole
-
-
 def _noise(weights: Array, read: Array, raw: Array) -> Array:
     """Variance of a picture's weight beyond p (1 − p), that of a share that is counted."""
     return np.asarray(np.maximum(weights**2 @ read - raw**2 - raw * (1 - raw), 0.0))
-
-
-def _error_noise(used: Sequence[ReaderErrors | None], weights: Array, raw: Array) -> Array:
-    """Variance of P for what is not known of the reader's errors: ∂P = −W (∂E) P."""
-    total = np.zeros(len(raw))
-    for j, one in enumerate(used):
-        if one is None:
-            continue
-        for rate, n, column in ((one.specificity, one.n_negative, 0), (one.sensitivity, one.n_positive, 1)):
-            step = np.zeros((2, 2))
-            step[:, column] = (1, -1) if column == 0 else (-1, 1)
-            parts = [step if i == j else _reading_matrix(other) for i, other in enumerate(used)]
-            total += (weights @ _kron(parts) @ raw) ** 2 * rate * (1 - rate) / n
-    return total
 
 
 def _share(p: float, noise: float, *, n: int, z: float, method: str) -> Estimate:
@@ -305,7 +263,7 @@ def _independence(
     cells, n = _cells(len(used)), len(codes)
     expected, of_expected, variances = np.zeros(len(cells)), np.zeros(len(cells)), np.zeros((3, len(cells)))
     can_tell = False
-    moves = (_kron([_reading_matrix(one) for one in used]) @ _with_the_same_margins(cells)).T
+    moves = (all_of([reading_matrix(one) for one in used]) @ _with_the_same_margins(cells)).T
     for group in range(int(groups.max()) + 1):
         here = codes[groups == group]
         read, part = np.bincount(here, minlength=len(cells)) / len(here), len(here) / n
@@ -385,7 +343,7 @@ def _corrected(
     """θ and its ends with the reader's errors taken out of the tables that are expected under them."""
     if not any(used):
         return *thetas, ""
-    weights, signs = _kron([_inverse(one) for one in used]), parity_signs(len(used))
+    weights, signs = all_of([inverse_matrix(one) for one in used]), parity_signs(len(used))
 
     def moved(theta: float) -> float:
         if math.isinf(theta):

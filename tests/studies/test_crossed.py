@@ -138,6 +138,24 @@ def test_what_cannot_be_crossed_is_refused_before_anything_is_drawn():
         explore_settings(concept="doctor", crossed="all")
 
 
+def test_scores_of_combinations_need_one_attribute_of_gender_and_an_occupation_with_a_stereotype():
+    old_men = [score("man", 1 - np.array(WOMEN)), score("young", YOUNG)]
+
+    def table_of(scores, prompt):
+        results = crossed(scores, [prompt] * 100)
+        return next((one.frame for one in results.tables if one.key == "crossed_scores"), None)
+
+    doctors, nurses = (table_of(old_men, f"a photo of a {name}") for name in ("doctor", "nurse"))
+    # Of the 30 old ones 5 are women: 100 · (1 − 2 · 5 / 30); of the 70 young ones 45.
+    assert doctors["STS as counted"].tolist() == pytest.approx([100 * (1 - 10 / 30), 100 * (1 - 90 / 70)])
+    assert nurses["STS as counted"].tolist() == pytest.approx((-doctors["STS as counted"]).tolist())
+    by_women = table_of([score("woman", WOMEN), score("young", YOUNG)], "a photo of a doctor")
+    assert by_women["STS"].tolist() == pytest.approx(doctors["STS"].tolist())
+    assert by_women["rarer side"].tolist() == [15, 35]
+    for scores, prompt in ((old_men, "a photo of a person"), ([score("hat", WOMEN), score("young", YOUNG)], "a nurse")):
+        assert table_of(scores, prompt) is None
+
+
 def test_every_preset_of_explore_says_its_options():
     presets = [one for one in ExploreTab.presets if one.study == "explore"]
     options = [explore_options(StudySettings(**one.settings)) for one in presets]
@@ -157,4 +175,16 @@ def test_a_planted_interaction_is_found_from_pictures(tmp_path):
     link = next(one for one in report.results.findings if one.metric == "interaction")
     assert link.says.startswith("More than each by itself gives: with “woman”, “young” is seen in")
     assert {"interactions", "crossed"} <= {table.key for table in report.results.tables}
+    # Of old CEOs one in six is a woman, of young ones 9 in 14: scores of 67 and -29, and 0 of all.
+    scores = report.results.frame("crossed_scores")
+    assert scores["combination"].tolist() == ["not young", "young"]
+    assert (scores["low"] <= [200 / 3, -200 / 7]).all()
+    assert (scores["high"] >= [200 / 3, -200 / 7]).all()
+    old = next(one for one in report.results.findings if one.metric == "crossed_stereotype")
+    assert old.title == "not young: stereotype test score"
+    assert old.says.startswith("Looks as the stereotype has it; of all people it is ")
+    counted = np.arange(len(old.sample.units))
+    assert old.sample.statistic(counted) == pytest.approx(scores["STS as counted"][0], abs=3)
+    assert any(note.startswith("STS of combinations: the paired stereotype test (its Table 7) has “CEO” as masculine")
+               for note in report.results.notes)  # fmt: skip
     services.close()

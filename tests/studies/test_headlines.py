@@ -88,7 +88,7 @@ def arms_report(rows):
 class _Arms:
     def __init__(self, differences, attributes):
         frames = {"differences": differences}
-        self.results = type("R", (), {"frame": lambda _self, key: frames.get(key, pd.DataFrame())})()
+        self.results = type("R", (), {"frame": lambda _self, key: frames.get(key, pd.DataFrame()), "findings": ()})()
         arm = type("A", (), {"results": type("R", (), {"frame": lambda _self, _key: attributes})()})
         self.arms, self.settings = (arm(), arm()), StudySettings()
 

@@ -13,7 +13,7 @@ from bias_core.studies.running.run import run_study
 from bias_core.studies.validity import intersections
 from tests.studies.test_run_study import finish
 
-DESIGN = replace(find_design("validity-intersections"), images_per_prompt=80)
+DESIGN = replace(find_design("validity-intersections"), images_per_prompt=130)
 
 
 @pytest.fixture(scope="module")
@@ -24,17 +24,19 @@ def services(tmp_path_factory):
 
 
 def run(services):
-    settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 150})
+    settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 130})
     return finish(run_study(DESIGN, settings, services))[0]
 
 
 def test_the_targets_are_what_the_world_plants_and_all_of_it_is_found(services, monkeypatch):
     report = run(services)
     claims = report.results.frame("claims").set_index(["condition", "attributes"])
-    assert len(claims) == 8
+    assert len(claims) == 12
     planted = claims["log odds ratio that is planted"]
     assert planted["crossed", "woman × young"] == pytest.approx(2.1972, abs=1e-4)  # log 9
-    assert (planted.drop(("crossed", "woman × young")) == 0).all()
+    three = ("crossed, all three", "woman × young × glasses")
+    assert planted[three] == pytest.approx(-3.688, abs=1e-3)  # of engineers, by the rates in planted.yaml
+    assert (planted.drop([("crossed", "woman × young"), three]) == 0).all()
     rows = report.results.frame("repetitions").query("condition == 'crossed'")
     targets = rows.groupby(["what is planted", "measure"])["target"].unique()
     pair, three = "two attributes together", "two of three attributes together"
@@ -48,13 +50,19 @@ def test_the_targets_are_what_the_world_plants_and_all_of_it_is_found(services, 
     share = targets[three, "joint_excess"] / targets[pair, "joint_excess"]
     assert targets[three, "signed_difference"] == pytest.approx(targets[pair, "signed_difference"] * share)
     assert len(targets[three, "crossed_share"]) == 8
-    found, claimed, of_three = report.results.findings[:3]
-    assert of_three.estimate.n == 6
-    assert (found.estimate.n, claimed.estimate.n) == (3, 21)
-    assert found.estimate.value > 0.6
+    # Of old CEOs one in six is a woman, of young ones 45 of 70; that of the young is told against the stereotype.
+    scores = {of: set(targets[of, "crossed_stereotype"].round(6)) for of in (pair, three)}
+    assert scores[pair] == {round(100 * (1 - 2 / 6), 6), round(-100 * (1 - 90 / 70), 6)}
+    assert scores[three] == scores[pair]  # who wears glasses does not matter
+    of_all = report.results.frame("repetitions").query("`what is planted` == 'three attributes together'")
+    assert sorted(of_all["target"].unique().round(3)) == [0, 3.688]
+    found, found_three, claimed, of_three = report.results.findings[:4]
+    assert of_three.estimate.n == 9
+    assert (found.estimate.n, found_three.estimate.n, claimed.estimate.n) == (3, 3, 30)
+    assert min(found.estimate.value, found_three.estimate.value) > 0.6
     # The check can fail: a reader whose answers go together by themselves claims what nobody planted.
     monkeypatch.setattr(intersections, "interaction", lambda calls, **how: _alike(calls, how))
-    assert run(services).results.findings[1].estimate.value == 1
+    assert run(services).results.findings[2].estimate.value == 1
 
 
 _interaction = intersections.interaction

@@ -17,10 +17,12 @@ from bias_core.metrics.paired_prevalence import PairedTest, prevalence_differenc
 from bias_core.metrics.paired_variety import picture_change_estimate, variety_difference_tests
 from bias_core.stats.arrays import unit_rows
 from bias_core.stats.sequential import difference_sequence
+from bias_core.studies.arms.crossed import cross_arms
 from bias_core.studies.arms.results import MOST_IN_PAIRS
 from bias_core.studies.arms.statistics import mean_sample, share_test_without_p
 from bias_core.studies.explore.languages import compare_languages
 from bias_core.studies.explore.mitigation import Tried, mitigation_results
+from bias_core.studies.explore.options import explore_options
 from bias_core.studies.explore.results import FIDELITY, AssociationScore, share_mark, yes_or_no
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.scale_scores import ScaleScore
@@ -46,6 +48,10 @@ from bias_core.studies.reports.text import format_number
 from bias_core.types import Estimate
 
 SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after
+_NO_BEFORE = (
+    f"{SEED_GIVES_ANOTHER} “{{pair.first}}” and “{{pair.second}}” pictures that are as far apart as those of different "
+    "seeds. The comparison stays right, but a pair shows no before and after, and pairing makes nothing sharper."
+)
 SEEDS = "seeds"
 _NEW_PICTURE = 0.9  # share of the distance between seeds from which a change is as good as another seed
 _MOST_DRAWN = 400  # pairs of different seeds in the figure of change
@@ -163,6 +169,11 @@ class _Pair:
         rows, n = self.rows, len(self.at_first)
         return 1 - (float(rows[0].sum(axis=0) @ rows[1].sum(axis=0)) - float(self.cosines.sum())) / (n * (n - 1))
 
+    @property
+    def is_two_draws(self) -> bool:
+        """Whether the same seed gives pictures that are as far apart as those of different seeds."""
+        return bool((1 - self.cosines).mean() >= _NEW_PICTURE * self.change_elsewhere)
+
 
 def compare_explorations(design: Design, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:  # noqa: ARG001
     """The paired pictures of the arms, and the figures of a comparison."""
@@ -184,7 +195,9 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
     on_scales = compare_scales(
         [(name, one.units, one.scales) for name, one in read], confidence=settings.confidence, seed=settings.seed
     )
-    further_figures = (*on_scales.figures, *mosaics_of(arms))
+    crossing = explore_options(settings).crossed if stop_rule(settings) is None else "none"
+    with_arms = cross_arms({name: one.scores for name, one in read}, crossing=crossing, confidence=settings.confidence)
+    further_figures = (*on_scales.figures, *with_arms.figures, *mosaics_of(arms))
     seeds = table(
         SEEDS,
         "Seed by seed",
@@ -193,17 +206,13 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
         "or as what it reads the picture, in the first and in the second.",
     )
     return Results(
-        findings=(*helps.findings, *on_scales.findings, *(_change(pair, several=len(pairs) > 1) for pair in pairs)),
-        tables=(*in_languages.tables, *helps.tables, *on_scales.tables, seeds),
+        findings=(*with_arms.findings, *helps.findings, *on_scales.findings, *_changes_of(pairs)),
+        tables=(*in_languages.tables, *helps.tables, *on_scales.tables, *with_arms.tables, seeds),
         figures=(*in_languages.figures, *helps.figures, *drawable(_figures(arms, pairs, settings)), *further_figures),
-        notes=in_languages.notes
-        + tuple(
-            f"{SEED_GIVES_ANOTHER} “{pair.first}” and “{pair.second}” pictures that are as far apart as "
-            "those of different seeds. The comparison stays right, but a pair shows no before and after, "
-            "and pairing makes nothing sharper."
-            for pair in pairs
-            if not in_languages.tables  # other words are other pictures
-            and (1 - pair.cosines).mean() >= _NEW_PICTURE * pair.change_elsewhere
+        notes=(
+            *in_languages.notes,
+            *with_arms.notes,
+            *(_NO_BEFORE.format(pair=pair) for pair in pairs if not in_languages.tables and pair.is_two_draws),
         ),
     )
 
@@ -218,6 +227,10 @@ def _pairs(arms: Sequence[ArmReport]) -> Iterator[_Pair]:
         if len(shared) > 1:
             one, other = np.transpose(shared)
             yield _Pair(first=arms[i].name, second=arms[j].name, a=a, b=b, at_first=one, at_second=other)
+
+
+def _changes_of(pairs: Sequence[_Pair]) -> Iterator[Finding]:
+    return (_change(pair, several=len(pairs) > 1) for pair in pairs)
 
 
 def _change(pair: _Pair, *, several: bool) -> Finding:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from bias_core.studies.arms.crossed import crossed_arms_headline
 from bias_core.studies.explore.languages import LANGUAGES, languages_headline
 from bias_core.studies.explore.mitigation import overcorrected_sentence
 from bias_core.studies.explore.options import explore_options
@@ -69,7 +70,8 @@ def arms_headline(report: StudyReport) -> str:
     on_scales = scales_arms_headline(report.results.frame(DISTANCES))
     if on_scales and not explore_options(report.settings).attributes:
         return on_scales.strip()
-    return _differences_of_arms(report) + overcorrected_sentence(report.results) + on_scales
+    together = crossed_arms_headline(report.results.findings)
+    return _differences_of_arms(report) + together + overcorrected_sentence(report.results) + on_scales
 
 
 def _differences_of_arms(report: StudyReport) -> str:

@@ -26,6 +26,13 @@ from bias_core.studies.kit.types import (
     listed,
     table,
 )
+from bias_core.studies.reports.crossed_scores import (
+    ScoredCells,
+    cell_in_words,
+    known_errors,
+    score_cells,
+    score_results,
+)
 from bias_core.studies.reports.text import format_number
 from bias_core.types import Attribute, Estimate
 
@@ -53,6 +60,7 @@ class _Crossed:
     link: Interaction
     sample: Sample  # what P of all together was computed from
     n: int  # pictures
+    scored: ScoredCells | None = None  # the stereotype over the other attributes, where one is about gender
     adjusted: float = math.nan  # p after Holm
 
     @property
@@ -67,9 +75,7 @@ class _Crossed:
 
     def cell_name(self, cell: np.ndarray) -> str:
         """Which attributes a cell has, in words."""
-        return ", ".join(
-            one.name if present else f"not {one.name}" for one, present in zip(self.attributes, cell, strict=True)
-        )
+        return cell_in_words(self.attributes, cell)
 
     def reference(self, cell: np.ndarray) -> float:
         """P* of a cell as the product of sourced rates; nan where one has no source."""
@@ -119,12 +125,13 @@ def cross_attributes(
     crossings = list(_adjusted(combined))
     if not crossings:
         return Results(notes=("No two attributes could be crossed: the reader tells fewer than two of them.",))
-    return Results(
+    results = Results(
         findings=tuple(finding for one in crossings for finding in _findings(one, confidence)),
         tables=(_interaction_table(crossings), _cell_table(crossings)),
         figures=tuple(_mosaics(crossings)),
         notes=tuple(_notes(crossings)),
     )
+    return joined(results, score_results([one.scored for one in crossings if one.scored], prompts))
 
 
 def joined(first: Results, second: Results) -> Results:
@@ -171,7 +178,7 @@ def _cross(
         return None
     options: dict[str, Any] = {
         "strata": [prompts[int(i)] for i in clear],
-        "errors": [None if score.corrected is None else score.errors for score in some],
+        "errors": [known_errors(score) for score in some],
         "confidence": confidence,
     }
     return _Crossed(
@@ -180,6 +187,7 @@ def _cross(
         link=interaction(calls[clear], **options),
         sample=sample(calls.prod(axis=1)),
         n=len(clear),
+        scored=score_cells(some, prompts, sample, confidence),
     )
 
 
@@ -232,7 +240,7 @@ def _sentence(one: _Crossed, confidence: float) -> str:
     if math.isnan(estimate.value):
         return f"Nothing can be told: {estimate.note}."
     begins = _CLEAR if one.adjusted < 1 - confidence else _UNCLEAR
-    ratio, names = _ratio(estimate), [f"“{attribute.name}”" for attribute in one.attributes]
+    ratio, names = ratio_of(estimate), [f"“{attribute.name}”" for attribute in one.attributes]
     if len(names) == 2:
         with_, without = map(_percent, one.second_with_first())
         return f"{begins}with {names[0]}, {names[1]} is seen in {with_}, without in {without} (odds ratio {ratio})."
@@ -240,7 +248,7 @@ def _sentence(one: _Crossed, confidence: float) -> str:
     return f"{begins}{times}."
 
 
-def _ratio(estimate: Estimate) -> str:
+def ratio_of(estimate: Estimate) -> str:
     """θ and its ends as ratios."""
     value, low, high = (_exp(end) for end in (estimate.value, estimate.low, estimate.high))
     ends = " to ".join(f"{end:.2g}" if math.isfinite(end) else format_number(end) for end in (low, high))

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
+from bias_core.metrics.crossed_stereotype import crossed_stereotype
 from bias_core.metrics.intersections import CrossedShares, crossed_shares, interaction
 from bias_core.metrics.stereotype import signed_difference_estimate
 from bias_core.stats.effects import holm, wilson_interval
@@ -23,8 +24,13 @@ from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Estimate, ReaderErrors
 
 CONDITIONS = ("fair", "crossed")
+OF_THREE = "crossed, all three"
+"""The group of pictures of the second condition in which all three go together, and no two."""
+GROUPS = {"fair": "fair", "crossed": "crossed", OF_THREE: "crossed"}
+"""Of pictures, with the condition of each."""
 SIZES = (2, 3)
 _WHAT = {2: "two attributes together", 3: "two of three attributes together"}
+_ALL_THREE = "three attributes together"
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -35,16 +41,25 @@ class IntersectionOptions(PoolOptions):
 
 
 def intersection_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """A pool of pictures of the prompt for each condition, on seeds of their own."""
+    """A pool of pictures of each group, on seeds of their own."""
     if settings.images:
         raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
     if tuple(settings.options.conditions) != CONDITIONS:
         raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
-    n, prompt = pool_size(design, settings), design.data["prompt"]
+    n, pool = pool_size(design, settings), settings.options.pool
     return [
-        Shot(prompt=prompt, n=n, group=condition, condition=condition, first_seed=place * settings.options.pool)
-        for place, condition in enumerate(CONDITIONS)
+        Shot(prompt=_prompt(design, group), n=n, group=group, condition=condition, first_seed=place * pool)
+        for place, (group, condition) in enumerate(GROUPS.items())
     ]
+
+
+def _prompt(design: Design, group: str) -> str:
+    return str(design.data["prompt_of_three" if group == OF_THREE else "prompt"])
+
+
+def _planted_shares(design: Design, data: StudyData, group: str, names: Sequence[str]) -> np.ndarray:
+    """The share of people in every combination, an axis of 2 for each attribute."""
+    return np.reshape(data.services.joint_shares(_prompt(design, group), GROUPS[group], names), (2,) * len(names))
 
 
 def measure_intersections(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -56,20 +71,22 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
     calls = (rows @ (texts[0::2] - texts[1::2]).T > 0).astype(float)  # (n, n_attributes)
     errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
     pools, names = frame.groupby("group", sort=False).indices, [positive for positive, _ in pairs]
-    planted = {one: data.services.joint_shares(design.data["prompt"], one, names) for one in CONDITIONS}
-    fair = np.reshape(planted[CONDITIONS[0]], (2,) * len(pairs))  # where nothing goes together: each by itself
+    planted = {group: _planted_shares(design, data, group, names) for group in GROUPS}
+    fair = planted[CONDITIONS[0]]  # where nothing goes together: each by itself
     world = np.array([fair.take(1, axis=j).sum() for j in range(len(pairs))])
     measurements: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
-    for repetition, condition, places in places_in_pool(design, settings, CONDITIONS):
+    for repetition, group, places in places_in_pool(design, settings, list(GROUPS)):
         data.check()
-        here = pools[condition][places]
-        where: dict[str, Any] = {"condition": condition, "repetition": repetition}
-        cells = np.reshape(planted[condition], (2,) * len(pairs))
-        tests = list(_tests(calls[here], errors, cells, settings.confidence))
+        here = calls[pools[group][places]]
+        tests = list(_tests(here, errors, planted[group], settings.confidence))
         for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
+            where = {"condition": group, "repetition": repetition}
             claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
-        measurements += _measurements(design, calls[here], errors, claims[-len(tests) :], world, settings.confidence)
+        if group != CONDITIONS[1]:
+            measurements.append(_interaction(claims[-1], _ALL_THREE))  # the last crossing has all attributes
+        if group != OF_THREE:
+            measurements += _measurements(design, here, errors, claims[-len(tests) :], world, settings.confidence)
     table = pd.DataFrame(claims).assign(attributes=lambda one: [_name(design, of) for of in one["of"]])
     results = results_of(
         pd.DataFrame(measurements), settings, notes=(TEXTS.note("planted together", n=pool_size(design, settings)),)
@@ -108,8 +125,7 @@ def _measurements(
     """
     pair = next(one for one in claims if _name(design, one["of"]) == _planted(design))
     where = {"condition": pair["condition"], "repetition": pair["repetition"]}
-    of_pair: dict[str, Any] = {**where, "planted": _WHAT[2]}
-    yield measured("interaction", pair["link"], target=pair["θ"], excluded=pair["claimed"], **of_pair)
+    yield _interaction(pair, _WHAT[2])
     for test in (one for one in claims if set(pair["of"]) <= set(one["of"])):
         of, shares, what = list(test["of"]), test["planted"], {**where, "planted": _WHAT[len(test["of"])]}
         crossed = crossed_shares(calls[:, of], errors=[errors[j] for j in of], confidence=confidence)
@@ -119,6 +135,16 @@ def _measurements(
         difference = signed_difference_estimate(crossed.together, alone)
         yield measured("signed_difference", difference, target=shares[-1] - alone, **what)
         yield from _shares(crossed, shares, what)
+        yield from _scores(design, calls[:, of], [errors[j] for j in of], shares, what, confidence)
+
+
+def _interaction(test: dict[str, Any], what: str) -> dict[str, Any]:
+    """The interval of an interaction with what is planted of it, all in one direction."""
+    link, theta, condition = test["link"], test["θ"], GROUPS[test["condition"]]
+    if what == _ALL_THREE:  # planted below 0
+        link, theta = replace(link.scaled(-1.0), low=-link.high, high=-link.low), -theta
+    where = {"condition": condition, "repetition": test["repetition"], "planted": what}
+    return measured("interaction", link, target=theta, excluded=test["claimed"], **where)
 
 
 def _shares(crossed: CrossedShares, planted: np.ndarray, where: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -129,6 +155,29 @@ def _shares(crossed: CrossedShares, planted: np.ndarray, where: dict[str, Any]) 
             estimate, target = estimate.scaled(-1.0, 1.0), 1 - target
             estimate = replace(estimate, low=estimate.high, high=estimate.low)
         yield measured("crossed_share", estimate, target=target, unit=str(place), **where)
+
+
+def _scores(
+    design: Design,
+    calls: np.ndarray,
+    errors: Sequence[ReaderErrors | None],
+    planted: np.ndarray,
+    where: dict[str, Any],
+    confidence: float,
+) -> Iterator[dict[str, Any]]:
+    """STS in every combination of what stands beside the gender; of young people, who look less so, against it."""
+    genders_of = planted.reshape(2, -1)
+    side, genders = int(design.data["stereotyped"] == "feminine"), errors[0]  # what is read of a conforming person
+    conforms = np.column_stack([calls[:, 0] == side, calls[:, 1:]]).astype(float)
+    crossed = crossed_stereotype(
+        conforms, errors=[genders.of_absence if genders and not side else genders, *errors[1:]], confidence=confidence
+    )
+    for place, (score, cell) in enumerate(zip(crossed.scores, crossed.cells, strict=True)):
+        target = 200 * float(genders_of[side, place] / genders_of[:, place].sum()) - 100
+        estimate = replace(score, value=float(crossed.shrunk[place]))
+        if cell[0]:
+            estimate, target = replace(estimate.scaled(-1.0), low=-estimate.high, high=-estimate.low), -target
+        yield measured("crossed_stereotype", estimate, target=target, unit=str(place), **where)
 
 
 def _name(design: Design, of: Sequence[int]) -> str:
@@ -158,13 +207,17 @@ def _claimed(claims: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+_ENOUGH = "Should be 95 % or more."
+
+
 def _findings(shares: pd.DataFrame) -> Iterator[Finding]:
     """How often what is planted is found, and anything else is claimed."""
-    for key, is_planted, title, says in (
-        ("found", True, "Repetitions in which the planted interaction is found", "Should be 95 % or more."),
-        ("claimed", False, "Interactions claimed that are not planted", "Should be 5 % or less."),
+    is_planted, of_three = shares["is planted"], shares["condition"] == OF_THREE
+    for key, some, title, says in (
+        ("found", shares[is_planted & ~of_three], "Repetitions in which the planted interaction is found", _ENOUGH),
+        ("found-three", shares[is_planted & of_three], "Repetitions in which that of all three is found", _ENOUGH),
+        ("claimed", shares[~is_planted], "Interactions claimed that are not planted", "Should be 5 % or less."),
     ):
-        some = shares[shares["is planted"] == is_planted]
         n = int(some["repetitions"].sum())
         count = round(float((some["claimed"] * some["repetitions"]).sum()))
         share = wilson_interval(count, n) if n else Estimate.undefined(0, "nothing of this kind was drawn")
@@ -172,13 +225,13 @@ def _findings(shares: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _of_three(claims: pd.DataFrame) -> Finding:
-    """How often the interval of the interaction of all three attributes holds what is planted, which is none."""
+    """How often the interval of the interaction of all three attributes holds what is planted."""
     three = claims[claims["of"].map(len) == 3]
     rows = [(one, planted) for one, planted in zip(three["link"], three["θ"], strict=True) if not math.isnan(one.low)]
     n_held = sum(one.low - 1e-9 <= planted <= one.high + 1e-9 for one, planted in rows)
     share = wilson_interval(n_held, len(rows)) if rows else Estimate.undefined(0, "three were never told apart")
     title = "Intervals that hold the interaction of three attributes"
-    return finding("three", title, "interaction", share, "Nothing is planted; should be 95 % or more.")
+    return finding("three", title, "interaction", share, f"Planted in one of three groups. {_ENOUGH}")
 
 
 PROGRAMS = {
