@@ -302,7 +302,7 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(
     people, status = shown.people, shown.parts["status"]
     updates = shown.finished(report)
     assert updates[people.box]["visible"]
-    assert updates[people.button] == "Label 64 of these at random"
+    assert updates[people.button] == "Label 12 of these at random"
     assert [value for _, value in updates[people.by]["choices"]] == ["", "man"]
     assert not updates[people.corrected]["visible"]
     press = tab.label_handler(shown)

@@ -16,7 +16,7 @@ from bias_core.studies.explore.results import AssociationScore, share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.types import Progress
-from bias_core.studies.reports.embedded import figure_svg
+from bias_core.studies.reports.embedded import NARROW, figure_svg
 from bias_core.studies.reports.text import format_interval, format_number
 from bias_core.types import Attribute, Estimate, ReaderErrors
 from bias_core.ui import messages
@@ -161,6 +161,16 @@ def test_groups_split_the_scored_pictures(report: Explored) -> None:
 def test_a_dollar_in_a_name_is_no_mathematics() -> None:
     figure = share_figure([score(0.5, 0.2, 0.8, name="$x^2$")])
     assert "$x^2" in figure_svg(figure)
+
+
+def test_a_long_name_has_two_lines_in_a_narrow_figure_and_is_one_button() -> None:
+    name = "how low masculine-looking people stand"
+    figure = share_figure([score(0.5, 0.2, 0.8, name=name), score(0.5, 0.2, 0.8, name="dark skin")])
+    assert name in figure_svg(figure)
+    narrow = figure_svg(figure, marks={name: "a=1", "dark skin": "a=2"}, width=NARROW)
+    assert name not in narrow.replace(f"of {name}", "")
+    assert narrow.count('data-pictures="a=1"') == 2
+    assert narrow.count('role="button"') == 2
 
 
 def test_text_of_the_user_is_never_markup(report: Explored) -> None:

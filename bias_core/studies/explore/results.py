@@ -291,7 +291,7 @@ def _association_figure(association: AssociationScore) -> StudyFigure:
         pd.DataFrame({"group": "pictures", "value": association.associations}),
         "A dot is a picture: how much nearer it is to the pictures of the one word than to those of "
         "the other. A lean is relative to these two sets and this encoder, which has leanings of its own.",
-        x=f"← {second}      {first} →",
+        x=f"← {second}   |   {first} →",
         null=0.0,
     )
 

@@ -15,9 +15,11 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from bias_core.studies.kit.types import StudyFigure
+from bias_core.studies.reports.figure_labels import in_lines
 from bias_core.studies.reports.figures import COLOURS, MUTED, WIDEST, draw
 
 MOST_AVERAGED = 200
+NARROW = 4.0  # inches: shown as wide as a phone, letters can still be read
 _QUALITY = 70  # of a hundred
 _SMALL, _JPEG_QUALITY = 128, 85  # pixels, of a hundred
 _MISSING = Image.new("RGB", (8, 8), "#808080")
@@ -58,7 +60,8 @@ def figure_svg(
     root = ET.fromstring(buffer.getvalue())
     for metadata in root.findall(f"{{{_SVG}}}metadata"):
         root.remove(metadata)
-    root.attrib |= {"role": "img", "class": "plot", "aria-label": f"{figure.title}; {numbers}"}
+    narrow = " narrow" if drawn.get_figwidth() <= NARROW else ""
+    root.attrib |= {"role": "img", "class": f"plot{narrow}", "aria-label": f"{figure.title}; {numbers}"}
     if marks and _name_marks(root, marks):
         root.attrib["role"] = "group"  # what is in an image cannot be pressed
     svg = ET.tostring(root, encoding="unicode")
@@ -69,12 +72,19 @@ def figure_svg(
 
 def _name_marks(root: ET.Element, marks: Mapping[str, str]) -> int:
     """Make buttons of the names of marks in a drawing; how many there are."""
-    texts = [text for text in root.iter(f"{{{_SVG}}}text") if (text.text or "").strip() in marks]
-    for text in texts:
-        name = (text.text or "").strip()
-        text.attrib |= {"data-pictures": marks[name], "tabindex": "0", "role": "button", "class": "mark-name"}
-        text.attrib["aria-label"] = f"Show the pictures of {name}"
-    return len(texts)
+    first = {lines[0]: lines for name in marks if len(lines := in_lines(name, NARROW)) > 1}
+    texts = [((text.text or "").strip(), text) for text in root.iter(f"{{{_SVG}}}text")]
+    n_named = 0
+    for i, (content, text) in enumerate(texts):
+        lines = first.get(content, [content])
+        name = " ".join(lines)
+        if name not in marks or [other for other, _ in texts[i : i + len(lines)]] != lines:
+            continue
+        n_named += 1
+        for _, line in texts[i : i + len(lines)]:
+            line.attrib |= {"data-pictures": marks[name], "class": "mark-name"}
+        text.attrib |= {"tabindex": "0", "role": "button", "aria-label": f"Show the pictures of {name}"}
+    return n_named
 
 
 def _font(declaration: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Names beside the dots of a figure, so that none lies over another name or a dot."""
+"""Names in a figure: of rows, in two lines where it is narrow; of dots, none over another name or a dot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,30 @@ _ANGLES = np.radians([20, 0, -20, 160, 180, 200, 60, -60, 120, -120, 90, -90])
 _DOT = 4.0  # half the width of a dot, in points
 _FAR = 8.0  # from here on, a line joins the name to its dot
 _CROSSED = 8.0  # points of reach that a name may go to keep off one more line
+_NARROW, _LONG = 5.0, 24  # inches of a figure; letters of a row's name that fit beside it there
 _MISLEADING = 60.0  # the same, to keep the line to its dot off another dot or name
+
+
+def in_lines(name: object, width: float) -> list[str]:
+    """The name of a row; in two lines where it is long and the figure, ``width`` inches wide, is narrow.
+
+    >>> in_lines("Plain, most stereotyped occupations", 4.0), in_lines("dark skin", 4.0)
+    (['Plain, most', 'stereotyped occupations'], ['dark skin'])
+    """
+    text = str(name)
+    spaces = [i for i, letter in enumerate(text) if letter == " "]
+    if width > _NARROW or len(text) <= _LONG or not spaces:
+        return [text]
+    middle = min(spaces, key=lambda i: abs(2 * i - len(text)))
+    return [text[:middle], text[middle + 1 :]]
+
+
+def name_rows(axes: Axes, names: Sequence[object]) -> None:
+    """Write names beside the rows 0, 1, 2, ... of a figure, the first on top."""
+    figure = axes.get_figure(root=True)
+    width = np.inf if figure is None else figure.get_figwidth()
+    axes.set_yticks(range(len(names)), ["\n".join(in_lines(name, width)) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
 
 
 def name_points(

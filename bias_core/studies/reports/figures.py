@@ -34,7 +34,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange.picture_metadata import FIGURE_MARK
-from bias_core.studies.reports.figure_labels import name_points
+from bias_core.studies.reports.figure_labels import name_points, name_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -312,8 +312,6 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     for i, (group, rows) in enumerate(_groups(data)):
         first = drawn.setdefault(rows[["x", "value"]].to_numpy(float).round(9).tobytes(), group)
         _curve(axes, rows, i, group if first == group else f"{group} (the same curve as {first})")
-    if (data["x"] % 1 == 0).all():
-        axes.locator_params(axis="x", integer=True)
     for place, colour in enumerate(labels.get("colours") or (), start=1):
         axes.plot([place], [-0.08], "s", ms=11, color=colour, mec=MUTED)
     _finish(axes, labels, no_bias="y")
@@ -323,7 +321,7 @@ def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) ->
     """A panel for each group, on common axes: bands that lie over each other cannot be told apart."""
     groups = _groups(data)
     n_rows = -(-len(groups) // 2)
-    figure.set_size_inches(6.4, 0.6 + 1.9 * n_rows)
+    figure.set_size_inches(min(6.4, figure.get_figwidth()), 0.6 + 1.9 * n_rows)
     panels = figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False)
     for i, ((group, rows), axes) in enumerate(zip(groups, panels.flat, strict=False)):
         _curve(axes, rows, i, "")
@@ -340,6 +338,8 @@ def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) ->
 
 def _curve(axes: Axes, rows: pd.DataFrame, i: int, name: str) -> None:
     colour = COLOURS[i % len(COLOURS)]
+    if (rows["x"] % 1 == 0).all():
+        axes.locator_params(axis="x", integer=True)
     axes.plot(rows["x"], rows["value"], ls=_STYLES[i % len(_STYLES)], lw=1.8, color=colour, label=name or None)
     if {"low", "high"} <= set(rows):
         low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
@@ -360,6 +360,7 @@ def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     for axis in "xyz":
         getattr(axes, f"set_{axis}label")(str(labels.get(axis, "")), fontsize=9, labelpad=9)  # clear of the numbers
         getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(4))
+        getattr(axes, f"{axis}axis").set_pane_color((1, 1, 1, 0))
     axes.tick_params(labelsize=8, pad=1)
     axes.set_box_aspect(None, zoom=0.8)  # room for the labels
     _legend_above(axes)
@@ -465,8 +466,7 @@ def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: s
     if labels.get("null") is not None:
         (axes.axvline if no_bias == "x" else axes.axhline)(labels["null"], color=MUTED, lw=1, zorder=0)
     if names is not None:
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(len(names) - 0.5, -0.5)
+        name_rows(axes, names)
     for axis in labels.keys() & {"x", "y"}:
         getattr(axes, f"set_{axis}label")(str(labels[axis]), fontsize=9)
     _legend_above(axes)

@@ -11,7 +11,7 @@ element.addEventListener('click', (event) => {
   if (named) { show(named); return; }
   const names = plot ? [...plot.querySelectorAll('[data-pictures]')] : [];
   const near = names.filter((one) => Math.abs(middle(one) - event.clientY) < 14);
-  if (near.length === 1) show(near[0]);
+  if (new Set(near.map((one) => one.dataset.pictures)).size === 1) show(near[0]);  // a name may have two lines
 });
 element.addEventListener('keydown', (event) => {
   const named = event.target.closest('svg [data-pictures]');

@@ -87,6 +87,7 @@ class PeoplePart:
                 correction = self.correction(report)
             html = messages.error_html(problem.message) if problem else ""
             html = html if correction is None else corrected_html(correction)
+        n = min(N_LABELS, len({image_id for one in readings for image_id in one.image_ids}))
         names = dict.fromkeys(PEOPLE if one.attribute is None else one.attribute.name for one in readings)
         choices = [("at random", AT_RANDOM), *((f"by what the reader says of {name}", name) for name in names)]
         if {one.group for one in readings if one.attribute is None} > {SINGLE}:
@@ -96,8 +97,8 @@ class PeoplePart:
             self.box: gr.update(visible=bool(readings)),
             self.by: gr.update(choices=choices, value=AT_RANDOM),
             self.refresh: gr.update(visible=correction is not None),
-            self.n: N_LABELS,
-            self.button: button_text(N_LABELS, AT_RANDOM),
+            self.n: n or N_LABELS,
+            self.button: button_text(n or N_LABELS, AT_RANDOM),
         }
         return ("" if correction is None else correction.lead), updates
 

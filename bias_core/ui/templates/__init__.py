@@ -6,7 +6,7 @@ is layout and not shown; between words, and between a word and a tag of its sent
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 from markupsafe import Markup
 
-from bias_core.studies.reports.embedded import data_uri, figure_svg
+from bias_core.studies.kit.types import StudyFigure
+from bias_core.studies.reports.embedded import NARROW, data_uri, figure_svg
 from bias_core.studies.reports.figures import WIDEST
 from bias_core.studies.reports.text import (
     excerpt,
@@ -32,7 +33,9 @@ MOST_WATCHED = 8  # shares that are shown while pictures come
 TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"
 
-_MAIN_PLOT = 5.0  # inches: as wide as a phone shows it without shrinking its letters
+_MAIN_PLOT = 5.0  # inches, of what has numbers in cells or names at dots
+_IN_ROWS = ("intervals", "pairs", "bars", "distributions", "arrows", "curves")
+_LONG_NAME = 30  # letters: beside such names a narrow figure has no room for its marks
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
 
@@ -72,9 +75,7 @@ def environment() -> Environment:
         "p": format_p,
         "form": format,
         "picture": data_uri,
-        "svg": lambda figure, marks=None: Markup(
-            figure_svg(figure, marks=marks, width=WIDEST if marks is None else _MAIN_PLOT)
-        ),
+        "svg": lambda figure, marks=None: Markup(figure_svg(figure, marks=marks, width=_width(figure, marks))),
         "excerpt": excerpt,
         "numbers": number_columns,
     }
@@ -82,6 +83,14 @@ def environment() -> Environment:
     made.globals |= {"axis": axis, "FIGURE_FORMS": FIGURE_FORMS, "TABLE_FORMS": TABLE_FORMS}
     made.globals["MOST_WATCHED"] = MOST_WATCHED
     return made
+
+
+def _width(figure: StudyFigure, marks: Mapping[str, str] | None) -> float:
+    """How many inches a figure takes at most: of rows and curves few enough for a phone."""
+    names = [str(name) for column in ("name", "group") if column in figure.data for name in figure.data[column]]
+    if figure.kind in _IN_ROWS and (marks is not None or max(map(len, names), default=0) <= _LONG_NAME):
+        return NARROW
+    return WIDEST if marks is None else _MAIN_PLOT
 
 
 def axis(scale: Sequence[float], width: float, edge: float) -> Callable[[float], float]:
