@@ -80,7 +80,11 @@ class ObjectsTab(StudyTab):
 
     def show_extra(self, report: StudyReport) -> Updates:
         """Of a new report."""
-        return {self.extra[name]: shown(report) for name, shown in _SHOWN.items()}
+        plot = self.plot(report)
+        again = plot is not None and plot.key == "log_odds"  # it stands beside the pictures
+        return {self.extra[name]: shown(report) for name, shown in _SHOWN.items()} | {
+            self.extra["odds"]: odds_html(report, with_figure=not again)
+        }
 
     def wire_extra(self) -> None:
         """An object chooses its pictures."""
@@ -110,7 +114,7 @@ _CURVE = {
 }  # fmt: skip
 
 
-def odds_html(report: StudyReport) -> str:
+def odds_html(report: StudyReport, *, with_figure: bool = True) -> str:
     """The objects that change most surely against the base, with their numbers; nothing without a base."""
     figure, table = _figure(report, "log_odds"), report.results.frame("log_odds")
     if figure is None or table.empty:
@@ -118,7 +122,8 @@ def odds_html(report: StudyReport) -> str:
     note = next(t.note for t in report.results.tables if t.key == "log_odds")
     few = table.groupby(table.columns[0], sort=False).head(_MOST_ODDS)
     few = few[[table.columns[0], *_ODDS]].rename(columns=_ODDS)
-    return render("beside", figure=figure, title="Objects against the base", note=note, frame=few, key="log_odds")
+    shown = figure if with_figure else None
+    return render("beside", figure=shown, title="Objects against the base", note=note, frame=few, key="log_odds")
 
 
 def curve_html(report: StudyReport) -> str:

@@ -144,11 +144,12 @@ class OriginsTab(StudyTab):
     def show_extra(self, report: StudyReport) -> Updates:
         """What belongs to this kind of study; the rest is hidden."""
         names, texts, extra = cluster_names(report), texts_of(report), self.extra
+        first = texts["name"].iloc[0] if not texts.empty else names[0] if names else None  # whose text stands there
         clusters = clusters_html(report)
         return {
             extra["clusters"]: gr.update(value=clusters, visible=bool(clusters)),
             extra["box"]: gr.update(visible=bool(names)),
-            extra["cluster"]: gr.update(choices=names, value=names[0] if names else None),
+            extra["cluster"]: gr.update(choices=names, value=first),
             extra["text"]: "" if texts.empty else str(texts["prompt"].iloc[0]),
             extra["said"]: "",
             extra["compared"]: "",

@@ -307,7 +307,7 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     if labels.get("apart") and data["group"].nunique() > 1:
         _curves_apart(figure, data, labels)
         return
-    axes = _axes(figure, 6.4, 3.8)
+    axes = _axes(figure, 6.4, min(3.8, 0.7 * figure.get_figwidth()))
     drawn: dict[bytes, str] = {}  # each curve, with the name of its first group
     for i, (group, rows) in enumerate(_groups(data)):
         first = drawn.setdefault(rows[["x", "value"]].to_numpy(float).round(9).tobytes(), group)
