@@ -95,7 +95,7 @@ class Look:
         frame, column = self.all_rows(), self._cell_column()
         if column is None or frame[column].nunique() < 2:
             return [self._cell("", frame, MOST_SHOWN if self.whole else FEW, self.which)]
-        groups = [(str(name), rows) for name, rows in frame.groupby(column, sort=False) if str(name)]
+        groups = _numbered([(str(name), rows) for name, rows in frame.groupby(column, sort=False) if str(name)])
         most = MOST_SHOWN // len(groups) if self.whole else max(FEW_OF_EACH, FEW // len(groups))
         return [
             self._cell(name, rows, max(1, most), f"{column}={name}")
@@ -217,7 +217,7 @@ class Pictures:
         self.look = gr.State(None)
         with gr.Column(visible=False, elem_classes="card pictures", elem_id=f"{key}-pictures") as self.box:
             self.grid = gr.HTML(js_on_load=script("grid"), elem_id=f"{key}-grid", elem_classes="grid")
-            self.picture = gr.HTML(elem_id=f"{key}-picture")
+            self.picture = gr.HTML(js_on_load=script("picture"), elem_id=f"{key}-picture")
             with gr.Accordion("Choose and order", open=False, elem_classes="choose", elem_id=f"{key}-choose"), gr.Row():
                 self.which = gr.Dropdown(label="Show", filterable=True, elem_id=f"{key}-which", min_width=180)
                 self.order = gr.Dropdown(label="Order by", elem_id=f"{key}-order", min_width=150)
@@ -242,6 +242,7 @@ class Pictures:
             return "" if look is None else self.large(look.report, str(event.image))
 
         self.grid.select(on_open, self.look, self.picture, **QUIET).success(None, js=script("reveal"), **QUIET)
+        self.picture.select(lambda: "", None, self.picture, **QUIET)  # it was closed
         self.grid.submit(self.on_cell, self.look, chosen, **QUIET)
 
     def large(self, report: StudyReport, image_id: str) -> str:
@@ -250,7 +251,8 @@ class Pictures:
         rows = frame[frame["image_id"] == image_id]
         if rows.empty:
             return ""
-        return (self._opened(report, rows.iloc[0]) or picture_html(report, rows.iloc[0])) + self._why(report, image_id)
+        opened = self._opened(report, rows.iloc[0]) or picture_html(report, rows.iloc[0])
+        return render("close") + opened + self._why(report, image_id)
 
     def on_choose(self, look: Look | None, which: str | None, order: str | None) -> dict[Any, Any]:
         """Other pictures, or another order."""
@@ -285,6 +287,16 @@ class Pictures:
 
     def _shown(self, look: Look) -> dict[Any, Any]:
         return {self.grid: grid_html(look.cells(), look.words()), self.picture: "", self.look: look}
+
+
+def _numbered(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:
+    """Groups as they came, but where all end with a number, such as clusters, those of a kind by their number."""
+    ends = [name.rpartition(" ") for name, _ in groups]
+    if not all(number.isdecimal() for *_, number in ends):
+        return groups
+    kinds = list(dict.fromkeys(kind for kind, *_ in ends))
+    order = sorted(range(len(groups)), key=lambda i: (kinds.index(ends[i][0]), int(ends[i][2])))
+    return [groups[i] for i in order]
 
 
 def _some_of_each_arm(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
