@@ -70,6 +70,8 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads
         desk.locator("#explore-picture a").click()
     original.value.wait_for_function("document.images[0]?.naturalWidth === 128")
     original.value.close()
+    desk.press("#explore-picture .close", "Escape")
+    desk.wait_for_selector("#explore-picture article", state="detached")
     open_accordion(desk, "explore-command")
     with desk.expect_download() as download:
         desk.click("#explore-takes [data-take='zip::zip']")
@@ -105,6 +107,12 @@ def test_a_group_and_the_map_choose_pictures(desk: Any) -> None:
     number = point.get_attribute("data-number")
     point.press("Enter")
     desk.wait_for_selector(f"#explore-picture article[aria-label='Picture {number}']")
+    desk.wait_for_function("(number) => document.activeElement.dataset.number === number", arg=number)
+    for _ in range(3):  # a frame around it
+        desk.keyboard.press("Shift+ArrowRight")
+    framed = desk.locator("#map .point:not(.dim)").count()
+    desk.keyboard.press("Enter")
+    desk.wait_for_selector(f"#explore-grid .chosen:has-text('{framed} chosen on the map')")
 
 
 def test_stop_ends_the_run_and_scores_what_is_there(desk: Any) -> None:
