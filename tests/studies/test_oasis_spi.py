@@ -12,6 +12,8 @@ from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
 from bias_core.studies.origins.spi import _read
 from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.headline import headline
+from bias_core.studies.reports.text import report_facts
 from bias_core.types import Attribute, GeneratedImage, Step
 from tests.studies.oasis_runs import figures, findings, run, table, without_seconds
 
@@ -146,14 +148,32 @@ def test_broken_traces_are_made_again(services, planted):
     assert planted.traced == 2 * N_SEEDS + 2
 
 
-def test_a_stopped_run_keeps_its_traces(services, planted):
-    with pytest.raises(Cancelled):
-        run(services, NAME, **SETTINGS, options=OPTIONS, cancelled=lambda: planted.traced >= 4)
+def test_a_run_stopped_while_tracing_reports_the_pictures_that_are_traced_and_keeps_their_traces(services, planted):
+    options = {"attributes": [], "nationalities": ["Iranian", "Mexican"]}
+    stopped = run(services, NAME, **SETTINGS, options=options, cancelled=lambda: planted.traced >= 6)
     done = len(list((services.settings.data_dir / "traces").rglob("*.npz")))
-    assert done == 3  # the fourth was stopped at its first step
-    report = run(services, NAME, **SETTINGS, options=OPTIONS)
-    assert planted.traced == 4 + 2 * N_SEEDS - done
-    assert findings(report)["Iranian man"].estimate.n == N_SEEDS
+    assert done == 5  # the sixth was stopped at its first step
+    assert stopped.stopped
+    assert stopped.stopped_after == f"2 of {2 * N_SEEDS} pictures traced"
+    assert findings(stopped)["Iranian man"].estimate.n == 2
+    assert headline(stopped).endswith(f" Stopped after {stopped.stopped_after}.")
+    assert f"stopped after {stopped.stopped_after}" in report_facts(stopped)
+    assert "Left out, for fewer than two of their pictures were traced: Mexican." in stopped.results.notes
+    assert stopped.n_images == 2 * N_SEEDS
+    assert services.manifests.get(stopped.run_id).status == "cancelled"
+    again = run(services, NAME, **SETTINGS, options=options)
+    assert planted.traced == 6 + 3 * N_SEEDS - done  # both have the same base
+    assert findings(again)["Mexican man"].estimate.n == N_SEEDS
+    assert not again.stopped
+
+
+def test_a_run_stopped_before_two_pictures_are_traced_says_what_is_there(services, planted):
+    words = re.escape(
+        f"stopped after 1 of {N_SEEDS} pictures traced, too few for a number; what was finished is kept. "
+        f"All {N_SEEDS} pictures are finished: the same settings find them"
+    )
+    with pytest.raises(Cancelled, match=words):
+        run(services, NAME, **SETTINGS, options=OPTIONS, cancelled=lambda: planted.traced >= 3)
 
 
 def test_one_batch_holds_all_attributes_of_a_step(services, planted):

@@ -146,16 +146,16 @@ def test_the_same_run_gives_the_same_report(world, report):
     assert without_seconds(run(world, NAME, scale=0.02, options=OPTIONS)) == without_seconds(report)
 
 
-def test_a_stopped_search_goes_on(world, report):
-    class Stops(Words):
-        def propose(self, prefixes, n):
-            stopped.append(len(prefixes))
-            return super().propose(prefixes, n)
-
-    stopped = []
-    world._built["language_model", "calibration-language"] = Stops()
-    with pytest.raises(Cancelled):
-        run(world, NAME, scale=0.02, options=OPTIONS, cancelled=lambda: len(stopped) > 2)
+def test_a_stopped_search_reports_the_clusters_that_were_searched_and_goes_on(world, report):
+    words = world._built["language_model", "calibration-language"] = Words()
+    with pytest.raises(Cancelled, match="stopped after 0 of 2 clusters searched for texts, too few for a number"):
+        run(world, NAME, scale=0.02, options=OPTIONS, cancelled=lambda: words.asked > 1)
+    words.asked = 0
+    one = run(world, NAME, scale=0.02, options=OPTIONS, cancelled=lambda: words.asked > 2)
+    assert one.stopped_after == "1 of 2 clusters searched for texts"
+    assert list(findings(one)) == ["Iranian 1 text"]
+    assert findings(one)["Iranian 1 text"].estimate.value == findings(report)["Iranian 1 text"].estimate.value
+    assert one.n_images == 40  # none is drawn from its text any more
     again = run(world, NAME, scale=0.02, options=OPTIONS)
     assert without_seconds(again) == without_seconds(report)
 

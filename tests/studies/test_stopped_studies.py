@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pytest
 
 from bias_core.errors import Cancelled
@@ -11,7 +13,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import report_facts
-from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.studies.running.run import complete, followed, plan_study, run_study
 from tests.ui.fakes import FakeServices
 
 if TYPE_CHECKING:
@@ -101,3 +103,47 @@ def test_where_one_arm_alone_has_pictures_it_says_what_to_do(services: FakeServi
     arms = (Arm(condition="fair"), Arm(condition="published"))
     with pytest.raises(Cancelled, match="only fair has any: run it again"):
         stopped_at(0.2, "explore", services, arms=arms, options=options, seed=11)
+
+
+def test_a_validity_study_stopped_while_it_measures_reports_the_repetitions_that_were_finished(
+    services: FakeServices,
+) -> None:
+    design = replace(find_design("validity-intersections"), images_per_prompt=20)
+    settings = StudySettings(model=MODEL, seed=100, options={"pool": 40, "repetitions": 9})
+    seen: list[str] = []
+
+    def stopped_after(n: int) -> StudyReport:
+        seen.clear()
+        is_over = lambda: any(message.startswith(f"{n} of 9 repetitions") for message in seen)  # noqa: E731
+        reports: list[StudyReport] = []
+        steps = followed(run_study(design, settings, services, cancelled=is_over), reports)
+        seen.extend(step.message for step in steps)
+        return reports[0]
+
+    few = stopped_after(4)
+    assert few.stopped_after == "5 of 9 repetitions"  # the one at work is finished
+    assert few.stopped
+    assert set(few.results.frame("repetitions")["repetition"]) == set(range(5))
+    assert headline(few).endswith("Stopped after 5 of 9 repetitions.")
+    assert "Stopped after 5 of 9 repetitions; the numbers are of these." in few.results.notes
+    with pytest.raises(Cancelled, match="stopped after 1 of 9 repetitions, too few for a number"):
+        stopped_after(0)
+    whole = stopped_after(9)
+    assert not whole.stopped
+    assert whole.run_id == few.run_id
+    measured = whole.results.frame("repetitions")
+    pd.testing.assert_frame_equal(
+        measured[measured["repetition"] < 5].reset_index(drop=True), few.results.frame("repetitions")
+    )
+
+
+def test_a_second_encoder_that_a_stop_leaves_out_is_named(services: FakeServices) -> None:
+    options = {"concept": "nurse", "n_images": 8, "attribute_a": "", "attribute_b": ""}
+    settings = StudySettings(model=MODEL, options=options, further_encoders=("org/clip",))
+    seen: list[str] = []
+    reports: list[StudyReport] = []
+    steps = run_study(find_design("explore"), settings, services, cancelled=lambda: "reading with" in " ".join(seen))
+    seen.extend(step.message for step in followed(steps, reports))
+    assert reports[0].stopped_after == "the readings of 1 of 2 encoders"
+    assert reports[0].results.findings
+    assert any("the readings of 1 of 2 encoders" in note for note in reports[0].results.notes)

@@ -1,12 +1,17 @@
-"""How much one run may ask for: checked here, for every study and every door, before anything is laid out."""
+"""How much one run may ask for, checked for every study and every door before anything is laid out; and its Stop."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TypeVar
 
 from bias_core.errors import Cancelled, Interrupted, InvalidInput
 from bias_core.settings import Settings
+from bias_core.studies.kit.types import Progress
+from bias_core.waiting import never
 
+S = TypeVar("S")
+T = TypeVar("T")
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
@@ -76,3 +81,63 @@ class TimeLimit:
                 "(BIAS_MAX_MINUTES). What was finished is kept, and the same settings go on from there; "
                 "fewer pictures or fewer denoising steps are done sooner"
             ) from error
+
+
+class Stoppable:
+    """Work that ends on Stop, or goes on with what is finished by then and says how much that is.
+
+    Attributes
+    ----------
+    cancelled : whether it is to end.
+    may_end_early : whether a Stop inside of the measuring leaves the numbers of what was finished.
+    stopped : what is to be said of a run that was stopped and measures what was finished; "" for others.
+    stopped_after : how much of the measuring was finished, where it was stopped inside of that; "" where it was not.
+    notes : what is to be said of the work.
+    """
+
+    cancelled: Callable[[], bool]
+    notes: list[str]
+    may_end_early = False
+    stopped = stopped_after = ""
+
+    def check(self) -> None:
+        """Raise Cancelled once the user asked to stop."""
+        if self.cancelled():
+            raise Cancelled("stopped; what was finished is kept")
+
+    @contextmanager
+    def ending_early(self, finished: Callable[[], str]) -> Iterator[None]:
+        """What is stopped inside ends there, and the measuring goes on with what is ``finished``, in words.
+
+        Cancelled goes through where the numbers rest on all of it.
+        """
+        try:
+            with self.cancelled.explained() if isinstance(self.cancelled, TimeLimit) else nullcontext():
+                yield
+        except Cancelled as why:
+            if not self.may_end_early:
+                raise
+            self.cancelled, self.stopped_after = never, finished()
+            self.stopped = f"Stopped after {self.stopped_after}; the numbers are of these."
+            self.notes.append(f"{why}. {self.stopped}" if isinstance(why, Interrupted) else self.stopped)
+
+    def as_far_as(
+        self, what: str, items: Sequence[S], work: Callable[[S], T], *, fewest: int = 1
+    ) -> Generator[Progress, None, list[T]]:
+        """What ``work`` makes of each of the items, of a run that is stopped those it was done with.
+
+        ``what`` are the items in words. Raises Cancelled for less than ``fewest``, from which nothing could be told.
+        """
+        finished: list[T] = []
+        with self.ending_early(lambda: f"{len(finished):,} of {len(items):,} {what}"):
+            for n, item in enumerate(items):
+                self.check()
+                yield Progress(done=n, total=len(items), message=f"{n:,} of {len(items):,} {what}")
+                finished.append(work(item))
+        if self.stopped_after and len(finished) < fewest:
+            raise self.too_little()
+        return finished
+
+    def too_little(self) -> Cancelled:
+        """What is said of a run that was stopped too early for any number."""
+        return Cancelled(f"stopped after {self.stopped_after}, too few for a number; what was finished is kept")

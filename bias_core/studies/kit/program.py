@@ -25,6 +25,7 @@ from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswe
 from bias_core.store.files import write_atomically
 from bias_core.store.manifests import Manifest
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
+from bias_core.studies.kit.limits import Stoppable
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import Rows, larger
 from bias_core.studies.kit.services import StudyServices
@@ -43,6 +44,7 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.kit.watching import REFUSED, DrawingView, ShareValues, StopRule, Watch, once, stop_rule
 from bias_core.types import Attribute, ImageRow, StoredImage
+from bias_core.waiting import never
 
 T = TypeVar("T")
 Steps = Generator[Progress, None, T]
@@ -69,8 +71,8 @@ class DrawnPicture:
     image: StoredImage
 
 
-class StudyData:
-    """Pictures as a data frame, and readers that answer for rows of it.
+class StudyData(Stoppable):
+    """Pictures as a data frame, and readers that answer for rows of it; :class:`Stoppable`.
 
     Attributes
     ----------
@@ -82,7 +84,6 @@ class StudyData:
     images_by_id : every picture that was drawn or found.
     drawn_pictures : all that were finished, with what the study knows of them, the blanked ones included.
     notes : what is to be said of where the pictures come from.
-    stopped : what is to be said of a run that was stopped and measures what was finished; "" for others.
     n_enough : after how many pictures, in their order, the rule of the settings ended the drawing; None where it did
         not, or there is none.
     memory : what a study has read in single pictures and will need again, by keys of its own.
@@ -94,7 +95,7 @@ class StudyData:
         services: StudyServices,
         rows: Rows,
         *,
-        cancelled: Callable[[], bool] = lambda: False,
+        cancelled: Callable[[], bool] = never,
         ahead: ReadAhead | None = None,
         watch: ReadShares | None = None,
     ) -> None:
@@ -103,7 +104,6 @@ class StudyData:
         self._ahead, self._read_shares = ahead or embed_ahead, watch
         self.frame = self.drawn = pd.DataFrame(columns=_COLUMNS)
         self.n_planned = self.n_blocked = self._n_shots = 0
-        self.stopped = ""
         self.n_enough: int | None = None
         self.memory: dict[Any, Any] = {}
         self.notes: list[str] = []
@@ -235,7 +235,7 @@ class StudyData:
 
     def measure_what_is_there(self, shots: Sequence[Shot], why: Cancelled) -> None:
         """The run was stopped: go on with what is finished, and say so."""
-        self.cancelled = lambda: False
+        self.cancelled = never
         planned = once([row for shot in shots for row in self.rows.of(shot)])
         unseen = {row.id: row for row in planned if row.id not in self.images_by_id}
         self.images_by_id |= self.services.images.find(unseen)  # drawn meanwhile, or before
@@ -327,11 +327,6 @@ class StudyData:
         """Put what was found of the pictures of ``frame``, a part of ``self.frame``, into it; others have nan."""
         for name, values in columns.items():
             self.frame.loc[frame.index, name] = values
-
-    def check(self) -> None:
-        """Raise Cancelled once the user asked to stop."""
-        if self.cancelled():
-            raise Cancelled("stopped; what was finished is kept")
 
     def _in_parts(
         self,

@@ -325,6 +325,7 @@ class StudyReport(Measured):
     # for a run of one arm.
     arms: tuple[ArmReport, ...] = ()
     stopped: bool = False  # whether the run was stopped, and what was finished is measured
+    stopped_after: str = ""  # how much was measured, where it was stopped after all pictures were drawn, in words
     stop_rule: str = ""  # that ended the run before all of its pictures were drawn, in words
     read_by: tuple[ReaderFacts, ...] = ()  # who read the pictures, with revisions
     created: float = 0.0  # when it was measured, in seconds since 1970; 0 where that is not on record

@@ -26,14 +26,13 @@ from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.program import Measuring, Program, StudyData, png_bytes
+from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, png_bytes
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (
     MAX_STEPS,
     Design,
     Finding,
-    Progress,
     Results,
     Shot,
     StudyFigure,
@@ -171,13 +170,11 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
     figures: list[StudyFigure] = []
     later: list[Finding] = []
     foretold: list[dict[str, Any]] = []
-    for nationality in wanted_nationalities(design, settings):
-        frame = data.frame[data.frame["nationality"] == nationality]
-        if frame.empty:
-            continue
+    traced = yield from _trace_all(design, settings, data, model, bases)
+    for nationality, pairs in traced.items():
+        frame = data.frame[data.frame["nationality"] == nationality].iloc[: len(pairs)]
         attributes = _attributes(design, settings, nationality)
         cells = yield from read_cells(data, nationality, frame, rows[frame.index], attributes)
-        pairs = yield from _trace(data, model, nationality, data.stored(frame), attributes, bases)
         own = _curves(data, cells, attributes, pairs)
         for one in own:
             spi = {f"{one.name}: SPI, first step": one.spi[:, 0], f"{one.name}: SPI, all steps": one.spi.mean(axis=1)}
@@ -231,26 +228,35 @@ def _curves(
     ]
 
 
-def _trace(
-    data: StudyData,
-    model: Traceable,
-    nationality: str,
-    stored: Sequence[StoredImage],
-    attributes: Sequence[Attribute],
-    bases: Mapping[str, str],
-) -> "Generator[Progress, None, list[tuple[Trace, Trace]]]":
-    """Trace every picture of a nationality, and its base prompt from the same noise; show the first."""
-    options, traces = data.settings.options, []
-    for i, picture in enumerate(stored):
-        data.check()
-        shown = _shown_steps(picture.row.num_inference_steps, options.n_predicted) if i < options.n_samples else ()
+def _trace_all(
+    design: Design, settings: StudySettings, data: StudyData, model: Traceable, bases: Mapping[str, str]
+) -> "Steps[dict[str, list[tuple[Trace, Trace]]]]":
+    """By nationality the traces of its pictures, each with that of its base prompt from the same noise.
+
+    Of a run that is stopped, of as many as were traced: nationalities with too few have no numbers.
+    """
+    options, items = settings.options, list[tuple[str, int, StoredImage]]()
+    for nationality in wanted_nationalities(design, settings):
+        stored = data.stored(data.frame[data.frame["nationality"] == nationality])
+        items += [(nationality, place, picture) for place, picture in enumerate(stored)]
+
+    def work(item: tuple[str, int, StoredImage]) -> "tuple[Trace, Trace]":
+        nationality, place, picture = item
+        attributes = _attributes(design, settings, nationality)
+        shown = _shown_steps(picture.row.num_inference_steps, options.n_predicted) if place < options.n_samples else ()
         own = trace_row(data, model, picture.row, attributes, predicted_steps=shown)
         base = replace(picture.row, prompt=bases[picture.row.prompt])
-        traces.append((own, trace_row(data, model, base, (), predicted_steps=())))
-        yield Progress(
-            done=i + 1, total=len(stored), message=f"{nationality}: {i + 1:,} of {len(stored):,} pictures traced"
-        )
-    return traces
+        return own, trace_row(data, model, base, (), predicted_steps=())
+
+    pairs = yield from data.as_far_as("pictures traced", items, work)
+    traced: dict[str, list[tuple[Trace, Trace]]] = {name: [] for name, *_ in items}
+    for (nationality, *_), pair in zip(items, pairs, strict=False):  # fewer of a run that was stopped
+        traced[nationality].append(pair)
+    left_out = [name for name, of in traced.items() if data.stopped_after and len(of) < _FEWEST_SEEDS]
+    if left_out == list(traced):
+        raise data.too_little()
+    data.notes += [TEXTS.note("not traced", names=listed(left_out))] if left_out else []
+    return {name: of for name, of in traced.items() if name not in left_out}
 
 
 def _shown_steps(n_steps: int, n_shown: int) -> Sequence[int]:

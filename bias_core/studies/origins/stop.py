@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ class Cluster:
     rows: np.ndarray  # of its pictures
     others: np.ndarray  # of the nationality's other pictures
     average: Path  # its average picture
-    prompts: tuple[OptimisedPrompt, ...]  # the texts found, the closest first
+    prompts: tuple[OptimisedPrompt, ...] = ()  # the texts found, the closest first
     drawn: pd.DataFrame | None = None  # pictures of the closest text, None where there are none
     drawn_rows: np.ndarray | None = None
 
@@ -149,8 +150,8 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
     for nationality in wanted_nationalities(design, settings):
         frame = data.frame[data.frame["nationality"] == nationality]
         if len(frame) >= _FEWEST_PER_NATIONALITY:
-            note = yield from _search(data, nationality, frame, rows[frame.index], clusters)
-            notes.append(f"{nationality}: {note}")
+            notes.append(f"{nationality}: {_cluster(data, nationality, frame, rows[frame.index], clusters)}")
+    clusters = yield from data.as_far_as("clusters searched for texts", clusters, partial(_with_prompts, data))
     clusters = yield from _draw(design, settings, data, clusters)
     attributes = _attributes(design, settings, data, clusters)
     return Results(
@@ -161,10 +162,8 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
     )
 
 
-def _search(
-    data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.ndarray, clusters: list[Cluster]
-) -> Generator[Progress, None, str]:
-    """Add the largest clusters of a nationality; returns what is to be said of the clustering."""
+def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.ndarray, clusters: list[Cluster]) -> str:
+    """Add the largest clusters of a nationality, without texts; returns what is to be said of the clustering."""
     settings, options = data.settings, data.settings.options
     n_clusters = min(options.n_clusters, len(rows)) or None
     clustering = spectral_clusters(rows, n_clusters=n_clusters, seed=settings.seed)
@@ -172,10 +171,7 @@ def _search(
     for k in np.unique(clustering.labels):
         typical[clustering.labels == k] = closeness_of_own(rows[clustering.labels == k])
     data.keep(frame, cluster=[cluster_name(nationality, k + 1) for k in clustering.labels], **{TYPICAL: typical})
-    searched = min(clustering.n_clusters, options.max_clusters)
-    for k in range(searched):
-        data.check()
-        yield Progress(done=k, total=searched, message=f"{nationality}: texts for cluster {k + 1} of {searched}")
+    for k in range(min(clustering.n_clusters, options.max_clusters)):
         inside = clustering.labels == k
         order = np.argsort(-(rows[inside] @ rows[inside].mean(axis=0)), kind="stable")
         own = frame[inside].iloc[order]
@@ -187,12 +183,15 @@ def _search(
                 rows=rows[inside][order],
                 others=rows[~inside],
                 average=keep_picture(data.services, cluster_average_image(map(open_picture, data.stored(own)))),
-                prompts=_prompts(data, rows[inside][order], rows[~inside]),
             )
         )
     chosen = "asked for" if n_clusters else "by the largest eigengap"
     eigenvalues = ", ".join(f"{value:.2f}" for value in clustering.eigenvalues)
     return f"{clustering.n_clusters} clusters, {chosen}; smallest eigenvalues {eigenvalues}. {clustering.note}".rstrip()
+
+
+def _with_prompts(data: StudyData, cluster: Cluster) -> Cluster:
+    return replace(cluster, prompts=_prompts(data, cluster.rows, cluster.others))
 
 
 def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[OptimisedPrompt, ...]:
@@ -217,15 +216,21 @@ def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[Opt
 def _draw(
     design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
 ) -> Generator[Progress, None, list[Cluster]]:
-    """The clusters with pictures of the closest text, whose seeds the cluster's pictures do not have."""
+    """The clusters with pictures of the closest text, whose seeds the cluster's pictures do not have.
+
+    A run that is stopped draws no more of them, and shows those that are finished.
+    """
     n = settings.options.n_generated
-    if settings.images or not n:
+    if settings.images or not n or data.stopped_after:
         return list(clusters)
     first, shots = design.images_per_prompt, []
     for cluster in clusters:
         text, facts = cluster.prompts[0].text, {"nationality": cluster.nationality, "cluster": cluster.name}
         shots.append(Shot(prompt=text, n=n, group=cluster.name, facts=facts, first_seed=first))
-    frame = yield from data.draw(shots)
+    with data.ending_early(lambda: f"all {len(clusters):,} clusters were searched, before all their texts were drawn"):
+        yield from data.fetch(shots)
+    if (frame := data.take_up(shots)).empty:
+        return list(clusters)
     rows = yield from data.embed(frame)
     drawn_clusters = []
     for cluster in clusters:

@@ -21,7 +21,12 @@ _HANG_ON_P_STAR = AGAINST_P_STAR - {"attribute_prevalence"}  # a difference of s
 
 
 def headline(report: StudyReport) -> str:
-    """What stands out, in a sentence or two."""
+    """What stands out, in a sentence or two; of a run that was stopped inside of its measuring also how far it came."""
+    text = _of_all(report)
+    return f"{text} Stopped after {report.stopped_after}." if report.stopped_after else text
+
+
+def _of_all(report: StudyReport) -> str:
     program = programs_by_kind().get(report.design.kind)
     if report.arms:
         own = program and program.arms_headline

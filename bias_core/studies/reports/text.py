@@ -358,6 +358,7 @@ def read_by(settings: StudySettings) -> str:
 def report_facts(report: StudyReport) -> list[str]:
     """What the numbers were found on, by whom and after which paper, in a few words each."""
     settings, design = report.settings, report.design
+    ended = f"after {report.stopped_after}" if report.stopped_after else "before all were drawn"
     scored = " scored" if report.results.findings or report.results.figures else ""
     return [
         title_of(report),
@@ -368,7 +369,7 @@ def report_facts(report: StudyReport) -> list[str]:
         *([size_in_words(design, settings)] if design.reference else []),
         f"{settings.confidence:.0%} intervals{at_any_time(report)}",
         *(["ended by its stop rule"] if report.stop_rule else []),
-        *(["stopped before all were drawn"] if report.stopped else []),
+        *([f"stopped {ended}"] if report.stopped else []),
         *([f"after {work(design.reference)}, {design.where}"] if design.reference else []),
     ]
 

@@ -87,6 +87,10 @@ def too_early(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Can
         return why
     ids = {row.id for row in plan.manifest.rows}
     n = data[0].services.images.n_present(ids)
+    if n == len(ids):
+        return Cancelled(
+            f"{why}. All {n:,} pictures are finished: run it again with the same settings, which finds them"
+        )
     return Cancelled(
         f"{why}. {n:,} of {len(ids):,} pictures are finished, too few for a report of this study: run it again with "
         "the same settings, which goes on from there, or with a smaller share"

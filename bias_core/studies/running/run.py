@@ -277,6 +277,7 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
     Cancelled where it cannot: nothing of it is said that needs pictures which are not there.
     """
     data = [arm.program.data(arm.design, arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
+    data[0].may_end_early = not plan.arms  # arms are compared as wholes
     n_repairs = services.repairs.n
     if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):
         yield Progress(message=" ".join(notes))
@@ -291,7 +292,10 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
         except InvalidInput as too_few:
             raise too_early(plan, data, why) from too_few
         return replace(report, settings=plan.settings, n_planned=sum(one.n_planned for one in data))
-    return (yield from _measured(plan, data, services, n_repairs))
+    try:
+        return (yield from _measured(plan, data, services, n_repairs))
+    except Cancelled as why:
+        raise too_early(plan, data, why) from why
 
 
 def _measured(
@@ -300,9 +304,11 @@ def _measured(
     """The report of pictures that are drawn, read by each encoder of the settings."""
     arms, results = yield from _read_arms(plan, data)
     others: dict[str, tuple[list[ArmReport], Results]] = {}
-    for name in plan.settings.further_encoders:
-        yield Progress(message=f"reading with {name}")
-        others[name] = yield from _read_arms(_read_with(plan, name), [one.read_by(name) for one in data])
+    names = () if data[0].stopped_after else plan.settings.further_encoders
+    with data[0].ending_early(lambda: f"the readings of {1 + len(others)} of {1 + len(names)} encoders"):
+        for name in names:
+            yield Progress(message=f"reading with {name}")
+            others[name] = yield from _read_arms(_read_with(plan, name), [one.read_by(name) for one in data])
     if others:
         first = plan.settings.encoder
         for i, arm in enumerate(arms):
@@ -311,7 +317,8 @@ def _measured(
             )
         together = {name: other for name, (_, other) in others.items()}
         results = beside(first, results, together) if plan.arms else arms[0].results
-    results = replace(results, notes=(*services.repairs.since(n_repairs), *results.notes))
+    ended = [data[0].stopped] if names and data[0].stopped_after else []
+    results = replace(results, notes=(*ended, *services.repairs.since(n_repairs), *results.notes))
     return _report(plan, data, results, tuple(arms) if plan.arms else ())
 
 
@@ -421,6 +428,7 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         stored={key: image for data in drawn for key, image in data.images_by_id.items()},
         arms=arms,
         stopped=any(data.stopped for data in drawn),
+        stopped_after=drawn[0].stopped_after,
         stop_rule=rule.words if rule and any(data.n_enough is not None for data in drawn) else "",
         read_by=read_by,
         created=time.time(),

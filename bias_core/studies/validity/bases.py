@@ -19,7 +19,7 @@ from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.objects import GENDER, LEANING_TO_MEN, OBJECT
-from bias_core.studies.validity.repetitions import ARM, RepetitionOptions, ladder, repeated
+from bias_core.studies.validity.repetitions import ARM, RepetitionOptions, in_each_repetition, ladder, repeated
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Estimate
 
@@ -96,28 +96,27 @@ def measure_bases(design: Design, settings: StudySettings, data: StudyData) -> M
     objects_of = {caption: tuple(extract_objects(caption)) for caption in dict.fromkeys(captions)}
     frame = data.frame.assign(objects=pd.Series([objects_of[caption] for caption in captions], dtype=object))
     names = dict(zip(ladder(settings), range(3), strict=True))
-    lines: list[dict[str, Any]] = []
     named: list[bool] = []  # what is planted, where as much as possible is
     others: list[bool] = []  # what is not, wherever something is
-    for (planted, group, repetition), part in frame.groupby(["planted", "group", "repetition"], sort=False):
-        data.check()
-        base, compared = (part[part[ARM] == arm].reset_index(drop=True) for arm in (BASE, COMPARED))
-        where: dict[str, Any] = {
-            "planted": planted,
-            "condition": STEPS[str(planted)][names[str(group)]],
-            "repetition": int(str(repetition)),
-            "target": np.nan,
-        }
-        odds = object_odds(compared["objects"].tolist(), base["objects"].tolist())
-        if step := names[str(group)]:
-            others.append(_names_another(odds, str(planted)))
-            planted_one = _planted(odds, str(planted))
-            named += [planted_one is not None and planted_one.differs] * (step == 2)
-        lines += _odds_and_shift(odds, base, compared, where)
-        chance = Random(f"{settings.seed} {where['condition']} {repetition}")
-        intervals = _with_intervals(base, compared, where, chance)
-        lines += [measured(key, one, **where) for key, one in intervals.items()]
-    table = pd.DataFrame(lines)
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        here = frame[frame["repetition"] == repetition]
+        for (planted, group), part in here.groupby(["planted", "group"], sort=False):
+            base, compared = (part[part[ARM] == arm].reset_index(drop=True) for arm in (BASE, COMPARED))
+            condition = STEPS[str(planted)][names[str(group)]]
+            where: dict[str, Any] = {"planted": planted, "condition": condition}
+            where |= {"repetition": repetition, "target": np.nan}
+            odds = object_odds(compared["objects"].tolist(), base["objects"].tolist())
+            if step := names[str(group)]:
+                others.append(_names_another(odds, str(planted)))
+                planted_one = _planted(odds, str(planted))
+                named.extend([planted_one is not None and planted_one.differs] * (step == 2))
+            yield from _odds_and_shift(odds, base, compared, where)
+            chance = Random(f"{settings.seed} {condition} {repetition}")
+            intervals = _with_intervals(base, compared, where, chance)
+            yield from (measured(key, one, **where) for key, one in intervals.items())
+
+    table = pd.DataFrame((yield from in_each_repetition(data, work)))
     table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
     table.loc[table["condition"] == STEPS[OBJECT][0], "target"] = 0.0
     shares = {"named": 100 * float(np.mean(named)), "others": 100 * float(np.mean(others))}

@@ -19,7 +19,7 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding
 from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import PoolOptions, places_in_pool, pool_size
+from bias_core.studies.validity.repetitions import PoolOptions, in_each_repetition, places_in_pool, pool_size
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Estimate, ReaderErrors
 
@@ -74,19 +74,21 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
     planted = {group: _planted_shares(design, data, group, names) for group in GROUPS}
     fair = planted[CONDITIONS[0]]  # where nothing goes together: each by itself
     world = np.array([fair.take(1, axis=j).sum() for j in range(len(pairs))])
-    measurements: list[dict[str, Any]] = []
-    claims: list[dict[str, Any]] = []
-    for repetition, group, places in places_in_pool(design, settings, list(GROUPS)):
-        data.check()
-        here = calls[pools[group][places]]
-        tests = list(_tests(here, errors, planted[group], settings.confidence))
-        for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
-            where = {"condition": group, "repetition": repetition}
-            claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
-        if group != CONDITIONS[1]:
-            measurements.append(_interaction(claims[-1], _ALL_THREE))  # the last crossing has all attributes
-        if group != OF_THREE:
-            measurements += _measurements(design, here, errors, claims[-len(tests) :], world, settings.confidence)
+    draws, claims = places_in_pool(design, settings, list(GROUPS)), list[dict[str, Any]]()
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for group, places in draws[repetition].items():
+            here = calls[pools[group][places]]
+            tests = list(_tests(here, errors, planted[group], settings.confidence))
+            for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
+                where = {"condition": group, "repetition": repetition}
+                claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
+            if group != CONDITIONS[1]:
+                yield _interaction(claims[-1], _ALL_THREE)  # the last crossing has all attributes
+            if group != OF_THREE:
+                yield from _measurements(design, here, errors, claims[-len(tests) :], world, settings.confidence)
+
+    measurements = yield from in_each_repetition(data, work)
     table = pd.DataFrame(claims).assign(attributes=lambda one: [_name(design, of) for of in one["of"]])
     results = results_of(
         pd.DataFrame(measurements), settings, notes=(TEXTS.note("planted together", n=pool_size(design, settings)),)

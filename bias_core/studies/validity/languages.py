@@ -17,7 +17,7 @@ from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, finding
 from bias_core.studies.reports.crossed import joined
 from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import PoolOptions, ladder, places_in_pool, pool_size
+from bias_core.studies.validity.repetitions import PoolOptions, in_each_repetition, ladder, places_in_pool, pool_size
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Attribute, Estimate
 from bias_core.wordings import Wording, language_names, planted_languages, wordings_of
@@ -99,20 +99,22 @@ def measure_languages(design: Design, settings: StudySettings, data: StudyData) 
         group: {one.name: cells.get((one.name, group), cells[one.name, conditions[0]]) for one in _wordings(options)}
         for group in conditions
     }
-    lines: list[dict[str, Any]] = []
-    claims: list[tuple[bool, bool]] = []
-    for repetition, group, places in places_in_pool(design, settings, conditions):
-        data.check()
-        pool = pools[group]
-        table = _language_table(
-            options, attributes, {name: of[places] for name, of in pool.items()}, settings.confidence
-        )
-        where = {"condition": group, "repetition": repetition, "planted": "gender in two languages"}
-        lines += _measurements(table, pool, where)
-        if group != conditions[0]:
-            named = table["verdict"].isin([MORE, LESS])
-            both, other = named[table["is planted"]].all(), named[~table["is planted"]].any()
-            claims.append((bool(both), bool(other)))
+    draws, claims = places_in_pool(design, settings, conditions), list[tuple[bool, bool]]()
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for group, places in draws[repetition].items():
+            pool = pools[group]
+            table = _language_table(
+                options, attributes, {name: of[places] for name, of in pool.items()}, settings.confidence
+            )
+            where = {"condition": group, "repetition": repetition, "planted": "gender in two languages"}
+            yield from _measurements(table, pool, where)
+            if group != conditions[0]:
+                named = table["verdict"].isin([MORE, LESS])
+                both, other = named[table["is planted"]].all(), named[~table["is planted"]].any()
+                claims.append((bool(both), bool(other)))
+
+    lines = yield from in_each_repetition(data, work)
     note = TEXTS.note("languages", n=pool_size(design, settings))
     results = results_of(pd.DataFrame(lines), settings, notes=(note,))
     return joined(Results(findings=tuple(_findings(claims))), results)

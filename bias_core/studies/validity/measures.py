@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from random import Random
 from typing import Any
 
@@ -29,6 +30,7 @@ from bias_core.studies.validity.repetitions import (
     ENOUGH_FOR_TRUTH,
     OWN_NULL,
     RepetitionOptions,
+    in_each_repetition,
     ladder,
     planted_shares,
     repeated,
@@ -184,17 +186,16 @@ def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData)
     """The measures of every repetition, against what is planted or all its pictures together."""
     rows = yield from data.embed(data.frame)
     concepts = [_concept(design, data, concept) for concept in design.data["concepts"]]
-    lines: list[dict[str, Any]] = []
-    nowhere: list[str] = []
-    for concept in concepts:
-        for condition in ladder(settings):
-            data.check()
-            lines += _repeated(data.frame[data.frame["group"] == condition], rows, concept)
-        lines += _differences(data.frame, rows, concept, ladder(settings))
-        data.check()
-        under_null, missing = _under_own_nulls(data.frame[data.frame["group"] == OWN_NULL], rows, concept)
-        lines += under_null
-        nowhere += [f"{METRICS[key].name} of {concept.name}" for key in missing]
+    pools = [_Pool(concept=concept, frame=data.frame, rows=rows, conditions=ladder(settings)) for concept in concepts]
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for pool in pools:
+            yield from pool.measured(repetition)
+            yield from pool.differences(repetition)
+            yield from pool.under_own_nulls(repetition)
+
+    lines = yield from in_each_repetition(data, work)
+    nowhere = [f"{METRICS[key].name} of {pool.concept.name}" for pool in pools for key in pool.nowhere()]
     notes = [TEXTS.note("planted picture measures"), TEXTS.note("own nulls")]
     not_known = any(np.isnan(concept.shares[condition]) for concept in concepts for condition in ladder(settings))
     notes += [TEXTS.note("true rates not known", model=settings.model, n=ENOUGH_FOR_TRUTH)] if not_known else []
@@ -219,36 +220,66 @@ def _concept(design: Design, data: StudyData, concept: Mapping[str, str]) -> Con
     )
 
 
-def _repeated(frame: pd.DataFrame, rows: np.ndarray, concept: Concept) -> Iterator[dict[str, Any]]:
-    """Each measure on each repetition's pictures of a concept, beside what it should read."""
-    condition = str(frame["group"].iloc[0])
-    share = concept.shares[condition]
-    targets = {key: estimate.value for key, estimate in measures_of(concept.sets(frame, rows), 0).items()}
-    targets |= dict(zip(MEASURES, (share, share - FAIR_SHARE, _excess(share)), strict=False))
-    for repetition, part in frame.groupby("repetition"):
-        where: dict[str, Any] = {"unit": concept.name, "condition": condition, "repetition": int(str(repetition))}
-        for key, estimate in measures_of(concept.sets(part, rows), where["repetition"]).items():
-            yield measured(key, estimate, target=targets[key], planted="gender", **where)
+@dataclass(frozen=True, kw_only=True)
+class _Pool:
+    """The pictures of all repetitions, as a concept is measured on them."""
 
+    concept: Concept
+    frame: pd.DataFrame
+    rows: np.ndarray
+    conditions: Sequence[str]
 
-def _excess(share: float) -> float:
-    return float(np.maximum(0.0, share - FAIR_SHARE))  # nan stays nan
+    @cached_property
+    def targets(self) -> Mapping[str, Mapping[str, float]]:
+        """What each measure should read, by condition: what is planted, or what all pictures together show."""
+        targets = {}
+        for condition in self.conditions:
+            together = measures_of(self.concept.sets(self.frame[self.frame["group"] == condition], self.rows), 0)
+            share = self.concept.shares[condition]
+            planted = dict(zip(MEASURES, (share, share - FAIR_SHARE, _excess(share)), strict=False))
+            targets[condition] = {key: estimate.value for key, estimate in together.items()} | planted
+        return targets
 
+    @cached_property
+    def null_distances(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        """Of the pictures of A alone, and of B alone."""
+        whole = self.concept.sets(self.frame[self.frame["group"] == OWN_NULL], self.rows)
+        of_a, of_b = (null_distances(whole | {"neutral": whole[worded]}) for worded in WORDED)
+        return of_a, of_b
 
-def _differences(
-    frame: pd.DataFrame, rows: np.ndarray, concept: Concept, conditions: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    """Differences of pictures under a condition from those under the first one, of the next repetition for itself."""
-    neutral = frame[(frame["concept"] == concept.name) & (frame["set"] == "neutral")]
-    cells = {key: rows[part.index] for key, part in neutral.groupby(["group", "repetition"])}
-    positive, negative = concept.texts["sentences"][:: -1 if concept.turned else 1]
-    direction = np.asarray(text_direction(positive, negative))[None]
-    first, n = conditions[0], int(frame["repetition"].max()) + 1
-    for condition in conditions:
-        gain = concept.shares[condition] - concept.shares[first]
-        for repetition in range(n):
-            one = cells[first, (repetition + (condition == first)) % n]
-            other = cells[condition, repetition]
+    @cached_property
+    def neutral(self) -> Mapping[tuple[str, int], np.ndarray]:
+        """Rows of the plain pictures, by condition and repetition."""
+        here = self.frame[(self.frame["concept"] == self.concept.name) & (self.frame["set"] == "neutral")]
+        cells = here.groupby(["group", "repetition"])
+        return {(str(group), int(str(k))): self.rows[part.index] for (group, k), part in cells}
+
+    def nowhere(self) -> list[str]:
+        """Measures that read no bias on no mixture of A and B."""
+        return [key for key in self.null_distances[0] if key not in null_shares(*self.null_distances)]
+
+    def sets(self, group: str, repetition: int) -> dict[str, np.ndarray]:
+        """What the measures take, of the pictures of a group in one repetition."""
+        part = self.frame[(self.frame["group"] == group) & (self.frame["repetition"] == repetition)]
+        return self.concept.sets(part, self.rows)
+
+    def measured(self, repetition: int) -> Iterator[dict[str, Any]]:
+        """Each measure under each condition, beside what it should read."""
+        for condition in self.conditions:
+            where: dict[str, Any] = {"unit": self.concept.name, "condition": condition, "repetition": repetition}
+            for key, estimate in measures_of(self.sets(condition, repetition), repetition).items():
+                yield measured(key, estimate, target=self.targets[condition][key], planted="gender", **where)
+
+    def differences(self, repetition: int) -> Iterator[dict[str, Any]]:
+        """Differences of a condition's pictures from those of the first one, of the next repetition for itself."""
+        concept, first = self.concept, self.conditions[0]
+        positive, negative = concept.texts["sentences"][:: -1 if concept.turned else 1]
+        direction = np.asarray(text_direction(positive, negative))[None]
+        n = 1 + max(k for _, k in self.neutral)
+        for condition in self.conditions:
+            gain = concept.shares[condition] - concept.shares[first]
+            one = self.neutral[first, (repetition + (condition == first)) % n]
+            other = self.neutral[condition, repetition]
             lean, other_lean = (side @ (positive - negative) for side in (one, other))
             variety = variety_difference_tests(one, other, direction, rng=repetition)[0]
             for key, variant, test, target in (
@@ -266,30 +297,28 @@ def _differences(
                 where |= {"variant": variant, "planted": "gender", "target": target}
                 yield measured(key, test.estimate, excluded=_rejects(test), **where)
 
+    def under_own_nulls(self, repetition: int) -> Iterator[dict[str, Any]]:
+        """Each measure on mixtures of pictures of A and of B at which it reads no bias."""
+        shares, sets = null_shares(*self.null_distances), self.sets(OWN_NULL, repetition)
+        where: dict[str, Any] = {"unit": self.concept.name, "condition": OWN_NULL, "repetition": repetition}
+        pictures_a, pictures_b = (sets[worded] for worded in WORDED)
+        chance = np.random.default_rng(repetition)
+        for share in sorted(set(shares.values())):
+            n_a = int(chance.binomial(len(pictures_a), share))
+            mixture = np.concatenate([pictures_a[:n_a], pictures_b[: len(pictures_b) - n_a]])
+            for key, estimate in leans_of(sets | {"neutral": mixture}, repetition).items():
+                if shares.get(key) == share:
+                    target = float(METRICS[key].null_value or 0.0)
+                    yield measured(key, estimate, target=target, planted="gender", **where)
+
+
+def _excess(share: float) -> float:
+    return float(np.maximum(0.0, share - FAIR_SHARE))  # nan stays nan
+
 
 def _rejects(test: PairedTest) -> bool | None:
     """Whether p is below the level; None where there is no test."""
     return None if np.isnan(test.p_value) else test.p_value < 0.05
-
-
-def _under_own_nulls(frame: pd.DataFrame, rows: np.ndarray, concept: Concept) -> tuple[list[dict[str, Any]], list[str]]:
-    """Each measure on mixtures of pictures of A and of B at which it reads no bias; those that read none nowhere."""
-    whole = concept.sets(frame, rows)
-    of_a, of_b = (null_distances(whole | {"neutral": whole[worded]}) for worded in WORDED)
-    shares, lines = null_shares(of_a, of_b), []
-    for repetition, part in frame.groupby("repetition"):
-        seed = int(str(repetition))
-        where: dict[str, Any] = {"unit": concept.name, "condition": OWN_NULL, "repetition": seed, "planted": "gender"}
-        sets, chance = concept.sets(part, rows), np.random.default_rng(seed)
-        pictures_a, pictures_b = (sets[worded] for worded in WORDED)
-        for share in sorted(set(shares.values())):
-            n_a = int(chance.binomial(len(pictures_a), share))
-            mixture = np.concatenate([pictures_a[:n_a], pictures_b[: len(pictures_b) - n_a]])
-            for key, estimate in leans_of(sets | {"neutral": mixture}, seed).items():
-                if shares.get(key) == share:
-                    target = float(METRICS[key].null_value or 0.0)
-                    lines.append(measured(key, estimate, target=target, **where))
-    return lines, [key for key in of_a if key not in shares]
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -325,15 +354,18 @@ def test_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
 def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
     """S, its interval and its p-value in every repetition, beside S of all repetitions' pictures."""
     rows = yield from data.embed(data.frame)
-    lines = []
-    for (test, condition), part in data.frame.groupby(["test", "group"], sort=False):
-        together = run_test(part.assign(stimulus=part["word"]), rows, settings).score
-        for repetition, here in part.groupby("repetition"):
-            data.check()
-            result = run_test(here, rows, settings)
-            where: dict[str, Any] = {"unit": str(test), "condition": str(condition), "repetition": int(str(repetition))}
+    cells = dict(list(data.frame.groupby(["test", "group"], sort=False)))
+    together = {key: run_test(part.assign(stimulus=part["word"]), rows, settings).score for key, part in cells.items()}
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for (test, condition), part in cells.items():
+            result = run_test(part[part["repetition"] == repetition], rows, settings)
+            where: dict[str, Any] = {"unit": str(test), "condition": str(condition), "repetition": repetition}
             where |= {"planted": "gender, light", "excluded": result.p_value < 1 - settings.confidence}
-            lines.append(measured("differential_association", result.confidence_interval, target=together, **where))
+            target = together[test, condition]
+            yield measured("differential_association", result.confidence_interval, target=target, **where)
+
+    lines = yield from in_each_repetition(data, work)
     return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("tests together"), TEXTS.note("new prompts")))
 
 

@@ -15,7 +15,13 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import LADDER, RepetitionOptions, planted_shares, repeated
+from bias_core.studies.validity.repetitions import (
+    LADDER,
+    RepetitionOptions,
+    in_each_repetition,
+    planted_shares,
+    repeated,
+)
 from bias_core.studies.validity.verdicts import measured, results_of
 from bias_core.types import Estimate
 
@@ -72,21 +78,21 @@ def measure_mitigation(design: Design, settings: StudySettings, data: StudyData)
         kind: planted_shares(lines, fill_template(options.template, name))
         for kind, name in (("left", options.masculine), ("over", options.feminine))
     }
-    measurements: list[dict[str, Any]] = []
-    for (condition, repetition), part in frame.groupby(["group", "repetition"], sort=False):
-        data.check()
-        where: dict[str, Any] = {"condition": str(condition), "repetition": int(str(repetition))}
-        by_set = {str(kind): pictures for kind, pictures in part.groupby("set", sort=False)}
-        baseline = _share(by_set["baseline"])
-        for kind, variant, sign in (("left", "what is left", 1), ("over", "what is overcorrected", -1)):
-            gap = _turned(remaining_gap_estimate(_share(by_set[kind]), baseline, GOAL), sign)
-            target = sign * (planted[kind][str(condition)] - GOAL)
-            measurements.append(
-                measured("remaining_gap", gap, target=target, variant=variant, planted="gender", **where)
-            )
-        fidelity = asked_kept_estimate(*(by_set[word]["as_asked"].to_numpy(float) for word in WORDS))
-        lost = 1 - LOST[str(condition)] / 2
-        measurements.append(measured("asked_kept", fidelity, target=lost, planted="words that are lost", **where))
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for condition, part in frame[frame["repetition"] == repetition].groupby("group", sort=False):
+            where: dict[str, Any] = {"condition": str(condition), "repetition": repetition}
+            by_set = {str(kind): pictures for kind, pictures in part.groupby("set", sort=False)}
+            baseline = _share(by_set["baseline"])
+            for kind, variant, sign in (("left", "what is left", 1), ("over", "what is overcorrected", -1)):
+                gap = _turned(remaining_gap_estimate(_share(by_set[kind]), baseline, GOAL), sign)
+                target = sign * (planted[kind][str(condition)] - GOAL)
+                yield measured("remaining_gap", gap, target=target, variant=variant, planted="gender", **where)
+            fidelity = asked_kept_estimate(*(by_set[word]["as_asked"].to_numpy(float) for word in WORDS))
+            lost = 1 - LOST[str(condition)] / 2
+            yield measured("asked_kept", fidelity, target=lost, planted="words that are lost", **where)
+
+    measurements = yield from in_each_repetition(data, work)
     return results_of(pd.DataFrame(measurements), settings)
 
 

@@ -16,7 +16,7 @@ from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.objects import captions
 from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import RepetitionOptions, ladder, repeated
+from bias_core.studies.validity.repetitions import RepetitionOptions, in_each_repetition, ladder, repeated
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 
 RECORD = "record"  # value of the option captioner: say what was really drawn, so that no captioner's error plays a part
@@ -83,17 +83,18 @@ def measure_objects(design: Design, settings: StudySettings, data: StudyData) ->
     exact = settings.options.captioner == RECORD
     reading = yield from captions.read_pictures(settings, data, data.services.recorder() if exact else None)
     first, *_, last = ladder(settings)
-    lines = []
-    for planted, conditions in {OBJECT: (first, HALF, last), GENDER: ladder(settings)}.items():
-        for condition in conditions:
-            data.check()
-            here = data.frame[(data.frame["planted"] == planted) & (data.frame["group"] == condition)]
-            for repetition, part in here.groupby("repetition", sort=False):
-                where: dict[str, Any] = {"condition": condition, "repetition": int(str(repetition)), "planted": planted}
-                for key, estimate in captions.score(reading.loc[part.index], settings).estimates.items():
-                    where |= {"target": np.nan, "variant": _VARIANTS.get(key, "")}
-                    lines.append(measured(captions.MEASURES[key].metric, estimate, **where))
-    table = pd.DataFrame(lines)
+    cells = [(OBJECT, one) for one in (first, HALF, last)] + [(GENDER, one) for one in ladder(settings)]
+    parts = data.frame.groupby(["planted", "group", "repetition"]).indices
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for planted, condition in cells:
+            here = data.frame.index[parts[planted, condition, repetition]]
+            where: dict[str, Any] = {"condition": condition, "repetition": repetition, "planted": planted}
+            for key, estimate in captions.score(reading.loc[here], settings).estimates.items():
+                where |= {"target": np.nan, "variant": _VARIANTS.get(key, "")}
+                yield measured(captions.MEASURES[key].metric, estimate, **where)
+
+    table = pd.DataFrame((yield from in_each_repetition(data, work)))
     table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
     captions_by = TEXTS.note("exact captions" if exact else "captioner", name=settings.options.captioner)
     return results_of(table, settings, notes=(captions_by, TEXTS.note("means of repetitions"), TEXTS.note("half")))

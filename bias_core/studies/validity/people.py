@@ -19,7 +19,6 @@ from bias_core.prompts import fill_template
 from bias_core.stats.effects import holm
 from bias_core.studies.kit.designs import read_study
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
-from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.paired import labelling
@@ -39,9 +38,9 @@ from bias_core.studies.paired.swapped import (
 from bias_core.studies.reports.looks import LOOKS, read_looks
 from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import (
-    FEWEST_REPETITIONS,
     PoolOptions,
     RepetitionOptions,
+    in_each_repetition,
     ladder,
     places_in_pool,
     planted_shares,
@@ -104,18 +103,22 @@ def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> M
     people = yield from labelling.label_people(labelling.people_of(data.frame, identities), design, settings, data)
     people = people.merge(data.frame[["image_id", "group", "repetition"]], on="image_id", validate="many_to_one")
     lines = data.services.planted_lines()
-    measurements = []
-    for condition in ladder(settings):
-        planted = []  # of pairs, of single people: the mean share that conforms minus the share that does not
+    # by condition, of pairs and of single people: the mean share that conforms minus the share that does not
+    planted_by: dict[str, list[float]] = {condition: [] for condition in ladder(settings)}
+    for condition, planted in planted_by.items():
         for template in (CONCEPT, design.data["settings"][SINGLE]["template"]):
             shares = [planted_shares(lines, fill_template(template, str(name)))[condition] for name in identities.index]
             signs = identities["stereotyped_gender"].map({"masculine": 1, "feminine": -1})
             planted.append(
                 100 * sum((2 * share - 1) * sign for share, sign in zip(shares, signs, strict=True)) / len(signs)
             )
-        for repetition, part in people[people["group"] == condition].groupby("repetition"):
-            data.check()
-            measurements += list(_scores(part, int(str(repetition)), condition, planted, settings))
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for condition, planted in planted_by.items():
+            part = people[(people["group"] == condition) & (people["repetition"] == repetition)]
+            yield from _scores(part, repetition, condition, planted, settings)
+
+    measurements = yield from in_each_repetition(data, work)
     notes = *labelled_by(people, settings, len(people)), TEXTS.note("planted scores")
     return results_of(pd.DataFrame(measurements), settings, notes=notes)
 
@@ -175,22 +178,22 @@ def measure_gender(design: Design, settings: StudySettings, data: StudyData) -> 
     reading, truths = read_looks(data, rows), data.truths(frame)
     if reading is None or None in truths:
         raise InvalidInput("what is drawn must be on record and read by a head: choose calibration-renderer")
-    looks = pd.Series(reading.words)
+    looks, names = pd.Series(reading.words), design.data["occupations"]
     drawn = pd.Series([str(truth["gender"]) for truth in truths if truth is not None])
-    lines: list[dict[str, Any]] = []
-    for repetition, group, places in places_in_pool(design, settings, (FAIR, SPECTRUM)):
-        data.check()
-        for name, stereotype in design.data["occupations"].items():
+    draws, how = places_in_pool(design, settings, (FAIR, SPECTRUM)), {"confidence": settings.confidence}
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for (group, places), (name, stereotype) in product(draws[repetition].items(), names.items()):
             at = np.flatnonzero((frame["group"] == name) & (frame["planted"] == group))
             where = {"condition": group, "repetition": repetition, "unit": name, "planted": "perceived gender in four"}
             unplanted = drawn[(frame["group"] == name) & (frame["planted"] == FAIR)]
             in_pool, null = (_shares_of(some) for some in (drawn[at], unplanted))
             counts = looks[at[places]].value_counts().reindex(list(LOOKS), fill_value=0).to_numpy()
-            how: dict[str, Any] = {"errors": reading.errors, "confidence": settings.confidence}
-            lines += _look_lines(counts, in_pool, null, stereotype, where, how)
+            yield from _look_lines(counts, in_pool, null, stereotype, where, {"errors": reading.errors, **how})
             for who, labels in (("by the reader", looks), ("by the record", drawn)):
-                pools = drawn[at], unplanted
-                lines.append(_score_line(labels[at[places]], pools, stereotype, who, where, settings.confidence))
+                yield _score_line(labels[at[places]], (drawn[at], unplanted), stereotype, who, where, **how)
+
+    lines = yield from in_each_repetition(data, work)
     note = TEXTS.note("gender", n=pool_size(design, settings))
     return results_of(pd.DataFrame(lines), settings, notes=(note,))
 
@@ -315,9 +318,9 @@ def measure_together(design: Design, settings: StudySettings, data: StudyData) -
         here, values = ((people["group"] == name) & (people["planted"] == condition)), _values_by_seed
         pools[name, condition] = values(people[here])
         targets[name, condition] = _targets(values(drawn[here]), settings)
-    lines, chance = list[dict[str, Any]](), np.random.default_rng(settings.seed)
-    for repetition in range(scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)):
-        data.check()
+    chance = np.random.default_rng(settings.seed)
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
         for (name, condition), pool in pools.items():
             seeds = chance.integers(
                 len(next(iter(pool.values()))), size=design.images_per_prompt // groups[name]["orders"]
@@ -329,7 +332,9 @@ def measure_together(design: Design, settings: StudySettings, data: StudyData) -
                 where["unit"] = f"{name} {key if is_planted else condition}"
                 null = targets[name, FAIR if is_planted else condition][key]
                 estimate = replace(estimate, null_value=null)
-                lines += _together_lines(key, estimate, p_value, targets[name, condition][key], where)
+                yield from _together_lines(key, estimate, p_value, targets[name, condition][key], where)
+
+    lines = yield from in_each_repetition(data, work)
     return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("together"),))
 
 

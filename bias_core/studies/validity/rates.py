@@ -75,11 +75,9 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     leans = dict(zip(pairs, texts[0::2] - texts[1::2], strict=True))
     truths = np.array(data.truths(frame), dtype=object)
     places = frame.groupby(["prompt", "group", "repetition"], sort=False).indices
-    readings: list[dict[str, Any]] = []
-    measurements: list[dict[str, Any]] = []
-    for planted in lines:
-        data.check()
-        line = _as_drawn(planted, data, places, settings)
+
+    def work(planted: PlantedLine) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        found, line = [], _as_drawn(planted, data, places, settings)
         pair = line.positive, line.negative
         error = errors[pair]
         for condition, repetition in product(ladder(settings), sorted(set(frame["repetition"]))):
@@ -92,12 +90,17 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
                 else None,
             )
             more = {"planted": planted.rates[condition], "repetition": repetition}
-            readings.append(_reading(line, condition, shares, truths[here]) | more)
-            lines_here = _measurements(line, condition, shares, settings)
-            measurements += [one | {"repetition": repetition} for one in lines_here]
+            measurements = [
+                one | {"repetition": repetition} for one in _measurements(line, condition, shares, settings)
+            ]
+            found.append((_reading(line, condition, shares, truths[here]) | more, measurements))
+        return found
+
+    parts = yield from data.as_far_as("planted rates", lines, work)
+    readings, measurements = zip(*(one for part in parts for one in part), strict=True)
     rates = pd.DataFrame(readings)
     order = _orders(rates)
-    verdicts = list(verdicts_of(pd.DataFrame(measurements), settings.confidence))
+    verdicts = list(verdicts_of(pd.DataFrame([one for some in measurements for one in some]), settings.confidence))
     return Results(
         findings=_findings(rates, order, settings.confidence),
         tables=(verdict_table(verdicts), TEXTS.table("rates", named("rates", rates)), TEXTS.table("order", order)),

@@ -3,19 +3,21 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
+from typing import TypeVar
 
 import numpy as np
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.kit.program import StudyData
+from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.types import PlantedLine
 
+T = TypeVar("T")
 LADDER = ("fair", "published", "extreme")
 """Conditions of which all planted rates are known, in the order in which more is planted."""
 OWN_NULL = "its own null"
@@ -55,14 +57,29 @@ def pool_size(design: Design, settings: StudySettings) -> int:
     return scaled(settings.options.pool, settings.scale, least=design.images_per_prompt)
 
 
-def places_in_pool(
-    design: Design, settings: StudySettings, groups: Sequence[str]
-) -> Iterator[tuple[int, str, np.ndarray]]:
-    """Of every repetition and group the places of its pictures in the pool, by lot with replacement."""
+def places_in_pool(design: Design, settings: StudySettings, groups: Sequence[str]) -> list[dict[str, np.ndarray]]:
+    """Of every repetition, by group, the places of its pictures in the pool, by lot with replacement."""
     chance, n_pool = np.random.default_rng(settings.seed), pool_size(design, settings)
-    for repetition in range(scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)):
-        for group in groups:
-            yield repetition, group, chance.integers(n_pool, size=design.images_per_prompt)
+    return [
+        {group: chance.integers(n_pool, size=design.images_per_prompt) for group in groups}
+        for _ in range(n_repetitions(settings))
+    ]
+
+
+def n_repetitions(settings: StudySettings) -> int:
+    """How often a run of these settings measures again."""
+    return scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
+
+
+def in_each_repetition(data: StudyData, work: Callable[[int], Iterable[T]]) -> Steps[list[T]]:
+    """What ``work`` finds in each repetition, all in one list.
+
+    Of a run that is stopped, of the repetitions that were finished, if these are as many as every run has.
+    """
+    n = n_repetitions(data.settings)
+    fewest = min(n, FEWEST_REPETITIONS)
+    parts = yield from data.as_far_as("repetitions", range(n), lambda k: list(work(k)), fewest=fewest)
+    return [one for part in parts for one in part]
 
 
 def repeated(
@@ -85,7 +102,7 @@ def repeated(
     """
     conditions = conditions or ladder(settings)
     shots = []
-    for repetition in range(scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)):
+    for repetition in range(n_repetitions(settings)):
         for group in (*conditions, *also):
             condition = group if group in conditions else conditions[0]
             for shot in of_cell(group, Random(f"{settings.seed} {repetition} {group}")):

@@ -24,20 +24,10 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import (
-    Design,
-    Finding,
-    Progress,
-    Shot,
-    StudySettings,
-    columns,
-    finding,
-    finding_rows,
-    lean,
-)
+from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean
 from bias_core.studies.origins.spi import model_suits, trace_row
 from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import FEWEST_REPETITIONS, LADDER, ladder
+from bias_core.studies.validity.repetitions import LADDER, in_each_repetition, ladder
 from bias_core.studies.validity.verdicts import TEXTS, measured, named, results_of
 from bias_core.types import Attribute, Estimate
 
@@ -89,9 +79,16 @@ def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> M
     lines: list[dict[str, Any]] = []
     seeds: list[pd.DataFrame] = []
     first = ladder(settings)[0]
-    for done, ((condition, concept), part) in enumerate(data.frame.groupby(["group", "concept"], sort=False)):
-        yield Progress(done=done, total=len(finished), message=f"{concept}, {condition}: looking into the steps")
-        own, base, spi = _traced(data, part, attributes, direction)
+
+    def trace_all(concept: str) -> list[tuple[Any, pd.DataFrame, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+        """Of a concept every condition with its pictures and what is seen in their steps."""
+        own = data.frame[data.frame["concept"] == concept].groupby("group", sort=False)
+        return [(condition, part, _traced(data, part, attributes, direction)) for condition, part in own]
+
+    concepts = list(dict.fromkeys(data.frame["concept"]))
+    traced = yield from data.as_far_as("concepts whose steps are looked into", concepts, trace_all)
+    cells = ((name, *cell) for name, of_concept in zip(concepts, traced, strict=False) for cell in of_concept)
+    for concept, condition, part, (own, base, spi) in cells:
         gained = finished[concept, condition].astype(float) - finished[concept, first]
         for i, attribute in enumerate(attributes):
             gain = predicted_gain(base[:, :, i], own[:, :, i], confidence=settings.confidence)
@@ -245,21 +242,22 @@ def measure_cause_pool(design: Design, settings: StudySettings, data: StudyData)
     frame = data.frame.assign(margin=rows @ (present - absent))
     table = frame.pivot_table("margin", "seed", "way", sort=False).dropna()
     pool = Pool(margins={str(way): table[way].to_numpy() for way in table})
-    repetitions = scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
-    lines: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
     held: list[bool] = []
-    for repetition in range(repetitions):
-        data.check()
-        if not repetition % 20:
-            yield Progress(done=repetition, total=repetitions, message="drawing seeds from the pool again and again")
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
         for condition, share in SHARES.items():
             where: dict[str, Any] = {"condition": condition, "repetition": repetition}
             rng = np.random.default_rng(Random(f"{settings.seed} {condition} {repetition}").getrandbits(64))
-            lines += _exchange_lines(design, settings, pool, share, rng, where, held)
+            yield from _exchange_lines(design, settings, pool, share, rng, where, held)
             for name, cells in design.data["adapters"].items():
-                parts_lines, claim = _part_lines(design, settings, pool, share, rng, where | {"adapter": name}, cells)
-                lines, claims = [*lines, *parts_lines], [*claims, claim]
+                lines_of_parts, claim = _part_lines(
+                    design, settings, pool, share, rng, where | {"adapter": name}, cells
+                )
+                claims.append(claim)
+                yield from lines_of_parts
+
+    lines = yield from in_each_repetition(data, work)
     results = results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("pool of seeds", n=len(table)),))
     return replace(
         results,

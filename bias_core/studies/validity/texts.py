@@ -16,7 +16,7 @@ from bias_core.studies.kit.designs import find_design, typed_options
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Progress, Results, Shot, StudySettings, finding, mark
+from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, finding, mark
 from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import LADDER
 from bias_core.studies.validity.verdicts import TEXTS, named
@@ -53,13 +53,14 @@ def measure_texts(design: Design, settings: StudySettings, data: StudyData) -> M
     """Share of the clusters whose attribute is named by one of the best texts, with contrast and without."""
     rows = yield from data.embed(data.frame)
     truths = np.array(data.truths(data.frame), dtype=object)
-    draw, lines = np.random.default_rng(settings.seed), list[dict[str, Any]]()
+    draw = np.random.default_rng(settings.seed)
     model = data.services.language_model(_search_options().language_model)
     encoder = _Remembering(data.encoder())
     cases = [(case["prompt"], case, one) for case in design.data["cases"] for one in case["attributes"]]
     n = scaled(settings.options.clusters, settings.scale)
-    for done, (prompt, case, name) in enumerate(cases):
-        yield Progress(done=done, total=len(cases), message=f"{case['concept']}, {name}: texts of {n} clusters")
+
+    def work(of: tuple[str, Mapping[str, Any], str]) -> list[dict[str, Any]]:
+        (prompt, case, name), lines = of, list[dict[str, Any]]()
         attribute = design.data["attributes"][name]
         at = np.flatnonzero(data.frame["prompt"] == prompt)
         shows = np.array([truth[attribute["attribute"]] == attribute["value"] for truth in truths[at]])
@@ -73,7 +74,10 @@ def measure_texts(design: Design, settings: StudySettings, data: StudyData) -> M
                 for variant, texts in _searched(data, inside, outside, encoder, model):
                     named = any(set(attribute["words"]) & set(text.split()) for text in texts)
                     lines.append(where | {"search": variant, "named": named, "texts": "; ".join(texts)})
-    return _results(pd.DataFrame(lines), len(cases))
+        return lines
+
+    parts = yield from data.as_far_as(f"attributes with texts of {n} clusters", cases, work)
+    return _results(pd.DataFrame([line for part in parts for line in part]), len(parts))
 
 
 def _parts(

@@ -15,7 +15,7 @@ from bias_core.studies.kit.scale_scores import ScaleScore, score_scales
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import PoolOptions, places_in_pool, pool_size
+from bias_core.studies.validity.repetitions import PoolOptions, in_each_repetition, places_in_pool, pool_size
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Estimate
 
@@ -72,16 +72,18 @@ def measure_tones(design: Design, settings: StudySettings, data: StudyData) -> M
     frame = data.frame.reset_index(drop=True)
     rows = yield from data.embed(frame)
     pools = {name: _pool(data, frame, rows, name) for name in _prompts(design)}
-    lines: list[dict[str, Any]] = []
     draws = places_in_pool(design, settings, (*CONDITIONS, _OTHER))
-    for repetition, places in _by_repetition(draws):
-        data.check()
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        places = draws[repetition]
         for name, pool in pools.items():
             other = pool.read_as(FAIR, places[_OTHER])
             for condition in CONDITIONS:
                 where = {"condition": condition, "repetition": repetition, "variant": name}
                 readings = pool.read_as(condition, places[condition])
-                lines += _measurements(pool, condition, readings, other, where, settings)
+                yield from _measurements(pool, condition, readings, other, where, settings)
+
+    lines = yield from in_each_repetition(data, work)
     note = TEXTS.note("tones", n=pool_size(design, settings))
     return results_of(pd.DataFrame(lines), settings, notes=(note,))
 
@@ -99,16 +101,6 @@ def _pool(data: StudyData, frame: pd.DataFrame, rows: np.ndarray, name: str) -> 
             raise InvalidInput(f"what is drawn must be on record: {'; '.join(notes) or 'choose calibration-renderer'}")
         scores.append(of_pool[0])
     return _Pool(scale=scores[0].request.scale, fair=scores[0], planted=scores[1])
-
-
-def _by_repetition(draws: Iterator[tuple[int, str, np.ndarray]]) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-    """The places of all groups of each repetition."""
-    together: dict[str, np.ndarray] = {}
-    for repetition, group, places in draws:
-        together[group] = places
-        if group == _OTHER:
-            yield repetition, together
-            together = {}
 
 
 def _measurements(
