@@ -17,17 +17,19 @@ SYNSET_TYPES = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "a"}  # 5: satellit
 PERSON = 18  # number of the lexicographer file noun.person
 ARTIFACT = 6
 SEEN = {5, ARTIFACT, 8, 13, 17, PERSON, 20, 27}  # animals, things, bodies, food, natural objects, people, plants, stuff
+THINGS = {5, ARTIFACT, 13, 17, 20, 27}  # those that are no part of somebody
 NAMED = {5, 15, 18, 20}  # animals, places, people, plants: capitalised, they are taxa and proper names
 
 
 def read_frequencies(source):
-    """(lemma, part) -> how often its most frequent sense was tagged in WordNet's corpora."""
+    """(lemma, part) -> how often its most frequent sense was tagged in WordNet's corpora; (lemma, file) likewise."""
     counts = defaultdict(int)
     for line in (source / "cntlist.rev").read_text().splitlines():
         key, _sense, count = line.split()
         lemma, rest = key.rsplit("%", 1)
-        entry = lemma, SYNSET_TYPES[rest[0]]
-        counts[entry] = max(counts[entry], int(count))
+        kind, file = rest.split(":")[:2]
+        for entry in ((lemma, SYNSET_TYPES[kind]), *([(lemma, int(file))] if SYNSET_TYPES[kind] == "n" else [])):
+            counts[entry] = max(counts[entry], int(count))
     return counts
 
 
@@ -87,11 +89,18 @@ def noun_names(nouns, synsets, frequencies, words):
     return names
 
 
-def kind_of(offsets, synsets):
-    """P for a noun whose first sense is a person and none a thing, o for others that can be seen, else nothing."""
+def kind_of(word, offsets, synsets, frequencies):
+    """What a noun names: p, people (its first sense, and none is made); t, things; o, else what can be seen.
+
+    Of things that are also a rare word for people, as "dog" is, the first sense is often tagged.
+    """
     kinds = [synsets[offset][0] for offset in offsets]
+    people = any(kind == PERSON and word in written for kind, written in map(synsets.get, offsets))
     if kinds and kinds[0] == PERSON and ARTIFACT not in kinds:
         return "p"
+    often = frequencies[word, kinds[0]] if kinds and kinds[0] in THINGS else -1
+    if often >= 0 and (not people or often >= max(5, 10 * frequencies[word, PERSON])):
+        return "t"
     return "o" if SEEN.intersection(kinds) else ""
 
 
@@ -108,7 +117,7 @@ def table(source, words):
         counts = [str(frequencies[word, p]) if word in known[p] else "" for p in PARTS.values()]
         plain = word.replace("_", " ")
         name = names.get(word, plain)
-        kind = kind_of(indexes["n"].get(word, ()), synsets)
+        kind = kind_of(word, indexes["n"].get(word, ()), synsets, frequencies)
         counts.append("o" if kind and word in words["names"] else kind)  # whose first sense captions do not mean
         yield plain, ",".join(counts), "" if name == plain else name
 

@@ -38,8 +38,9 @@ class Lexicon:
     """The words that :func:`bias_core.metrics.objects.extract_objects` knows."""
 
     # word -> "noun,verb,adjective,adverb,kind<tab>name": how often its most frequent sense of each part of speech was
-    # tagged in WordNet's corpora (empty: it is no such part), p for a noun that names people and o for one that names
-    # other things that can be seen, and the name that it shares with its synonyms (empty: its own)
+    # tagged in WordNet's corpora (empty: it is no such part), p for a noun that names people, t for one that names
+    # things and hardly ever people, o for others that can be seen, and the name that it shares with its synonyms
+    # (empty: its own)
     rows: Mapping[str, str]
     # (form, part of speech) -> lemmas that no rule finds ("mice", "left")
     irregular: Mapping[tuple[str, PartOfSpeech], tuple[str, ...]]
@@ -58,6 +59,7 @@ class Lexicon:
     feminine: Collection[str]
     person_words: Collection[str]  # those that are "person" wherever prompts and pictures are compared
     people: Collection[str]  # further nouns for people, whose kind WordNet has otherwise ("people", "driver")
+    things: Collection[str]  # further nouns for things ("table", "whale")
     colours: Collection[str]  # names of colours
     keep_plural: Collection[str]  # plurals with a meaning of their own ("glasses")
 
@@ -71,6 +73,10 @@ class Lexicon:
     def is_person(self, noun: str) -> bool:
         """Whether it names people: its first sense is a person, and none is a thing."""
         return noun == "person" or noun in self.people or self._kind(noun) == "p"
+
+    def is_thing(self, noun: str) -> bool:
+        """Whether it names things and hardly ever people: animals, plants, food, what is made, places."""
+        return (noun in self.things or self._kind(noun) == "t") and not self.is_person(noun)
 
     def is_groundable(self, noun: str) -> bool:
         """Whether a picture can show it; so may a word that is not known, as brands are not."""

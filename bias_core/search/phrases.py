@@ -108,6 +108,17 @@ def is_about_person(caption: str) -> bool:
     return first is not None and first.link == "" and _is_person(first.words[-1])
 
 
+def is_about_thing(text: str) -> bool:
+    """Whether who or what the text names first is a thing, and nobody is named beside it.
+
+    >>> is_about_thing("red tulips"), is_about_thing("guard"), is_about_thing("a street with people")
+    (True, False, False)
+    """
+    words, phrases = lexicon(), phrases_of(text)
+    nouns = [phrase.words[-1] for phrase in phrases if phrase.link != _IS]
+    return bool(phrases) and words.is_thing(phrases[0].words[-1]) and not any(map(_is_person, nouns))
+
+
 def is_gendered(noun: str) -> bool:
     """Whether it is a gender word, such as "woman"."""
     words = lexicon()

@@ -111,7 +111,7 @@ def test_rows_hold_four_counts_and_a_known_name():
         counts, name = row.split("\t")
         cells = counts.split(",")
         assert len(cells) == len(PARTS_OF_SPEECH) + 1
-        assert cells.pop() in ("", "p", "o")
+        assert cells.pop() in ("", "p", "t", "o")
         assert any(cells), word
         assert not name or name in words.rows
 

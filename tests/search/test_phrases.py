@@ -2,7 +2,8 @@
 
 import pytest
 
-from bias_core.search.phrases import common_form, is_about_person, phrases_of
+from bias_core.search.phrases import common_form, is_about_person, is_about_thing, phrases_of
+from bias_core.studies.kit.designs import read_table
 
 
 def names(caption):
@@ -56,3 +57,12 @@ def test_a_caption_is_about_a_person_where_it_begins_with_one():
     assert is_about_person("a nurse in a hospital")
     assert not is_about_person("a table with a man")
     assert not is_about_person("")
+
+
+def test_things_are_told_from_people_by_the_papers_own_lists():
+    """Objects of [vice2023tbyb] and occupations of [wan2024pst] and [vice2023tbyb]."""
+    things = [row["object"] for row in read_table("tbyb_objects.csv")]
+    people = [row["object"] for row in read_table("tbyb_occupations.csv")]
+    people += [row["occupation"] for row in read_table("pst_occupations.csv")]
+    assert [one for one in things if not is_about_thing(one)] == []
+    assert [one for one in people if is_about_thing(one)] == []

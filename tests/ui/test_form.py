@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import gradio as gr
 import pytest
 
 from bias_core.errors import InvalidInput
@@ -12,6 +13,7 @@ from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.explore.tab_form import FIELDS, read_form
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.ui.model_menu import attribute_rows, read_table, words_for
+from bias_core.ui.visitor import Visitor
 from tests.ui.tabs import built
 
 if TYPE_CHECKING:
@@ -122,13 +124,36 @@ def test_things_are_compared_by_valence_and_people_by_gender() -> None:
 def test_a_typed_concept_is_compared_with_its_own_rates_unless_the_rows_were_changed(fakes: FakeServices) -> None:
     tab = built(ExploreTab, fakes)
     parts, doctor = tab.form, attribute_rows(tab.sets["doctor"].attributes)
-    nurse = tab.on_typed_concept(" Nurse", "doctor", doctor)
+    nurse = tab.on_typed_concept(" Nurse", "doctor", doctor, "doctor")
     assert nurse[parts["set"]] == "nurse"
     assert nurse[parts["attributes"]] == attribute_rows(tab.sets["nurse"].attributes)
-    nobody = tab.on_typed_concept("nur", "doctor", doctor)  # while it is typed, and for a concept without a set
+    nobody = tab.on_typed_concept(
+        "nur", "doctor", doctor, "doctor"
+    )  # while it is typed, and for a concept without a set
     assert nobody[parts["set"]] == "people"
-    rose = tab.on_typed_concept("rose", "people", attribute_rows(tab.sets["people"].attributes))
+    rose = tab.on_typed_concept("rose", "people", attribute_rows(tab.sets["people"].attributes), "person")
     assert rose[parts["attribute_a"]] == "pleasant"
     own = [["tired", "a tired person", "a rested person", "", ""], *doctor]
     for concept, key, rows in (("nurse", "doctor", own), ("doctor", "doctor", doctor)):
-        assert parts["attributes"] not in tab.on_typed_concept(concept, key, rows)
+        assert parts["attributes"] not in tab.on_typed_concept(concept, key, rows, "person")
+
+
+def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its_own_rates(fakes: FakeServices) -> None:
+    tab = built(ExploreTab, fakes)
+    doctor, pressed = attribute_rows(tab.sets["doctor"].attributes), gr.EventData(tab.parts["run"], None)
+    updates = tab.on_press(Visitor(), None, pressed, "nurse", "doctor", doctor, "doctor")
+    assert updates[tab.form["set"]] == "nurse"
+    assert updates[tab.form["attributes"]] == attribute_rows(tab.sets["nurse"].attributes)
+    chosen = tab.on_chosen_set("doctor", "nurse")  # whoever chose a set for this concept keeps it
+    decided = chosen[tab.parts["decided"]]
+    assert tab.form["set"] not in tab.on_press(Visitor(), None, pressed, "nurse", "doctor", doctor, decided)
+    assert {tab.form["attributes"], tab.form["set"], tab.parts["decided"]} <= set(tab.opened_outputs())
+
+
+def test_things_are_not_looked_at_as_people(fakes: FakeServices) -> None:
+    tab = built(ExploreTab, fakes)
+    flowers = tab.on_typed_concept("flowers", "doctor", attribute_rows(tab.sets["doctor"].attributes), "doctor")
+    assert flowers[tab.form["set"]] == "things"
+    assert flowers[tab.form["attribute_b"]] == "unpleasant"
+    back = tab.on_typed_concept("baker", "things", flowers[tab.form["attributes"]], "flowers")
+    assert back[tab.form["set"]] == "people"

@@ -36,6 +36,7 @@ from bias_core.studies.reports.text import format_number, format_p
 Lines = Mapping[str, Sequence[Finding]]  # by its key, a finding of every arm
 RATE = 0.05  # accepted share of false discoveries among the differences that are called clear
 MOST_IN_PAIRS = 4  # arms of which every pair is compared; more are compared with the first
+_OPENING = 24  # letters before its first quoted name by which a note is known as another's, said of other things
 _NO_SEED = "no seed in common"
 _UNDER_A_RULE = (
     "How many pictures the arms have was not fixed beforehand: a stop rule watched them, or somebody stopped them. "
@@ -237,9 +238,30 @@ def _notes(
     yield (
         "Every test is of these settings on these seeds. Other wordings, models or readers may differ the other way."
     )
+    yield from together_in_words({arm.name: arm.results.notes for arm in arms})
+
+
+def together_in_words(notes_by_arm: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """The notes of all arms, each thing once: what is said of some arms names them.
+
+    >>> list(together_in_words({"a": ["Same.", "Few."], "b": ["Same."]}))
+    ['Same.', 'a: Few.']
+    >>> few = "Small cells: fewer than 5 pictures are to be expected in “{}”."
+    >>> list(together_in_words({"a": [few.format("woman × old")], "b": [few.format("old × glasses")]}))
+    ['Small cells: fewer than 5 pictures are to be expected in “woman × old” (a); “old × glasses” (b).']
+    """
     names_by_note: dict[str, list[str]] = {}
-    for arm in arms:
-        for note in arm.results.notes:
-            names_by_note.setdefault(note, []).append(arm.name)
+    for name, notes in notes_by_arm.items():
+        for note in notes:
+            names_by_note.setdefault(note, []).append(name)
+    in_part = {note: names for note, names in names_by_note.items() if len(names) < len(notes_by_arm)}
+    begun = set[str]()
     for note, names in names_by_note.items():
-        yield note if len(names) == len(arms) else f"{', '.join(names)}: {note}"
+        opening = note.partition("“")[0]
+        alike = [one for one in in_part if note in in_part and len(opening) >= _OPENING and one.startswith(opening)]
+        if len(alike) < 2:
+            yield f"{', '.join(names)}: {note}" if note in in_part else note
+        elif opening not in begun:
+            begun.add(opening)
+            rests = (f"{one.removeprefix(opening).rstrip('.')} ({', '.join(in_part[one])})" for one in alike)
+            yield f"{opening}{'; '.join(rests)}."

@@ -48,10 +48,6 @@ from bias_core.studies.reports.text import format_number
 from bias_core.types import Estimate
 
 SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after
-_NO_BEFORE = (
-    f"{SEED_GIVES_ANOTHER} “{{pair.first}}” and “{{pair.second}}” pictures that are as far apart as those of different "
-    "seeds. The comparison stays right, but a pair shows no before and after, and pairing makes nothing sharper."
-)
 SEEDS = "seeds"
 _NEW_PICTURE = 0.9  # share of the distance between seeds from which a change is as good as another seed
 _MOST_DRAWN = 400  # pairs of different seeds in the figure of change
@@ -212,9 +208,19 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
         notes=(
             *in_languages.notes,
             *with_arms.notes,
-            *(_NO_BEFORE.format(pair=pair) for pair in pairs if not in_languages.tables and pair.is_two_draws),
+            *(() if in_languages.tables else _of_two_draws([pair for pair in pairs if pair.is_two_draws])),
         ),
     )
+
+
+def _of_two_draws(pairs: Sequence[_Pair]) -> Iterator[str]:
+    """Which arms draw other pictures on the same seed, all in one note."""
+    if pairs:
+        yield (
+            "The same seed gives pictures that are as far apart as those of different seeds in "
+            f"{'; '.join(f'“{pair.first}” and “{pair.second}”' for pair in pairs)}. The comparison stays right, but a "
+            "pair shows no before and after, and pairing makes nothing sharper."
+        )
 
 
 def _pairs(arms: Sequence[ArmReport]) -> Iterator[_Pair]:

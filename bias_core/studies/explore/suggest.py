@@ -10,7 +10,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.prompts import fill_template
-from bias_core.search.phrases import PERSON, is_about_person, phrases_of
+from bias_core.search.phrases import PERSON, is_about_person, is_about_thing, phrases_of
 from bias_core.search.suggestions import (
     Suggestion,
     merge_suggestions,
@@ -127,7 +127,7 @@ def suggested_in(report: StudyReport) -> list[Suggested]:
 def suggested_by_words(settings: StudySettings, services: StudyServices) -> list[Suggested]:
     """Before anything is drawn: from the concept's words alone; ModelUnavailable where nobody can be asked."""
     options, world = settings.options, services.pictures_world(settings.model)
-    named, note = _ask(options, services, world, PERSON)
+    named, note = _ask(options, services, world, OBJECT if is_about_thing(options.concept) else PERSON)
     if note:
         raise ModelUnavailable(note)
     return [Suggested(attribute=one.attribute, where_from=one.where_from) for one in merge_suggestions([], named)]

@@ -15,7 +15,7 @@ from bias_core.services import Services
 from bias_core.studies.explore.options import KIND, ExploreOptions, explore_options, explore_settings, prompts_of
 from bias_core.studies.explore.packs import pack_of
 from bias_core.studies.explore.tab_suggest import SuggestPart
-from bias_core.studies.kit.attributes import load_attribute_sets
+from bias_core.studies.kit.attributes import load_attribute_sets, suggest_set
 from bias_core.studies.kit.designs import pack_design
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Design, StudyReport, StudySettings
@@ -39,6 +39,7 @@ from bias_core.ui.model_menu import (
 from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
+from bias_core.ui.visitor import Visitor
 from bias_core.wordings import concepts, language_choices
 
 FIELDS = (
@@ -56,7 +57,6 @@ EXAMPLES = (
 DEFAULTS = explore_settings()
 OPTIONS = ExploreOptions()
 _DECLARED = {**settings_of(StudySettings), **settings_of(ExploreOptions)}
-_GENERAL_SET = "people"  # for concepts that no set was made for
 TABLE_NOTE = (
     "A picture has an attribute when it is nearer to the positive sentence. **P\\*** is the rate that it is "
     "compared with: 0.56, 56 % or empty. Say where it comes from, or that it is a choice."
@@ -116,6 +116,7 @@ class ExploreForm(StudyTab):
             )  # fmt: skip
             self._add("n_images", gr.Number, precision=0, scale=2, min_width=140)
         with gr.Row(elem_classes="chips"):
+            parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
             parts["concepts"] = {
                 key: gr.Button(self.sets[key].concept_hint, size="sm", min_width=0, scale=0) for key in EXAMPLES
             }
@@ -209,6 +210,10 @@ class ExploreForm(StudyTab):
         """The form's components in the order of ``FIELDS``, the arms, the file of prompts, and the shown report."""
         return [*(self.form[name] for name in FIELDS), self.arms.chosen, self.form["pack"], self.parts["report"]]
 
+    def filled(self) -> list[Any]:
+        """Everything that :meth:`form_of` changes."""
+        return [*super().filled(), self.parts["decided"]]
+
     def linked(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
         return self.filled()
@@ -217,10 +222,10 @@ class ExploreForm(StudyTab):
         """What happens in the form, whatever is shown below it."""
         form, parts = self.form, self.parts
         filled = [form[name] for name in ("attributes", "attribute_a", "attribute_b")]
-        form["set"].input(self.on_set, form["set"], filled, **QUIET)
-        typed = [form[name] for name in ("concept", "set", "attributes")]
-        form["concept"].input(self.on_typed_concept, typed, [form["set"], *filled], trigger_mode="always_last", **QUIET)
-        changed = [*(form[name] for name in ("concept", "template", "set")), *filled]
+        form["set"].input(self.on_chosen_set, [form["set"], form["concept"]], [parts["decided"], *filled], **QUIET)
+        changed = [form["set"], parts["decided"], *filled]
+        form["concept"].input(self.on_typed_concept, self.press_inputs(), changed, trigger_mode="always_last", **QUIET)
+        changed += [form[name] for name in ("concept", "template")]
         self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
         form["model"].input(self.on_model, form["model"], depends, **QUIET)
@@ -248,17 +253,34 @@ class ExploreForm(StudyTab):
         words = zip((form["attribute_a"], form["attribute_b"]), words_for(chosen), strict=True)
         return {form["attributes"]: attribute_rows(chosen.attributes), **dict(words)}
 
-    def on_typed_concept(self, concept: str, key: str | None, rows: list[list[str]]) -> Updates:
+    def _suits(self, concept: str) -> str:
+        """The key of the set that suits a concept."""
+        return suggest_set(concept, tuple(self.sets.values())).key
+
+    def on_chosen_set(self, key: str | None, concept: str) -> Updates:
+        """A set that was chosen for this concept: it stays, whatever would suit."""
+        return {self.parts["decided"]: concept} | self.on_set(key)
+
+    def press_inputs(self) -> list[Any]:
+        """What decides whether the attributes are of the concept."""
+        return [*(self.form[name] for name in ("concept", "set", "attributes")), self.parts["decided"]]
+
+    def on_typed_concept(self, concept: str, key: str | None, rows: list[list[str]], decided: str) -> Updates:
         """The set whose rates are of this concept, where another concept's stands there as it was filled in.
 
-        A rate in the world of one occupation says nothing of another one.
+        A rate in the world of one occupation says nothing of another one. Nothing changes where the set was
+        ``decided`` on for this concept.
         """
-        before = self.sets[key or _GENERAL_SET]
-        hints = {one.concept_hint.lower(): name for name, one in self.sets.items()}
-        suits = hints.get(" ".join(concept.lower().split()), _GENERAL_SET)
-        if not before.concept_hint or suits == key or rows != attribute_rows(before.attributes):
-            return {self.form["set"]: gr.skip()}
-        return {self.form["set"]: suits} | self.on_set(suits)
+        suits, own = self._suits(concept), {self.parts["decided"]: concept}
+        is_filled_in = key is None or rows == attribute_rows(self.sets[key].attributes)
+        if concept == decided or suits == key or not is_filled_in:
+            return own
+        return own | {self.form["set"]: suits} | self.on_set(suits)
+
+    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:
+        """As everywhere; a concept that was typed a moment ago has its own rates by then."""
+        typed = {} if event.target in self.parts["chips"] else self.on_typed_concept(*values)
+        return typed | super().on_press(visitor, shown, event)
 
     def run_triggers(self) -> list[Any]:
         """As everywhere, and a concept that is typed and entered."""
@@ -272,7 +294,8 @@ class ExploreForm(StudyTab):
     def on_concept(self, concept: str, key: str) -> Updates:
         """The form for a concept, with the set of attributes that suits it."""
         form, template = self.form, self.sets[key].template or OPTIONS.template
-        return {form["concept"]: concept, form["template"]: template, form["set"]: key} | self.on_set(key)
+        filled = {form["concept"]: concept, form["template"]: template, form["set"]: key}
+        return filled | {self.parts["decided"]: concept} | self.on_set(key)
 
     def on_choose_row(self, event: gr.SelectData) -> int:
         """Remember which row was touched last."""
@@ -298,8 +321,7 @@ class ExploreForm(StudyTab):
             model = self._model_updates(str(values.get("model", DEFAULTS.model)), values.pop("condition", None))
             updates = {form[k]: v for k, v in values.items()} | model
             if concept := str(link.get("concept", "")):
-                hints = {one.concept_hint: key for key, one in self.sets.items() if one.concept_hint}
-                updates |= self.on_concept(concept, hints.get(concept.lower(), _GENERAL_SET))
+                updates |= self.on_concept(concept, self._suits(concept))
             if languages := link.get("options", {}).get("languages"):
                 updates[form["languages"]] = list(languages)
             if arms := link.get("arms", ()):  # the first one's model and condition stand above
@@ -335,7 +357,7 @@ class ExploreForm(StudyTab):
         values["stop_within"] = _DECLARED["stop_within"].shown(shown.stop_within)
         del values["condition"]
         values["set"] = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
-        filled = {form[name]: value for name, value in values.items()}
+        filled = {form[name]: value for name, value in values.items()} | {self.parts["decided"]: options.concept}
         return self._model_updates(shown.model, shown.condition) | filled | self.arms.show(arms)
 
     def link(self, report: StudyReport) -> str:

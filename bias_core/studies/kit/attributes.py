@@ -8,10 +8,13 @@ from typing import Literal
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.models.catalogue import read_yaml
+from bias_core.search.phrases import is_about_thing
 from bias_core.settings import ASSETS
 from bias_core.types import Attribute
 
 SEPARATOR = "|"
+THINGS = "things"
+"""Key of the set for concepts that are no people, and for which no set was made."""
 Crossing = Literal["none", "pairs", "triples"]
 """Which attributes are crossed: no two, every two, or every two and three of them."""
 CROSSING = ("Crossed attributes", "Whether two, or also three, are seen together more often than each alone gives")
@@ -41,11 +44,13 @@ def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet
 
 
 def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
-    """The set made for this concept, or the first one; InvalidInput where there are none."""
+    """The set made for this concept, else that of things or the first, of people; InvalidInput where there are none."""
     if not sets:
         raise InvalidInput("there are no attribute sets to suggest from")
-    hint = concept.strip().lower()
-    return next((item for item in sets if item.concept_hint.lower() == hint), sets[0])
+    hint = " ".join(concept.lower().split())
+    usual = THINGS if is_about_thing(hint) else sets[0].key
+    made = (item for item in sets if hint and item.concept_hint.lower() == hint)
+    return next(made, next((item for item in sets if item.key == usual), sets[0]))
 
 
 def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> Attribute:

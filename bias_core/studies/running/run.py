@@ -319,7 +319,7 @@ def _measured(
         results = beside(first, results, together) if plan.arms else arms[0].results
     ended = [data[0].stopped] if names and data[0].stopped_after else []
     results = replace(results, notes=(*ended, *services.repairs.since(n_repairs), *results.notes))
-    return _report(plan, data, results, tuple(arms) if plan.arms else ())
+    return replace(_report(plan, data, results, tuple(arms) if plan.arms else ()), stopped_after=data[0].stopped_after)
 
 
 def _read_with(plan: StudyPlan, encoder: str) -> StudyPlan:
@@ -428,7 +428,6 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         stored={key: image for data in drawn for key, image in data.images_by_id.items()},
         arms=arms,
         stopped=any(data.stopped for data in drawn),
-        stopped_after=drawn[0].stopped_after,
         stop_rule=rule.words if rule and any(data.n_enough is not None for data in drawn) else "",
         read_by=read_by,
         created=time.time(),

@@ -77,9 +77,8 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     places = frame.groupby(["prompt", "group", "repetition"], sort=False).indices
 
     def work(planted: PlantedLine) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-        found, line = [], _as_drawn(planted, data, places, settings)
-        pair = line.positive, line.negative
-        error = errors[pair]
+        cells, line = [], _as_drawn(planted, data, places, settings)
+        error = errors[pair := (line.positive, line.negative)]
         for condition, repetition in product(ladder(settings), sorted(set(frame["repetition"]))):
             here = np.concatenate([places[prompt, condition, repetition] for prompt in line.prompts])
             count, n = int((rows[here] @ leans[pair] > 0).sum()), len(here)
@@ -89,12 +88,11 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
                 if error and error.sensitivity + error.specificity > 1
                 else None,
             )
-            more = {"planted": planted.rates[condition], "repetition": repetition}
-            measurements = [
-                one | {"repetition": repetition} for one in _measurements(line, condition, shares, settings)
-            ]
-            found.append((_reading(line, condition, shares, truths[here]) | more, measurements))
-        return found
+            reading = _reading(line, condition, shares, truths[here]) | {"planted": planted.rates[condition]}
+            measurements = _measurements(line, condition, shares, settings)
+            again = {"repetition": repetition}
+            cells.append((reading | again, [one | again for one in measurements]))
+        return cells
 
     parts = yield from data.as_far_as("planted rates", lines, work)
     readings, measurements = zip(*(one for part in parts for one in part), strict=True)

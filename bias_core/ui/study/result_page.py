@@ -200,6 +200,7 @@ class ResultPage(StudyForm):
         """All of a report."""
         text = f"Done in {report.seconds:.1f} s. {report.n_images:,} pictures scored."
         text += f" The stop rule ended it: {report.stop_rule}." if report.stop_rule else ""
+        text += f" Stopped after {report.stopped_after}." if report.stopped_after else ""
         return {
             **self._buttons(running=False),
             self.drawing.html: "",

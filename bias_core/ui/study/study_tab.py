@@ -182,7 +182,7 @@ class StudyTab(ResultPage):
     def _wire_run(self) -> None:
         parts = self.parts
         changed = [parts["status"], parts["run"], parts["stop"]]
-        pressed = (self.on_press, [parts["visitor"], parts["report"]], self.opened_outputs())
+        pressed = (self.on_press, [parts["visitor"], parts["report"], *self.press_inputs()], self.opened_outputs())
         click = gr.on(self.run_triggers(), *pressed, queue=False, **QUIET)
         inputs, how = [parts["visitor"], *self.inputs()], {**QUIET, **RUN, "trigger_mode": "multiple"}
         run = click.then(self.on_run, inputs, self.outputs(), **how)
@@ -190,7 +190,11 @@ class StudyTab(ResultPage):
         self.bring_into_view(click, "status")
         self.bring_into_view(run, "header")
 
-    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData) -> Updates:
+    def press_inputs(self) -> list[Any]:
+        """What :meth:`on_press` looks at of the form."""
+        return []
+
+    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:  # noqa: ARG002
         """Take a turn in the queue; the preset whose button was pressed fills the form before."""
         chips = self.parts["chips"]
         filled = self.preset_updates(chips.index(event.target)) if event.target in chips else {}
