@@ -118,9 +118,9 @@ class ComingBack:
         return {tab.parts["status"]: gr.skip()}
 
     def _has_own(self, key: str, visitor: Visitor, link: Link) -> bool:
-        """Whether a tab has a run of the visitor, finished or at work, or the address fills in its form."""
+        """Whether a tab has a run of the visitor, finished, at work or given up, or the address fills in its form."""
         at_work = self._services.run_line.find(visitor.key)
-        is_here = at_work is not None and at_work.place == key
+        is_here = key in visitor.places or (at_work is not None and at_work.place == key)
         return is_here or bool(link.tab == key and link.values) or key in self._last_runs(visitor)
 
     def _link(self, request: gr.Request | None) -> Link:

@@ -103,7 +103,7 @@ class LabelTab:
         parts["status"] = gr.HTML(READY, elem_id="label-status")
         with gr.Column(visible=False, elem_id="label-owned", elem_classes="results") as parts["owned"]:
             self._build_owned()
-        parts["file"] = gr.DownloadButton("file", elem_id="label-file", elem_classes="hidden-file")
+        parts["file"] = gr.DownloadButton("Download", elem_id="label-file", elem_classes="hidden-file")
         self.scores.parts |= {"visitor": visitor, "file": parts["file"]}
         self._wire(demo)
 

@@ -56,6 +56,7 @@ class Visitor:
         self.typed_token = self.signed_in_token = ""  # in memory only, and of this page only
         self._asking, self._gpu_seconds = threading.Lock(), (-math.inf, math.nan)  # when it was asked, and the answer
         self._stop = threading.Event()
+        self.places: set[str] = set()  # tabs on which a run was begun since the page was opened
 
     def __deepcopy__(self, memo: object) -> "Visitor":
         return Visitor()
@@ -102,8 +103,9 @@ class Visitor:
         self._stop = _STOPS.setdefault(self.key, self._stop)
         return self._stop
 
-    def start(self) -> None:
-        """Make way for a new run: an older one is told to stop and keeps its own flag."""
+    def start(self, place: str = "") -> None:
+        """Make way for a new run, of this tab: an older one is told to stop and keeps its own flag."""
+        self.places.add(place)
         self.stop.set()
         self._stop = _STOPS[self.key] = threading.Event()
 

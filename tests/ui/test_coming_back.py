@@ -107,6 +107,10 @@ def test_a_tab_shows_no_example_to_whom_has_a_run_there_asks_for_one_or_is_not_k
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     report = complete(run_study(find_design("t2iat-tests"), settings, fakes, session=visitor.key))
     assert header not in coming.on_look("association", visitor, report)
+    stopped = Visitor()  # who began a run here and stopped it before it had a report: its last word stays
+    stopped.key = "f" * 32
+    tab.on_click(stopped)
+    assert header not in coming.on_look("association", stopped, None)
     assert header not in coming.on_look("association", visitor, None)
 
 

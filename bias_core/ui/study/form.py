@@ -100,7 +100,7 @@ def build_take(key: str) -> dict[str, Any]:
         parts["shell"] = gr.Textbox(label="Command line", lines=2, max_lines=8, **copyable)
         parts["python"] = gr.Textbox(label="Python", lines=6, max_lines=20, **copyable)
         parts["link"] = gr.Textbox(label="Link to these settings", lines=1, max_lines=3, **copyable)
-    parts["file"] = gr.DownloadButton("file", elem_id=f"{key}-file", elem_classes="hidden-file")
+    parts["file"] = gr.DownloadButton("Download", elem_id=f"{key}-file", elem_classes="hidden-file")
     return parts
 
 
