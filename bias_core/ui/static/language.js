@@ -4,7 +4,7 @@
 // English; so does what a model is given (values of fields, code) and what is marked with lang or translate="no".
 {
   const KEPT = 't2i-bias-language';
-  const LEFT_OUT = 'svg, math, .math, code, pre, script, style, textarea, [translate=no], [lang]:not(html)';
+  const LEFT_OUT = 'svg:not(.plot), math, .math, code, pre, script, style, textarea, [translate=no], [lang]:not(html)';
   const SENTENCES = 'p, li, dt, dd, td, th, h1, h2, h3, h4, summary, figcaption, label, legend';
   const NOT_INLINE = ':not(a, abbr, b, br, code, em, i, kbd, small, span, strong, sub, sup)';
   const ATTRIBUTES = ['aria-label', 'title', 'placeholder', 'alt', 'data-label'];
