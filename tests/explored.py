@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.report import Exploration
 from bias_core.studies.kit.designs import find_design
+from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 
-__all__ = ["Explored", "explore", "explore_settings", "measured", "own_pictures", "plan_explore"]
+__all__ = ["Explored", "explore", "explore_settings", "measured", "own_pictures", "pictures_of", "plan_explore"]
 
 
 class Explored(Exploration):
@@ -43,3 +45,8 @@ def own_pictures(settings: Any, *attributes: str) -> Any:
     """Settings that take all imported pictures as they are and look for these attributes in them."""
     words = {"concept": "", "attribute_a": "", "attribute_b": ""}
     return explore_settings(settings, attributes=attributes or ("man",), **words)
+
+
+def pictures_of(report: Any) -> Any:
+    """What an import reads of the export of a run: without its figures and pages, which take long to draw."""
+    return replace(to_export(report, pictures=True), files={})

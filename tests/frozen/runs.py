@@ -19,8 +19,8 @@ from bias_core.studies.explore.results import KINDS
 from bias_core.studies.kit.attributes import find_attribute, load_attribute_sets
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, run_study
+from tests.explored import pictures_of
 
 FOLDER = Path(__file__).parent
 STUDIES = (
@@ -46,7 +46,7 @@ def run(name, services, folder):
         return compared(comparison(services))
     if name == "own-pictures":
         archive = folder / "pictures.zip"
-        write_zip(to_export(exploration(services), pictures=True), archive)
+        write_zip(pictures_of(exploration(services)), archive)
         options = {"concept": "", "attribute_a": "", "attribute_b": "", "attributes": ["man", "old"]}
         settings = StudySettings(images=str(archive), options={**options, "n_clusters": 2})
         return numbers_of(complete(run_study(find_design("explore"), settings, services)))

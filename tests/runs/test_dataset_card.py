@@ -16,7 +16,7 @@ from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import finding_rows
 from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, run_study
-from tests.explored import explore
+from tests.explored import explore, pictures_of
 from tests.ui.fakes import FakeServices
 
 DESIGN = find_design("t2iat-tests")
@@ -91,7 +91,7 @@ def test_a_card_without_pictures_says_so_and_text_cannot_break_out():
 
 
 def test_imported_pictures_have_an_unknown_licence_and_origin(services, report, tmp_path):
-    path = write_zip(to_export(report, pictures=True), tmp_path / "mine.zip")
+    path = write_zip(pictures_of(report), tmp_path / "mine.zip")
     again = complete(run_study(DESIGN, replace(SETTINGS, images=str(path)), services))
     facts = to_export(again, pictures=True).facts
     assert facts.licence == ""
@@ -140,7 +140,7 @@ def test_datasets_reads_the_imagefolder(folders, exports, kind, tmp_path, monkey
 
 
 def test_a_reimported_export_gives_the_same_numbers(services, report, tmp_path):
-    path = write_zip(to_export(report, pictures=True), tmp_path / "mine.zip")
+    path = write_zip(pictures_of(report), tmp_path / "mine.zip")
     again = complete(run_study(DESIGN, replace(SETTINGS, images=str(path)), services))
     assert again.settings.model == "imported:mine"
     assert numbers(again) == numbers(report)

@@ -21,9 +21,10 @@ from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.arms import arm_names, arm_text, each_arm, parse_arms
-from bias_core.studies.running.export import to_command, to_export
+from bias_core.studies.running.export import to_command
 from bias_core.studies.running.history import go_on, list_runs
 from bias_core.studies.running.run import complete, plan_study, run_study
+from tests.explored import pictures_of
 from tests.studies.oasis_runs import without_seconds
 from tests.studies.scribe import ScribeServices
 
@@ -46,7 +47,7 @@ def folder(services, tmp_path_factory):
     parts = tmp_path_factory.mktemp("export")
     for design, settings in ((GENERAL, OBJECTS), (ORIGINS, NATIONALITIES)):
         report = complete(run_study(design, settings, services))
-        write_folder(to_export(report, pictures=True), parts / design.name)
+        write_folder(pictures_of(report), parts / design.name)
     return parts
 
 
@@ -277,7 +278,7 @@ def test_table_two_has_every_arm_with_its_place_among_the_others_and_the_publish
 
 
 def test_arms_of_different_size_are_placed_at_equal_numbers(services, objects, tmp_path):
-    few = to_export(complete(run_study(GENERAL, OBJECTS, services)), pictures=True)
+    few = pictures_of(complete(run_study(GENERAL, OBJECTS, services)))
     write_folder(replace(few, images=few.images[::3]), tmp_path / "few")
     arms = (Arm(name="fair", condition="fair"), Arm(name="few", images=str(tmp_path / "few")))
     report = complete(run_study(GENERAL, replace(OBJECTS, arms=arms), services))

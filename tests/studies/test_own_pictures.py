@@ -18,10 +18,9 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import finding_rows, table_of
 from bias_core.studies.running.corrected import correct_run
-from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, run_study
 from bias_core.world.render import render
-from tests.explored import explore_settings, measured, own_pictures
+from tests.explored import explore_settings, measured, own_pictures, pictures_of
 from tests.studies.simulated_raters import simulate
 from tests.ui.fakes import FakeServices, _portrait
 
@@ -86,7 +85,7 @@ def test_people_correct_what_is_read_in_pictures_of_one_s_own(services, report):
 
 
 def test_the_export_of_an_import_gives_the_same_numbers(services, report, tmp_path):
-    zipped = write_zip(to_export(report, pictures=True), tmp_path / "again.zip")
+    zipped = write_zip(pictures_of(report), tmp_path / "again.zip")
     settings = StudySettings(images=str(zipped), options=report.settings.options, force=True)
     again = complete(run_study(find_design("explore"), settings, services))
     assert finding_rows(again) == finding_rows(report)
@@ -158,6 +157,6 @@ def test_the_studies_that_fit_are_told(path):
 def test_a_study_that_asks_for_these_prompts_says_how_many(services, tmp_path):
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     drawn = complete(run_study(find_design("t2iat-tests"), settings, services))
-    path = write_zip(to_export(drawn, pictures=True), tmp_path / "drawn.zip")
+    path = write_zip(pictures_of(drawn), tmp_path / "drawn.zip")
     fits = {fit.design.name: fit for fit in look_through(path).fits}
     assert fits["t2iat-tests"].n_found >= drawn.n_images

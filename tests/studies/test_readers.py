@@ -27,7 +27,7 @@ from bias_core.studies.running.export import as_asked, to_command, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute
 from bias_core.ui.study.view import header_html
-from tests.explored import explore, measured, own_pictures
+from tests.explored import explore, measured, own_pictures, pictures_of
 from tests.ui.fakes import FakeServices
 
 OURS = "calibration-clip"
@@ -175,7 +175,7 @@ def exported(services, tmp_path_factory):
     """A zip of pictures that a calibration model drew, each with its record."""
     settings = StudySettings(scale=0.01)
     report = complete(run_study(find_design("oasis-doctors"), settings, services))
-    return write_zip(to_export(report, pictures=True), tmp_path_factory.mktemp("zip") / "drawn.zip")
+    return write_zip(pictures_of(report), tmp_path_factory.mktemp("zip") / "drawn.zip")
 
 
 def test_imported_pictures_of_a_calibration_model_are_known_by_their_own_record(services, exported):

@@ -22,7 +22,7 @@ from bias_core.studies.kit.types import AUTO, Design, Measured, StudyFigure, Stu
 from bias_core.studies.reports import text
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.evaluation_records import has_numbers, to_eval_results, to_every_eval_ever
-from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.figures import to_forms
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.model_card import to_model_card
 from bias_core.studies.reports.report_page import to_html
@@ -66,7 +66,14 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
 
 def _figure_files(name: str, figure: StudyFigure) -> dict[str, bytes | Callable[[], bytes]]:
     """A figure for the page and for print, with its caption beside it."""
-    drawn = {f"{name}.{form}": partial(to_bytes, figure, form) for form in FIGURE_FORMS}
+    made: dict[str, bytes] = {}
+
+    def form_of(form: str) -> bytes:
+        if form not in made:
+            made.update(to_forms(figure, FIGURE_FORMS))
+        return made.pop(form)  # once written it is not kept
+
+    drawn = {f"{name}.{form}": partial(form_of, form) for form in FIGURE_FORMS}
     return {**drawn, f"{name}.txt": f"{figure.title}. {figure.caption}\n".encode()}
 
 
