@@ -37,7 +37,7 @@ from bias_core.exchange.picture_metadata import FIGURE_MARK
 from bias_core.studies.reports.figure_labels import name_points, name_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -83,23 +83,13 @@ def _plain(value: Any) -> Any:
     return value.replace("$", r"\$") if isinstance(value, str) else value
 
 
-def to_bytes(figure: StudyFigure, kind: str = "svg") -> bytes:
-    """The figure as a file, "svg", "png" or "pdf", that says its title and caption in its metadata."""
-    return to_forms(figure, (kind,))[kind]
-
-
-def to_forms(figure: StudyFigure, kinds: Sequence[str]) -> dict[str, bytes]:
-    """The same in several forms, drawn and laid out once, which takes longer than to write them."""
-    drawn, made = draw(figure), {}
-    for kind in kinds:
-        buffer = io.BytesIO()
-        further: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {FIGURE_MARK: "yes"}}
-        caption = {_CAPTION_IN.get(kind, "Description"): figure.caption}
-        metadata = {"Title": figure.title, **caption, **further.get(kind, {})}
-        drawn.savefig(buffer, format=kind, dpi=200, metadata=metadata)
-        drawn.set_layout_engine("none")  # what is laid out stays where it is
-        made[kind] = buffer.getvalue()
-    return made
+def to_bytes(figure: StudyFigure, kind: str = "svg", *, drawn: Figure | None = None) -> bytes:
+    """The figure, ``drawn`` before or now, as a file, "svg", "png" or "pdf", with its title and caption inside."""
+    buffer, drawn = io.BytesIO(), drawn or draw(figure)
+    further: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {FIGURE_MARK: "yes"}}
+    metadata = {"Title": figure.title, _CAPTION_IN.get(kind, "Description"): figure.caption, **further.get(kind, {})}
+    drawn.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+    return buffer.getvalue()
 
 
 def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:

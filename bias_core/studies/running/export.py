@@ -22,7 +22,7 @@ from bias_core.studies.kit.types import AUTO, Design, Measured, StudyFigure, Stu
 from bias_core.studies.reports import text
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.evaluation_records import has_numbers, to_eval_results, to_every_eval_ever
-from bias_core.studies.reports.figures import to_forms
+from bias_core.studies.reports.figures import draw, to_bytes
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.model_card import to_model_card
 from bias_core.studies.reports.report_page import to_html
@@ -70,11 +70,14 @@ def _figure_files(name: str, figure: StudyFigure) -> dict[str, bytes | Callable[
 
     def form_of(form: str) -> bytes:
         if form not in made:
-            made.update(to_forms(figure, FIGURE_FORMS))
+            drawn = draw(figure)
+            for one in FIGURE_FORMS:
+                made[one] = to_bytes(figure, one, drawn=drawn)
+                drawn.set_layout_engine("none")  # in the next form everything stays where it is
         return made.pop(form)  # once written it is not kept
 
-    drawn = {f"{name}.{form}": partial(form_of, form) for form in FIGURE_FORMS}
-    return {**drawn, f"{name}.txt": f"{figure.title}. {figure.caption}\n".encode()}
+    files = {f"{name}.{form}": partial(form_of, form) for form in FIGURE_FORMS}
+    return {**files, f"{name}.txt": f"{figure.title}. {figure.caption}\n".encode()}
 
 
 def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
