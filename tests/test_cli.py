@@ -95,10 +95,10 @@ def test_the_copied_command_gives_the_numbers_of_the_library(services, command, 
     settings = explore_settings(SETTINGS, model=model)
     *_, report = explore(settings, services)
     arguments = shlex.split(to_command(find_design("explore"), settings))[3:]
-    result = command(*arguments, "--out", str(tmp_path / "out"))
+    result = command(*arguments, "--out", str(tmp_path / "report.json"))
     assert result.exit_code == 0, result.output
     ours = to_dict(report.report)
-    theirs = json.loads((tmp_path / "out" / "report.json").read_text())
+    theirs = json.loads((tmp_path / "report.json").read_text())
     ours.pop("seconds")
     theirs.pop("seconds")
     assert theirs == json.loads(json.dumps(ours))

@@ -241,11 +241,11 @@ def test_the_command_line_gives_the_same_numbers(monkeypatch, fakes, report, tmp
     monkeypatch.setattr(fakes, "close", lambda: None)
     asked = ["compare", "doctor", "--arm", "condition=fair", "--arm", "condition=extreme", "-n", "40",
              "--seed", "20", "--attribute", "man|a photo of a man|a photo of a woman|0.6|x",
-             "--out", str(tmp_path / "out")]  # fmt: skip
+             "--out", str(tmp_path / "report.json")]  # fmt: skip
     result = CliRunner().invoke(app, asked)
     assert result.exit_code == 0, result.output
     assert f"{difference(report, 'man: P')['difference']:.3f}" in result.output
-    assert (tmp_path / "out" / "report.json").is_file()
+    assert (tmp_path / "report.json").is_file()
     wrong = CliRunner().invoke(app, ["compare", "doctor", "--arm", "condition=fair"])
     assert wrong.exit_code == 2
     assert "compare two to 8 arms" in wrong.output

@@ -210,9 +210,9 @@ def test_the_report_is_json_markdown_and_files(report, tmp_path):
 def test_the_command_gives_the_same_numbers(report, tmp_path, monkeypatch):
     monkeypatch.setenv("BIAS_DATA_DIR", str(tmp_path / "data"))
     command = shlex.split(to_command(report.design, report.settings))[3:]
-    run = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out")])
+    run = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "report.json")])
     assert run.exit_code == 0, run.output
-    saved = json.loads((tmp_path / "out" / "report.json").read_text())
+    saved = json.loads((tmp_path / "report.json").read_text())
     assert without_seconds(saved) == without_seconds(report)
 
 

@@ -53,10 +53,10 @@ def test_api_cli_and_python_give_identical_numbers(
     )  # fmt: skip
     monkeypatch.setattr(services, "Services", lambda: FakeServices(tmp_path / "cli"))
     arguments = ["explore", "nurse", "--attribute", "man", "--attribute", "glasses", "--condition", "extreme"]
-    arguments += ["-n", "11", "--seed", "5", "--n-attribute-images", "3", "--out", str(tmp_path / "out")]
+    arguments += ["-n", "11", "--seed", "5", "--n-attribute-images", "3", "--out", str(tmp_path / "report.json")]
     run = CliRunner().invoke(cli.app, arguments)
     assert run.exit_code == 0, run.output
-    by_command = json.loads((tmp_path / "out" / "report.json").read_text())
+    by_command = json.loads((tmp_path / "report.json").read_text())
     nurse = next(item for item in load_attribute_sets() if item.key == "nurse")
     settings = explore_settings(
         concept="nurse",

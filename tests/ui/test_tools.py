@@ -82,12 +82,12 @@ def test_a_study_over_http_has_the_numbers_of_the_command_line(
     from bias_core import cli, services
 
     monkeypatch.setattr(services, "Services", lambda: FakeServices(tmp_path / "cli"))
-    arguments = ["study", "run", "t2iat-tests", "--scale", "0.02", "--out", str(tmp_path / "out")]
+    arguments = ["study", "run", "t2iat-tests", "--scale", "0.02", "--out", str(tmp_path / "report.json")]
     for option in STUDY["options"]:
         arguments += ["--option", option]
     run = CliRunner().invoke(cli.app, arguments)
     assert run.exit_code == 0, run.output
-    by_command = json.loads((tmp_path / "out" / "report.json").read_text())
+    by_command = json.loads((tmp_path / "report.json").read_text())
     for part in ("findings", "tables", "figures", "notes", "n_images", "settings"):
         assert json.loads(json.dumps(study[part])) == by_command[part], part
 
