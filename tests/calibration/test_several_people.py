@@ -12,7 +12,7 @@ from bias_core.adapters.readers.drawn_faces import boxes_of_faces
 from bias_core.types import ImageRow
 from bias_core.world.grammar import parse, satisfies
 from bias_core.world.render import render
-from bias_core.world.scene import PLACES, Scene
+from bias_core.world.scene import PLACES, Person, Place, Scene
 from bias_core.world.several import PEOPLE
 
 PAIR = "Generate a picture of one {} on the left and one {} on the right."
@@ -132,6 +132,16 @@ def test_everybody_is_found_from_left_to_right_with_a_box_of_the_right_size(prom
         if len(boxes) == n:
             recorded = [np.array(place.box()) / 2 for place in scene.places]
             assert np.abs(np.array(boxes) - recorded).max() <= 2  # of 128 pixels
+
+
+def test_glasses_under_the_brim_of_a_sombrero_are_seen() -> None:
+    sizes = (0.515625, 0.6875)
+    places = tuple(Place(centre=centre, scale=size, depth=6) for centre, size in zip((58, 198), sizes, strict=True))
+    for gender in ("feminine", "masculine"):
+        hidden = Person(gender=gender, glasses=True, headwear="sombrero")
+        for people in ((hidden, Person()), (Person(glasses=True), hidden), (hidden, hidden)):
+            boxes = boxes_of_faces(render(Scene(people=people, places=places), 256))
+            assert boxes == [place.box() for place in places]
 
 
 @pytest.mark.parametrize("prompt", [PAIR.format("doctor", "nurse"), "a photo of a nurse", "a photo of a burger"])

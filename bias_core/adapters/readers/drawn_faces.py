@@ -13,6 +13,7 @@ from bias_core.world.shapes import paint_shapes, shapes
 _SHEET, _SIZE = 256, 128  # pixels of the drawing book, and of the picture that is looked at
 _UNIT = _SHEET // _SIZE
 _PARTS = {"eyes": ("eyes",), "lashes": ("eyes", "lashes feminine"), "glasses": ("eyes", "glasses")}
+_OVER = {"glasses under a brim": ("glasses", "sombrero")}  # what is drawn over a part, and hides some of it
 _SCALES = tuple(GRID * k for k in range(17, 54))  # of a portrait: those of which several people are drawn
 _EYES = (128, 106)  # about their middle, on the sheet of one person
 _BEFORE = 100  # pixels: a corner further on stands for one as far to the left of the picture
@@ -26,10 +27,17 @@ Face = tuple[float, float, float]  # corner of the sheet of one person in pixels
 @cache
 def _template(part: str, scale: float, corner: tuple[float, float] = (0.0, 0.0)) -> tuple[np.ndarray, np.ndarray]:
     """Greys and mask, each ``(size, size)``, of what is drawn of a person whose sheet has its corner there."""
+    if part in _OVER:
+        below, over = _OVER[part]
+        return _drawn((*_PARTS[below], over), scale, corner)[0], _template(below, scale, corner)[1]
+    return _drawn(_PARTS[part], scale, corner)
+
+
+def _drawn(layout: tuple[str, ...], scale: float, corner: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
     layers = []
     for background in (0, 255):  # where they differ, nothing is drawn
         sheet = Image.new("RGB", (_SHEET, _SHEET), (background,) * 3)
-        for one in _PARTS[part]:
+        for one in layout:
             paint_shapes(ImageDraw.Draw(sheet), shapes("person", one), {}, corner=corner, scale=(scale, scale))
         layers.append(np.asarray(sheet.convert("L").reduce(_UNIT), dtype=np.float32) / 255)
     return layers[0], (np.abs(layers[0] - layers[1]) < 0.01).astype(np.float32)
@@ -39,7 +47,7 @@ def _template(part: str, scale: float, corner: tuple[float, float] = (0.0, 0.0))
 def _spectra() -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple[str, float]]]:
     """Of every part and scale: spectrum of the mask, of what is drawn in it, its square sum by pixel; and which."""
     masks, drawings, constants, which = [], [], [], []
-    for part in _PARTS:
+    for part in (*_PARTS, *_OVER):
         for scale in _SCALES:
             greys, mask = _template(part, scale)
             n = mask.sum()
@@ -91,7 +99,7 @@ def boxes_of_faces(image: Image.Image) -> list[Box]:
 def _is_at(greys: np.ndarray, middle: int, scale: float) -> bool:
     """Whether somebody of this size stands there, as :func:`bias_core.world.render.draw_person` draws them."""
     corner = middle - _SHEET / 2 * scale, _SHEET - _SHEET * scale
-    for part in _PARTS:
+    for part in (*_PARTS, *_OVER):
         drawn, mask = _template(part, scale, corner)
         if float((mask * (greys - drawn) ** 2).sum() / mask.sum()) < _WORST:
             return True
