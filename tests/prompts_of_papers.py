@@ -89,7 +89,8 @@ def _sentences(attributes: list[dict[str, Any]]) -> Iterator[str]:
 def explore_prompts() -> Iterator[str]:
     """The built-in attribute sets: the hinted concept's prompt and the sentences."""
     for entry in read_study("attribute_sets")["sets"]:
-        yield fill_template(entry["template"], entry["concept_hint"])
+        if entry["concept_hint"]:  # a set for whatever thing is typed names none
+            yield fill_template(entry["template"], entry["concept_hint"])
         yield from _sentences(entry["attributes"])
 
 

@@ -27,7 +27,7 @@ def in_lines(name: object, width: float) -> list[str]:
     """The name of a row; in two lines where it is long and the figure, ``width`` inches wide, is narrow.
 
     >>> in_lines("Plain, most stereotyped occupations", 4.0), in_lines("dark skin", 4.0)
-    (['Plain, most', 'stereotyped occupations'], ['dark skin'])
+    (['Plain, most stereotyped', 'occupations'], ['dark skin'])
     """
     text = str(name)
     spaces = [i for i, letter in enumerate(text) if letter == " "]
