@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from PIL import Image
@@ -22,14 +22,14 @@ from transformers import (
 )
 
 from bias_core.world.captions import caption, noun_of
+from bias_core.world.scene import Scene
 from training.clip import draw_batch
 from training.language import build_tokenizer
 from training.loop import record, to_tensor, train
 
-if TYPE_CHECKING:
-    from bias_core.world.scene import Scene
-
 MAX_TOKENS = 64
+WHO, PAIRS = 0.35, 0.6
+"""Shares of the answerer's lessons: who somebody is, for questions of gender; pairs, for people alone."""
 
 
 def build_blip_tokenizer() -> PreTrainedTokenizerFast:
@@ -56,16 +56,21 @@ def build_config(n_words: int) -> BlipConfig:
     return BlipConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=64)
 
 
-def gender_question(scene: Scene, rng: Random) -> tuple[str, str] | None:
-    """The paired stereotype test's question about one person of ``scene``, and its answer."""
-    if not scene.people:
-        return None
-    side = rng.randrange(len(scene.people))
-    where = ("on the left ", "on the right ")[side] if len(scene.people) == 2 else ""
-    person = scene.people[side]
-    noun = noun_of(person, rng) if rng.random() < 0.6 else "person"
-    answer = "female" if person.gender == "feminine" else "male"
-    return f"What gender is the {noun} {where}in the picture?", answer
+def questions(scene: Scene, rng: Random) -> list[tuple[str, str]]:
+    """Of each person in ``scene``: the paired stereotype test's question and its answer, or who that person is.
+
+    A whole description teaches which half of the picture is meant sooner than one bit does.
+    """
+    asked = []
+    sides = ("on the left ", "on the right ") if len(scene.people) == 2 else ("",)
+    for person, where in zip(scene.people, sides, strict=False):
+        if rng.random() < WHO:
+            asked.append((f"Who is {where}in the picture?", caption(Scene(people=(person,)))))
+            continue
+        noun = noun_of(person, rng) if rng.random() < 0.6 else "person"
+        answer = "female" if person.gender == "feminine" else "male"
+        asked.append((f"What gender is the {noun} {where}in the picture?", answer))
+    return asked
 
 
 class Texts:
@@ -113,7 +118,7 @@ def train_captioner(
 
 
 def train_answerer(
-    work: Path, out: Path, *, captioner: Path, minutes: float, batch: int = 64, seed: int = 0, device: str = "cpu"
+    work: Path, out: Path, *, captioner: Path, minutes: float, batch: int = 32, seed: int = 0, device: str = "cpu"
 ) -> None:
     """Teach a BLIP to answer which gender a person presents, alone or on one side of a pair.
 
@@ -131,13 +136,13 @@ def train_answerer(
 
     def loss_of(_step: int) -> torch.Tensor:
         model.train()
-        drawn = zip(*draw_batch(rng, batch), strict=True)
-        asked = [(image, told) for scene, image in drawn if (told := gender_question(scene, rng))]
-        questions, mask, _ = texts([question for _, (question, _) in asked])
+        drawn = zip(*draw_batch(rng, batch, pairs=PAIRS), strict=True)
+        asked = [(image, told) for scene, image in drawn for told in questions(scene, rng)]
+        asking, mask, _ = texts([question for _, (question, _) in asked])
         ids, answer_mask, labels = texts([answer for _, (_, answer) in asked])
         loss: torch.Tensor = model(
             pixel_values=to_tensor([image for image, _ in asked]).to(device),
-            input_ids=questions,
+            input_ids=asking,
             attention_mask=mask,
             decoder_input_ids=ids,
             decoder_attention_mask=answer_mask,

@@ -104,11 +104,11 @@ def crop_person(image: Image.Image, side: int) -> Image.Image:
     return square.resize(image.size, Image.Resampling.BILINEAR)
 
 
-def draw_batch(rng: Random, n: int) -> tuple[list[Scene], list[Image.Image]]:
-    """Balanced scenes and their pictures; a fifth are people cut out of pairs."""
+def draw_batch(rng: Random, n: int, *, pairs: float = 0.25) -> tuple[list[Scene], list[Image.Image]]:
+    """Balanced scenes and their pictures; of the share of ``pairs``, half are cut into people alone."""
     scenes, images = [], []
     for _ in range(n):
-        scene = balanced_scene(rng, looks(), things())
+        scene = balanced_scene(rng, looks(), things(), pairs=pairs)
         image = render(scene)
         if len(scene.people) == 2 and rng.random() < 0.5:
             side = rng.randrange(2)

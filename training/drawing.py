@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from bias_core.types import ReaderErrors
 
-MEASURED, JUDGED = 0, 3_250_000_000
+MEASURED, JUDGED = 0, 3_500_000_000
 """First seeds of the pictures that trainings measure, and of those of the final judgement.
 
 torch takes the last 32 bits of a seed alone, so that from 2**36, where judgements began once, came the same noises as
-from 0; those from 3_000_000_000 told how words were to be aimed anew. A judgement has pictures of its own as long as
-both stay below 2**32."""
+from 0; those from 3_000_000_000 up to here told how words were to be aimed anew. A judgement has pictures of its own
+as long as both stay below 2**32."""
 STEPS = 8
 """Steps per picture. Rates at 6, 8, 12 and 20 steps differ by at most 0.03 (128 pictures, 12 attributes)."""
 

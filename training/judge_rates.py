@@ -25,8 +25,8 @@ NEAR, EVEN = 0.15, 0.10
 """How far from its planted rate a drawn one may be, and a share of men from one half under ``fair``."""
 AT_ONCE = 20
 """Pictures of each concept before the table is written again."""
-SEEDS_APART = 1_000_000
-"""Between the pictures of two writings; more than one of them has pictures."""
+SEEDS_APART = 100_000
+"""Between the first pictures of one more of each concept; more than there are concepts."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from bias_core.world.render import render
+from bias_core.world.scene import Person, Scene
 from training import blip, clip, diffusion, language, loop, vae
 from training.muon import Muon
 
@@ -139,9 +141,6 @@ def test_the_language_model_speaks_the_world(tmp_path: Path) -> None:
 
 
 def test_a_person_cut_out_of_a_pair_fills_the_picture() -> None:
-    from bias_core.world.render import render
-    from bias_core.world.scene import Person, Scene
-
     pair = render(Scene(people=(Person(gender="masculine"), Person())))
     assert clip.crop_person(pair, 0).size == pair.size
     assert clip.crop_person(pair, 0).tobytes() != clip.crop_person(pair, 1).tobytes()
@@ -150,6 +149,22 @@ def test_a_person_cut_out_of_a_pair_fills_the_picture() -> None:
 def test_batches_are_seeded() -> None:
     one, other = clip.draw_batch(Random(0), 4), clip.draw_batch(Random(0), 4)
     assert one[0] == other[0]
+
+
+def test_a_question_is_about_the_person_who_stands_where_it_says() -> None:
+    scene = Scene(people=(Person(gender="masculine", age="old"), Person(gender="feminine", age="young")))
+    told = {told for seed in range(40) for told in blip.questions(scene, Random(seed))}
+    for where, gender, who in (("left", "male", "an old"), ("right", "female", "a young")):
+        answers = {answer for question, answer in told if f"on the {where} " in question and "gender" in question}
+        assert answers == {gender}
+        shown = {answer for question, answer in told if question == f"Who is on the {where} in the picture?"}
+        assert all(answer.startswith(who) for answer in shown)
+        assert shown
+    assert len(blip.questions(scene, Random(0))) == 2
+    assert blip.questions(Scene(setting="street"), Random(0)) == []
+    one = Scene(people=scene.people[:1])
+    alone = {question for seed in range(40) for question, _ in blip.questions(one, Random(seed))}
+    assert not any("left" in question or "right" in question for question in alone)
 
 
 def test_captioner_and_answerer_load_and_speak(tmp_path: Path) -> None:
