@@ -28,7 +28,7 @@ from training.language import build_tokenizer
 from training.loop import record, to_tensor, train
 
 MAX_TOKENS = 64
-WHO, PAIRS = 0.35, 0.6
+WHO, PAIRS = 0.5, 0.75
 """Shares of the answerer's lessons: who somebody is, for questions of gender; pairs, for people alone."""
 
 
