@@ -58,9 +58,9 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
-## make unit    pytest with doctests, without a browser
+## make unit    pytest with doctests, without a browser (gives way to the browser tests, whose pages are timed)
 unit: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		-m "not browser" $(PYTEST_ARGS)
 
 ## make browser   the tests in a Chromium only

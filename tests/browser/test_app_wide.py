@@ -107,7 +107,7 @@ def test_a_run_updates_at_most_five_times_a_second_and_blocks_nothing(desk: Any)
     switch(desk, "explore")
     desk.evaluate(WATCH_JS, "#status")
     desk.fill("#concept textarea, #concept input", SLOW)
-    desk.fill("#n-images input", "100")  # the run goes on for a minute
+    desk.fill("#n-images input", "200")  # the run goes on for a minute
     with a_run(desk, "explore"):
         desk.click("#generate")
         desk.wait_for_selector("#status [role=progressbar]")
