@@ -71,7 +71,9 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads
     original.value.wait_for_function("document.images[0]?.naturalWidth === 128")
     original.value.close()
     desk.press("#explore-picture .close", "Escape")
-    desk.wait_for_selector("#explore-picture article", state="detached")
+    desk.wait_for_selector("#explore-picture article", state="hidden")
+    desk.keyboard.press("Enter")  # its thumbnail has the focus
+    desk.wait_for_function("document.activeElement.matches('#explore-picture article')")
     open_accordion(desk, "explore-command")
     with desk.expect_download() as download:
         desk.click("#explore-takes [data-take='zip::zip']")

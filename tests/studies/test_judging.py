@@ -316,7 +316,7 @@ def test_what_is_no_answer_is_not_kept(tmp_path, given, wrong):
     services.close()
 
 
-def test_two_hundred_renders_are_judged_over_http(tmp_path, monkeypatch):
+def test_five_hundred_renders_are_judged_over_http(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     script = Script()
 
@@ -330,8 +330,8 @@ def test_two_hundred_renders_are_judged_over_http(tmp_path, monkeypatch):
 
     with FakeServer(answer).running() as url:
         services = JudgedServices(tmp_path, script, url)
-        (score,) = explored(services, n_images=200).attributes
-    assert len(script.asked) == 400  # and 200 whose truth is known
+        (score,) = explored(services, n_images=500).attributes
+    assert len(script.asked) == 700  # and 200 whose truth is known
     assert score.cannot_tell.value == pytest.approx(UNCLEAR, abs=0.06)
     assert score.corrected.low <= score.drawn <= score.corrected.high
     assert not score.prevalence.low <= score.drawn <= score.prevalence.high  # as it errs, uncorrected it is off

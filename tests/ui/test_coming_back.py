@@ -167,8 +167,8 @@ def test_the_page_looks_for_no_component_that_it_does_not_have(fakes: FakeServic
     assert set(of_page["components"]) | parameters == set(components)
     # Gradio's page compares every component with every event, and looks for the component of each, before it is ready.
     assert len(of_page["components"]) < 1350
-    assert len(events) < 460
-    assert sum(len(one["targets"]) for one in events) < 460
+    assert len(events) < 450
+    assert sum(len(one["targets"]) for one in events) < 450
 
 
 def test_a_page_that_opens_knows_its_counts_and_asks_for_none(fakes: FakeServices) -> None:

@@ -127,9 +127,7 @@ def test_a_typed_concept_is_compared_with_its_own_rates_unless_the_rows_were_cha
     nurse = tab.on_typed_concept(" Nurse", "doctor", doctor, "doctor")
     assert nurse[parts["set"]] == "nurse"
     assert nurse[parts["attributes"]] == attribute_rows(tab.sets["nurse"].attributes)
-    nobody = tab.on_typed_concept(
-        "nur", "doctor", doctor, "doctor"
-    )  # while it is typed, and for a concept without a set
+    nobody = tab.on_typed_concept("nur", "doctor", doctor, "doctor")  # while typed, or without a set
     assert nobody[parts["set"]] == "people"
     rose = tab.on_typed_concept("rose", "people", attribute_rows(tab.sets["people"].attributes), "person")
     assert rose[parts["attribute_a"]] == "pleasant"

@@ -242,7 +242,6 @@ class Pictures:
             return "" if look is None else self.large(look.report, str(event.image))
 
         self.grid.select(on_open, self.look, self.picture, **QUIET).success(None, js=script("reveal"), **QUIET)
-        self.picture.select(lambda: "", None, self.picture, **QUIET)  # it was closed
         self.grid.submit(self.on_cell, self.look, chosen, **QUIET)
 
     def large(self, report: StudyReport, image_id: str) -> str:
