@@ -31,7 +31,7 @@ from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
 from bias_core.ui.study.downloads import take
-from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 
@@ -153,7 +153,7 @@ class LabelTab:
             parts["example_sets"].click(self.on_example_sets, mine, owned, **PRIVATE),
             parts["make"].click(self.on_make, [*mine, *self.making.inputs()], owned, **PRIVATE),
             gr.on([parts["open_key"].click, parts["typed"].submit], self.on_open, opening, owned, **QUIET),
-            parts["mine"].input(self.on_open, [*mine, parts["mine"]], owned, **QUIET),
+            parts["mine"].input(self.on_open, [*mine, parts["mine"]], owned, **LATEST),
         ):
             event.then(None, js=into_view, **QUIET)
         for name, handler, more in (

@@ -23,7 +23,7 @@ from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
 from bias_core.ui.model_menu import judge_choices
 from bias_core.ui.study.drawing import DrawingPart
-from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.study.view import findings_html, notes_html
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import RUN, Visitor, in_line
@@ -68,7 +68,7 @@ class LabelScores(StudyTab):
         """The events; ``key`` is a state of the tab."""
         parts, visitor = self.parts, self.parts["visitor"]
         source, attribute, present, used, status = self.offered()
-        source.input(self.on_run_chosen, [visitor, key, source], [attribute, present], **QUIET)
+        source.input(self.on_run_chosen, [visitor, key, source], [attribute, present], **LATEST)
         buttons, inputs = [status, parts["run"], parts["stop"]], [visitor, key, source, attribute, present]
         shown = [*buttons, used, parts["report"], self.drawing.html]
         click = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)

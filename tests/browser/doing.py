@@ -70,10 +70,16 @@ def explore(page: Any, concept: str = "doctor") -> None:
     unfold(page, "explore", "numbers")
 
 
-def unfold(page: Any, key: str, name: str) -> None:
-    """Open a fold of a result page and wait for what is in it."""
-    open_accordion(page, f"{key}-fold-{name}")
-    page.wait_for_function("(fold) => document.querySelector(fold).innerText.length > 40", arg=f"#{key}-fold-{name}")
+def unfold(page: Any, key: str, *names: str) -> None:
+    """Open folds of a result page, each before what is in the one above has come, and wait for what is in them."""
+    for name in names:
+        if not page.locator(f"#{key}-fold-{name} > button.open").count():
+            page.locator(f"#{key}-fold-{name} > button").first.click()
+    # Of Details all is made when it is opened; the others hold fields, whose names are there before.
+    filled = "([key, name]) => document.querySelector(`#${key}-fold-${name}`).innerText.length > 40"
+    made = "([key, name]) => document.querySelector(`#${key}-attributes`)?.innerHTML.length > 0"
+    for name in names:
+        page.wait_for_function(made if name == "by-attribute" else filled, arg=[key, name])
 
 
 def run_preset(page: Any, key: str, name: str, *folds: str) -> None:
@@ -83,8 +89,7 @@ def run_preset(page: Any, key: str, name: str, *folds: str) -> None:
     with a_run(page, key):
         page.get_by_role("button", name=name, exact=True).click()
     page.wait_for_selector(f"#{key}-header h2")
-    for name in folds:
-        unfold(page, key, name)
+    unfold(page, key, *folds)
 
 
 def empty_upload(page: Any) -> None:

@@ -37,7 +37,7 @@ from bias_core.ui.model_menu import (
     words_for,
 )
 from bias_core.ui.study.arms_form import apart
-from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 from bias_core.wordings import concepts, language_choices
@@ -222,17 +222,17 @@ class ExploreForm(StudyTab):
         """What happens in the form, whatever is shown below it."""
         form, parts = self.form, self.parts
         filled = [form[name] for name in ("attributes", "attribute_a", "attribute_b")]
-        form["set"].input(self.on_chosen_set, [form["set"], form["concept"]], [parts["decided"], *filled], **QUIET)
+        form["set"].input(self.on_chosen_set, [form["set"], form["concept"]], [parts["decided"], *filled], **LATEST)
         changed = [form["set"], parts["decided"], *filled]
-        form["concept"].input(self.on_typed_concept, self.press_inputs(), changed, trigger_mode="always_last", **QUIET)
+        form["concept"].input(self.on_typed_concept, self.press_inputs(), changed, **LATEST)
         changed += [form[name] for name in ("concept", "template")]
         self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
-        form["model"].input(self.on_model, form["model"], depends, **QUIET)
+        form["model"].input(self.on_model, form["model"], depends, **LATEST)
         form["pack"].change(self.on_pack, form["pack"], form["pack_note"], **QUIET)
         parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
         parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)
-        form["attributes"].select(self.on_choose_row, None, parts["row"], **QUIET)
+        form["attributes"].select(self.on_choose_row, None, parts["row"], **LATEST)
         table = [form["attributes"], parts["row"]]
         parts["remove"].click(self.on_remove, table, table, **QUIET)
         self.suggest.wire(self, lambda values: read_form(values[:-1]))  # all but the prompts

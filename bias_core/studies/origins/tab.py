@@ -24,7 +24,7 @@ from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
-from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import RUN, Visitor, in_line
 
@@ -159,8 +159,8 @@ class OriginsTab(StudyTab):
         """Models that suit the study, texts that are chosen, and pictures that are drawn from them."""
         form, parts, extra = self.form, self.parts, self.extra
         shown, suited = [extra["said"], extra["go"], extra["halt"]], [form["model"], form["condition"], parts["status"]]
-        form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **QUIET)
-        extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], queue=False, **QUIET)
+        form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **LATEST)
+        extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], queue=False, **LATEST)
         click = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
         click.then(
             self.on_draw,

@@ -29,7 +29,7 @@ from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study.pictures import BOXES, Look, numbered_boxes
-from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.study.view import figures_html, findings_html
 from bias_core.ui.templates import render, script
 
@@ -267,7 +267,7 @@ class PairedTab(StudyTab):
         extra["labels"].select(self.on_label, inputs, changed, **_IN_TURN)
         for name, step in (("confirm", Labelling.confirm), ("undo", Labelling.undo)):
             parts[name].click(partial(self.on_step, step), inputs, changed, **_IN_TURN)
-        extra["which"].input(self.on_which, [state, extra["which"]], page, **QUIET)
+        extra["which"].input(self.on_which, [state, extra["which"]], page, **LATEST)
         for name, by in (("before", -1), ("after", 1)):
             parts[name].click(partial(self.on_turn, by), state, page, **QUIET)
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from bias_core.studies.kit.types import StudyReport
 from bias_core.ui.study.pictures import picture_html
-from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import LATEST, StudyTab, Updates
 from bias_core.ui.study.view import CHOOSE_JS
 from bias_core.ui.study.why import why_html
 from bias_core.ui.templates import render
@@ -53,8 +53,8 @@ class CloserLook(StudyTab):
         """The menu, and the pictures that open."""
         report, extra = self.parts["report"], self.extra
         shown = [extra[name] for name in ("words", "behind", "opened")]
-        extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **QUIET)
-        extra["behind"].select(self.on_open, report, extra["opened"], **QUIET)
+        extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **LATEST)
+        extra["behind"].select(self.on_open, report, extra["opened"], **LATEST)
 
     def on_closer(self, report: StudyReport | None, key: str) -> Updates:
         """Another one."""

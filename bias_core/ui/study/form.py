@@ -245,9 +245,9 @@ class StudyForm:
         parts, form = self.parts, self.form
         own = [parts["use_own"]] if self.own else []
         changed = [*(form[name] for name in (*self.options(), "steps", "guidance")), parts["outlook"], *own]
-        studied = form["study"].input(self.on_study, form["study"], changed, **messages.QUIET)
+        studied = form["study"].input(self.on_study, form["study"], changed, **messages.LATEST)
         chosen = [form["condition"], form["model"], parts["status"]]
-        form["model"].input(self.on_model, form["model"], chosen, **messages.QUIET)
+        form["model"].input(self.on_model, form["model"], chosen, **messages.LATEST)
         inputs = self.inputs()
         parts["count"].value = self.on_count(*(one.value for one in inputs))
         for edited in (parts["count"].edit, studied.then):  # options of another study may be out of sight
@@ -258,9 +258,12 @@ class StudyForm:
             gr.on(typed, None, None, parts["use_own"], js="() => true", **messages.QUIET)
 
     def on_any(self, event: str, components: Sequence[Any], fn: Any, inputs: Any, outputs: Any, **options: Any) -> Any:
-        """One quiet listener for an event of several components; the page starts faster than with many."""
+        """One quiet listener for an event of several components; the page starts faster than with many.
+
+        What is pressed while the answer to another of them is on its way counts too.
+        """
         triggers = [getattr(component, event) for component in components]
-        return gr.on(triggers, fn, inputs, outputs, **messages.QUIET, **options)
+        return gr.on(triggers, fn, inputs, outputs, **{**messages.QUIET, "trigger_mode": "multiple", **options})
 
     def on_study(self, name: str) -> Updates:
         """The options of another study, as its own words have it; nothing is said of the one before."""

@@ -65,7 +65,7 @@ class PeoplePart:
 
         self.refresh.click(on_new_answers, report, [header, *self.outputs()], **messages.QUIET)
         chosen = [self.n, self.by]
-        gr.on([part.input for part in chosen], button_text, chosen, self.button, **messages.QUIET)
+        gr.on([part.input for part in chosen], button_text, chosen, self.button, **messages.LATEST)
 
     def correction(self, report: StudyReport) -> Correction | None:
         """What people say of the run of this report; None where no task serves it."""

@@ -35,7 +35,7 @@ from bias_core.ui.visitor import RUN, Visitor, in_line
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
-QUIET = messages.QUIET
+QUIET, LATEST = messages.QUIET, messages.LATEST
 _ABSOLUTE_JS = "(link) => link && link.startsWith('?') ? new URL(link, location.href).href : link"
 _STOPPING_JS = f"() => {json.dumps(messages.STOPPING)}"
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
@@ -162,7 +162,8 @@ class StudyTab(ResultPage):
         self.wire_form()
         self.wire_results()
         remembered = [self.form[name] for name in self.remembered]
-        self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
+        how = {**messages.LATEST, "queue": False}
+        self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], **how)
         demo.load(self.on_load, parts["remembered"], self.linked(), **QUIET)
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
         self.arms.wire(self.form["model"])
