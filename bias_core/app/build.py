@@ -36,9 +36,9 @@ from bias_core.studies.running.history import design_of, list_runs, open_run
 from bias_core.ui import messages
 from bias_core.ui.language import language_head, language_routes, languages
 from bias_core.ui.links import LINK_NAMES, OPTION, Link, notice_html, query_of, read_link
-from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates, plain_tab
+from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates, plain_tab
 from bias_core.ui.templates import STATIC, render, script
-from bias_core.ui.visitor import RUN, Visitor, build_visitor, steps_in_words
+from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_run
 
 _AT_WORK, _EXAMPLE = "at work", "example"
 _MOST_LOOKED_AT = 50  # runs, the newest first
@@ -57,12 +57,11 @@ class ComingBack:
         """The list of runs, and of each tab the last one."""
         last = {key: gr.State("") for key in self._tabs}
         arrived.then(self.on_arrived, visitor, [self._runs.parts["list"], *last.values()], **QUIET)
-        how: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
         for key, run in last.items():
             tab = self._tabs[key]
             outputs = self._runs.everywhere if tab is self._runs else tab.opened_outputs()
             # Only of a tab that has a run: a state that stays as it was is no change.
-            run.change(partial(self.on_last, key), [visitor, run], outputs, **how)
+            then_run(run.change, partial(self.on_last, key), [visitor, run], outputs)
             if key != self._first:
                 looked_at = tab.examples.looked_at.select
                 looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **QUIET)

@@ -23,10 +23,10 @@ from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
 from bias_core.ui.model_menu import judge_choices
 from bias_core.ui.study.drawing import DrawingPart
-from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.study.view import findings_html, notes_html
 from bias_core.ui.templates import render
-from bias_core.ui.visitor import RUN, Visitor, in_line
+from bias_core.ui.visitor import Visitor, in_line, then_run
 
 _CHOICES = ("source", "attribute", "present")
 
@@ -72,11 +72,10 @@ class LabelScores(StudyTab):
         buttons, inputs = [status, parts["run"], parts["stop"]], [visitor, key, source, attribute, present]
         shown = [*buttons, used, parts["report"], self.drawing.html]
         click = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
-        how = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
-        scored = click.then(self.on_use, inputs, shown, **how)
+        scored = then_run(click.then, self.on_use, inputs, shown)
         scored.failure(self.on_crash, None, buttons, **QUIET)
         click = parts["judge_run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
-        judged = click.then(self.on_judge, [visitor, key, parts["judge"]], shown, **how)
+        judged = then_run(click.then, self.on_judge, [visitor, key, parts["judge"]], shown)
         judged.failure(self.on_crash, None, buttons, **QUIET)
         self.wire_stop(parts["stop"], status)
         self.wire_take(used.select)

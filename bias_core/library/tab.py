@@ -27,7 +27,7 @@ from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
 from bias_core.ui.study.view import when
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import RUN, Visitor, in_line, keep_upload
+from bias_core.ui.visitor import Visitor, in_line, keep_upload, then_run
 
 Updates = dict[Any, Any]
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
@@ -133,7 +133,7 @@ class RunsTab(StudyTab):
             (parts["label"].click(self.on_click, visitor, buttons, **quiet), self.on_label, measuring[:1], there),
         )
         for click, run, inputs, outputs in runs:
-            ended = click.then(run, [visitor, *inputs], outputs, trigger_mode="multiple", **RUN, **QUIET)
+            ended = then_run(click.then, run, [visitor, *inputs], outputs)
             ended.failure(self.on_crash, None, buttons, **QUIET)
         ended.success(None, js=_SEEN_JS, **QUIET)  # of the last of them, a labelling task
 

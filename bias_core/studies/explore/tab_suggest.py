@@ -14,7 +14,7 @@ from bias_core.studies.kit.types import Progress, StudyReport, StudySettings
 from bias_core.studies.running.run import followed
 from bias_core.ui import messages
 from bias_core.ui.model_menu import attribute_rows
-from bias_core.ui.visitor import RUN, Visitor, in_line
+from bias_core.ui.visitor import Visitor, in_line, then_run
 
 Updates = dict[Any, Any]
 Steps = Generator[Progress, None, list[Suggested]]
@@ -54,7 +54,7 @@ class SuggestPart:
         changed = [self.status, self.choices, self.take, self.button, self.stop]
         begin = self.button.click(self.on_click, visitor, changed, queue=False, **messages.QUIET)
         run = partial(self.on_suggest, read_form)
-        steps = begin.then(run, [visitor, *form.inputs()], changed, trigger_mode="multiple", **RUN, **messages.QUIET)
+        steps = then_run(begin.then, run, [visitor, *form.inputs()], changed)
         steps.failure(self.on_crash, None, changed, **messages.QUIET)
         self.stop.click(form.on_stop, visitor, None, queue=False, **messages.QUIET)
         self.take.click(self.on_take, [self.table, self.choices], [self.table, self.status], **messages.QUIET)

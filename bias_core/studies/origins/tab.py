@@ -24,9 +24,9 @@ from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
-from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import RUN, Visitor, in_line
+from bias_core.ui.visitor import Visitor, in_line, then_run
 
 _TICKS = 5
 _SHOWN = 12  # pictures of each side of a comparison
@@ -162,15 +162,9 @@ class OriginsTab(StudyTab):
         form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **LATEST)
         extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], queue=False, **LATEST)
         click = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
-        click.then(
-            self.on_draw,
-            [parts["visitor"], parts["report"], extra["cluster"], extra["text"], extra["n"]],
-            [*shown, extra["compared"]],
-            show_progress="hidden",
-            trigger_mode="multiple",
-            **RUN,
-            **PRIVATE,
-        ).failure(self.on_draw_crash, None, shown, **QUIET)
+        inputs = [parts["visitor"], parts["report"], extra["cluster"], extra["text"], extra["n"]]
+        drawn = then_run(click.then, self.on_draw, inputs, [*shown, extra["compared"]])
+        drawn.failure(self.on_draw_crash, None, shown, **QUIET)
         self.wire_stop(extra["halt"], extra["said"])
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:

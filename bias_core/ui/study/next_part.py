@@ -10,7 +10,7 @@ from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.next_steps import N_LABELS, NextStep, next_steps
 from bias_core.ui import messages
 from bias_core.ui.templates import render
-from bias_core.ui.visitor import RUN, Visitor
+from bias_core.ui.visitor import Visitor, then_run
 
 Updates = dict[Any, Any]
 PEOPLE = "people"  # the step that runs nothing, and makes a labelling task
@@ -50,9 +50,8 @@ class NextPart:
             yield from tab.run_asked(visitor, lambda: (design, settings), chosen[1])
 
         inputs, changed = [parts["visitor"], parts["report"]], [parts["status"], parts["run"], parts["stop"]]
-        how: dict[str, Any] = {**messages.QUIET, **RUN, "trigger_mode": "multiple"}
         click = parts["header"].select(on_step, inputs, [*tab.outputs(), self.chosen], queue=False, **messages.QUIET)
-        run = click.then(on_run, [parts["visitor"], self.chosen], tab.opened_outputs(), **how)
+        run = then_run(click.then, on_run, [parts["visitor"], self.chosen], tab.opened_outputs())
         run.failure(tab.on_crash, None, changed, **messages.QUIET)
         tab.bring_into_view(click, "status")
         tab.bring_into_view(run, "header")

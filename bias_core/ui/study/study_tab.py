@@ -31,7 +31,7 @@ from bias_core.ui.study.examples import ExamplesPart
 from bias_core.ui.study.form import Preset
 from bias_core.ui.study.result_page import ResultPage
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import RUN, Visitor, in_line
+from bias_core.ui.visitor import Visitor, in_line, then_run
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
@@ -185,8 +185,7 @@ class StudyTab(ResultPage):
         changed = [parts["status"], parts["run"], parts["stop"]]
         pressed = (self.on_press, [parts["visitor"], parts["report"], *self.press_inputs()], self.opened_outputs())
         click = gr.on(self.run_triggers(), *pressed, queue=False, **QUIET)
-        inputs, how = [parts["visitor"], *self.inputs()], {**QUIET, **RUN, "trigger_mode": "multiple"}
-        run = click.then(self.on_run, inputs, self.outputs(), **how)
+        run = then_run(click.then, self.on_run, [parts["visitor"], *self.inputs()], self.outputs())
         run.failure(self.on_crash, None, [*changed, self.drawing.html], **QUIET)
         self.bring_into_view(click, "status")
         self.bring_into_view(run, "header")
