@@ -140,7 +140,9 @@ class AnsweringBlocks(gr.Blocks):
     async def postprocess_data(
         self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None
     ) -> list[Any]:
-        """As Gradio does it; then the page's state keeps only what later events need of this."""
+        """As Gradio does it, but that no updates are none; the page's state keeps only what later events need."""
+        if predictions == {} and len(block_fn.outputs) > 1:
+            predictions = gr.skip()
         shown = await super().postprocess_data(block_fn, predictions, state)
         if state is not None:
             self._page_states.keep_little(state, block_fn.outputs)

@@ -9,12 +9,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import gradio as gr
 import httpx
 import pytest  # noqa: TC002
 from gradio.state_holder import SessionState
 
 from bias_core.app.build import ComingBack, build_app
-from bias_core.app.page_state import with_reports, without_reports
+from bias_core.app.page_state import AnsweringBlocks, with_reports, without_reports
 from bias_core.library.tab import RunsTab
 from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.explore.options import explore_settings
@@ -149,6 +150,16 @@ def test_an_open_page_costs_the_server_little(fakes: FakeServices) -> None:
     assert not any(described.values())  # Gradio would describe every component once more: 1.4 MB
     assert demo.default_config.get_config()["components"][5]["props"]  # the page itself is described
     assert copy(copy(demo.default_config)).fns.keys() == demo.fns.keys()
+
+
+def test_no_updates_are_no_error(fakes: FakeServices) -> None:
+    async def answered() -> list[Any]:
+        with AnsweringBlocks(fakes) as demo:
+            gr.Button().click(lambda: {}, None, [gr.Textbox(), gr.Textbox()])
+        (event,) = demo.fns.values()
+        return await demo.postprocess_data(event, {}, None)
+
+    assert asyncio.run(answered()) == [gr.skip(), gr.skip()]
 
 
 def test_the_page_looks_for_no_component_that_it_does_not_have(fakes: FakeServices) -> None:
