@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from gradio_client.utils import apply_diff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ class PageVisitor:
         for message in self._messages():
             if message["msg"] == "process_generating" and message["event_id"] in events:
                 self.on_step(str(message["output"]))
+                self._show(events[message["event_id"]], message["output"])
             if message["msg"] == "process_completed" and message["event_id"] in events:
                 assert message["success"], message
                 fn = events.pop(message["event_id"])
@@ -130,6 +132,17 @@ class PageVisitor:
         return next(d for d in self.config["dependencies"] if d["id"] == fn)
 
     def _messages(self) -> Iterator[dict[str, Any]]:
+        """What the server says; of what changes step by step, how it is then."""
+        steps: dict[str, list[Any]] = {}
+        for message in self._lines():
+            if message["msg"] == "process_generating":
+                data, event = message["output"]["data"], message["event_id"]
+                if event in steps:  # from the second on, only what is different
+                    data = [apply_diff(value, changes) for value, changes in zip(steps[event], data, strict=True)]
+                steps[event] = message["output"]["data"] = data
+            yield message
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
         while True:  # the server ends the stream when nothing is under way, and what follows needs another
             with self.client.stream("GET", f"{PREFIX}/queue/data", params={"session_hash": self.session}) as lines:
                 for line in lines.iter_lines():

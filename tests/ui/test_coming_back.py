@@ -44,6 +44,7 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     page.open()
     *_, done = page.press("generate", concept="surgeon", n_images=4, model="calibration-renderer")
     assert done["success"]
+    assert "surgeon" not in str(done["output"])  # the report came before, and is not sent twice
     *_, done = page.press(
         "association-run", association_model="calibration-renderer", association_percent=2,
         association_seed=11, association_option_tests="science_arts",
@@ -155,7 +156,7 @@ def test_an_open_page_costs_the_server_little(fakes: FakeServices) -> None:
 def test_no_updates_are_no_error(fakes: FakeServices) -> None:
     async def answered() -> list[Any]:
         with AnsweringBlocks(fakes) as demo:
-            gr.Button().click(lambda: {}, None, [gr.Textbox(), gr.Textbox()])
+            gr.Button().click(dict, None, [gr.Textbox(), gr.Textbox()])
         (event,) = demo.fns.values()
         return await demo.postprocess_data(event, {}, None)
 
