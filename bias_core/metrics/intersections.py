@@ -59,7 +59,7 @@ class Interaction:
     """Whether attributes have to do with each other beyond what fewer of them have."""
 
     estimate: Estimate  # θ, a log odds ratio (of three: log of a ratio of two); unbounded, null value 0
-    p_value: float  # in (0, 1], of θ = 0, exact; nan where nothing can be told
+    p_value: float  # in (0, 1), of θ = 0, exact mid-p; nan where nothing can be told
     least_expected: float  # pictures to be expected in the rarest cell if nothing had to do with anything
 
 
@@ -152,8 +152,9 @@ def interaction(
     Returns
     -------
     Interaction : θ is the conditional maximum-likelihood estimate; where a cell is empty, that one is infinite, and the
-        median-unbiased estimate is given [hirji2006]. The interval is exact with mid-p; an end may be infinite. θ is
-        nan, with a note, where an attribute is seen in all or in no picture.
+        median-unbiased estimate is given [hirji2006]. p and the interval are exact with mid-p, for which of two
+        attributes there are good reasons [lydersen2009]; an end may be infinite. θ is nan, with a note, where an
+        attribute is seen in all or in no picture.
 
     Raises
     ------
@@ -170,7 +171,7 @@ def interaction(
     >>> pairs = [[1, 1]] * 9 + [[1, 0]] * 2 + [[0, 1]] * 3 + [[0, 0]] * 8
     >>> found = interaction(pairs)
     >>> round(math.exp(found.estimate.value), 2), round(found.p_value, 3)  # as scipy's conditional odds ratio
-    (10.4, 0.03)
+    (10.4, 0.016)
     """
     check_confidence(confidence)
     given = _readings(readings)

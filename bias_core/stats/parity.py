@@ -113,11 +113,16 @@ class ParityFamily:
 
     @cached_property
     def p_value(self) -> float:
-        """Two-sided p of θ = 0: the chance of all tables that are no more likely than the one that was seen."""
+        """Two-sided mid-p of θ = 0: the chance of all less likely tables, and half of that of those as likely.
+
+        Counted whole, they would make a test that claims more rarely than its level allows, and misses more; so it does
+        about as well as tests that take no margins as given [lydersen2009].
+        """
         sums, chances = self.chances(0.0)
         own = float(chances[sums == 0][0])
-        p_value = float(chances[chances <= own * (1 + _TIE)].sum())
-        return min(1.0, max(p_value, sys.float_info.min))  # never 0, though it may be smaller than any number
+        less_likely = float(chances[chances < own * (1 - _TIE)].sum())
+        as_likely = float(chances[chances <= own * (1 + _TIE)].sum()) - less_likely
+        return max(less_likely + as_likely / 2, sys.float_info.min)  # never 0, though it may be smaller than any number
 
 
 def _normalised(logs: Array) -> Array:
@@ -146,7 +151,7 @@ def parity_family(codes: NDArray[np.intp], n_cells: int, strata: NDArray[np.intp
 
     >>> family = parity_family(np.repeat([0, 1, 2, 3], [8, 2, 1, 5]), 4, np.zeros(16, dtype=int))
     >>> family.tables.astype(int).tolist(), round(family.p_value, 3)
-    ([[8, 2, 1, 5]], 0.035)
+    ([[8, 2, 1, 5]], 0.023)
     """
     if not len(codes):
         raise InvalidInput("codes are empty: give at least one picture.")

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import fisher_exact
+from scipy.stats import fisher_exact, hypergeom
 from scipy.stats.contingency import odds_ratio
 
 from bias_core.errors import InvalidInput
@@ -73,7 +73,10 @@ def test_what_a_correction_would_empty_stands_as_read_and_says_so():
 @pytest.mark.parametrize("counts", [(8, 2, 1, 5), (30, 20, 10, 40), (9, 3, 3, 5), (40, 7, 13, 3)])
 def test_two_attributes_are_as_scipy_has_them(counts):
     found, square = interaction(rows(*counts)), np.array(counts).reshape(2, 2)
-    assert found.p_value == pytest.approx(fisher_exact(square).pvalue)
+    (a, b), (c, d) = square
+    chances = hypergeom.pmf(np.arange(a + b + 1), a + b + c + d, a + b, a + c)
+    as_likely = chances[np.isclose(chances, chances[a], rtol=1e-9)].sum()
+    assert found.p_value == pytest.approx(fisher_exact(square).pvalue - as_likely / 2)
     exact = odds_ratio(square)
     assert math.exp(found.estimate.value) == pytest.approx(exact.statistic, rel=1e-6)
     ends = exact.confidence_interval(0.95)  # mid-p counts what was seen half, and so is a little narrower
@@ -94,7 +97,7 @@ def test_three_attributes_are_as_a_naive_sum_over_all_tables():
         if min(counts + u * signs) >= 0
     }
     chances = {u: weight / sum(weights.values()) for u, weight in weights.items()}
-    p_value = sum(chance for chance in chances.values() if chance <= chances[0] * (1 + 1e-9))
+    p_value = sum(chance for chance in chances.values() if chance < chances[0]) + chances[0] / 2  # mid-p
     assert interaction(rows(*counts)).p_value == pytest.approx(p_value)
 
 
@@ -104,7 +107,7 @@ def test_prompts_that_differ_are_no_interaction():
     prompts = ["a"] * 50 + ["b"] * 50
     assert interaction(apart).p_value < 1e-5
     within = interaction(apart, strata=prompts)
-    assert within.p_value > 0.9
+    assert within.p_value > 0.8
     assert abs(within.estimate.value) < 0.1
     crossed = crossed_shares(apart, strata=prompts)
     assert crossed.excess_together.value == pytest.approx(0, abs=1e-12)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import fisher_exact
+from scipy.stats import fisher_exact, hypergeom
 
 from bias_core.studies.arms.crossed import cross_arms, crossed_arms_headline
 from bias_core.studies.reports.figures import to_bytes
@@ -32,7 +32,7 @@ def test_the_arm_in_which_an_attribute_is_another_one_is_named_with_both_shares(
     assert woman.title == "woman and the arm “Iranian doctor”: log odds ratio"
     assert woman.says.startswith("More than chance: “woman” is seen in 2 % of “Iranian doctor”, in 20 % of the others")
     # Three arms, two attributes and the two together: nine tests. 2 of 100 against 39 of 200.
-    alone = fisher_exact([[2, 98], [39, 161]]).pvalue
+    alone = fisher_exact([[2, 98], [39, 161]]).pvalue - hypergeom.pmf(2, 300, 41, 100) / 2  # mid-p
     frame = results.frame("arm_interactions").set_index(["attributes", "arm"])
     assert len(frame) == 9
     assert frame.loc[("woman", "Iranian doctor"), "p"] == pytest.approx(alone)

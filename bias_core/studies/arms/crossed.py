@@ -20,8 +20,8 @@ _CELLS = "P is the share of the arm's pictures; beside it that of all other arms
 _TESTS = (
     "Each arm against all others together. Of one attribute the odds ratio: how many times larger its odds are in this "
     "arm. Of two: how many times larger the odds ratio of the two is in this arm. 1: the arm is as the others. p is "
-    "exact, and adjusted for looking at all arms and attributes (Holm). It takes pictures of a seed in two arms as "
-    "independent: where they are alike it is larger than need be. Rarest cell: pictures to be expected in it."
+    "exact (mid-p), and adjusted for looking at all arms and attributes (Holm). It takes pictures of a seed in two "
+    "arms as independent: where they are alike it is larger than need be. Rarest cell: pictures to be expected in it."
 )
 _OF_TWO = "arms-two-"
 _CLEAR, _UNCLEAR = "More than chance: ", "Not told from chance: "

@@ -46,8 +46,9 @@ _HOW = (
 )
 _TESTS = (
     "Of two attributes the odds ratio: how many times larger the odds of the second are with the first. Of three: how "
-    "many times larger that odds ratio is with the third. 1: each by itself gives as much. p is exact, and adjusted "
-    "for looking at all (Holm). Pictures are compared within prompts. Rarest cell: pictures to be expected in it."
+    "many times larger that odds ratio is with the third. 1: each by itself gives as much. p is exact (mid-p), and "
+    "adjusted for looking at all (Holm). Pictures are compared within prompts. Rarest cell: pictures to be expected in "
+    "it."
 )
 
 
