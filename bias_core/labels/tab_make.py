@@ -16,7 +16,7 @@ from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.history import list_runs, open_run
 from bias_core.ui import messages
-from bias_core.ui.study.study_tab import QUIET, Updates
+from bias_core.ui.study.study_tab import EACH, Updates
 from bias_core.ui.study.view import when
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
@@ -201,7 +201,7 @@ class LabelMaking:
             (parts["mark"].click, self.on_mark, [*mark, *parts["said"]], marked),
             (parts["unmark"].click, self.on_mark, mark, marked),
         ):
-            event(handler, inputs, changed, **QUIET)
+            event(handler, inputs, changed, **EACH)
 
     def on_sources(self, visitor: Visitor) -> Any:
         """The visitor's runs, newest first."""

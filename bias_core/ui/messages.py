@@ -16,7 +16,9 @@ from bias_core.ui.templates import render
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 """Options of an event that no program asks for and that shows no progress of its own."""
 LATEST: dict[str, Any] = {**QUIET, "trigger_mode": "always_last"}
-"""The same where something is chosen: what is chosen while an answer is on its way is not lost, the last one counts."""
+"""The same where fields are read: what is chosen while an answer is on its way is not lost, the last one counts."""
+EACH: dict[str, Any] = {**QUIET, "trigger_mode": "multiple"}
+"""The same where the event itself says what was pressed, which Gradio forgets of one that waits: each is answered."""
 _PAUSE = 0.25  # seconds
 _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
 NOTHING_DONE = "Nothing has been measured here yet, or its report is no longer stored: run this first."

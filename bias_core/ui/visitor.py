@@ -24,7 +24,7 @@ from bias_core.store.files import evict_oldest
 from bias_core.studies.kit.types import Progress, mapped
 from bias_core.studies.reports.saved import Newest
 from bias_core.studies.running.run import complete
-from bias_core.ui.messages import QUIET, user_errors
+from bias_core.ui.messages import EACH, QUIET, user_errors
 
 T = TypeVar("T")
 _KEY_BYTES = 16
@@ -191,7 +191,7 @@ def said_once(run: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]
 
 def then_run(event: Callable[..., Any], run: Callable[..., Iterator[Any]], inputs: Any, outputs: Any) -> Any:
     """Let a handler that yields follow an event, such as ``click.then``; a second one need not wait for the first."""
-    return event(said_once(run), inputs, outputs, trigger_mode="multiple", **RUN, **QUIET)
+    return event(said_once(run), inputs, outputs, **RUN, **EACH)
 
 
 def in_line(

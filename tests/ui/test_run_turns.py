@@ -9,6 +9,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from gradio.helpers import special_args
 
 from bias_core.app.api import Tools
 from bias_core.app.build import build_app
@@ -90,6 +91,14 @@ def test_no_event_of_the_page_waits_for_runs(fakes: FakeServices, monkeypatch: p
     assert demo._queue.max_size > 10_000
     others = {event.concurrency_id for event in demo.fns.values() if event not in runs}
     assert not others & {event.concurrency_id for event in runs}
+
+    # What is typed or chosen while an answer is on its way counts; an event that waits has forgotten what was pressed.
+    named = [(event, target) for event in demo.fns.values() for target in event.targets]
+    asked = [event for event, (_, name) in named if name == "input" and event.js is not True and event.fn]
+    assert len(asked) > 10
+    assert not [event.fn for event in asked if event.trigger_mode == "once"]
+    waiting = [event.fn for event in demo.fns.values() if event.trigger_mode == "always_last" and event.fn]
+    assert not [fn for fn in waiting if special_args(fn)[2] is not None]
 
 
 @pytest.mark.parametrize(

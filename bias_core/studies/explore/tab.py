@@ -24,7 +24,7 @@ from bias_core.ui.study import view as study_html
 from bias_core.ui.study.drawing import DrawingPart
 from bias_core.ui.study.pictures import Look, Pictures
 from bias_core.ui.study.result_page import marks_of
-from bias_core.ui.study.study_tab import LATEST, QUIET, Updates
+from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, Updates
 from bias_core.ui.templates import render, script
 
 _ALIKE = "looks_like"  # column of the groups
@@ -92,7 +92,7 @@ class ExploreTab(ExploreForm):
         at_once, report = self.at_once, self.parts["report"]
         chosen = [at_once["groups"], at_once["map"], self.parts["plot"], *self.pictures.outputs()]
         for source in (at_once["groups"], at_once["map"]):
-            source.select(self.on_choose, report, chosen, **LATEST)
+            source.select(self.on_choose, report, chosen, **EACH)
         at_once["alike"].expand(self.on_map, [report, self.pictures.look], at_once["map"], **QUIET)
         self.pairs.wire(report)
 
@@ -214,7 +214,7 @@ class Pairs:
         """Choosing arms and seeds."""
         self.pair.input(self.on_pair, [report, self.pair], self.outputs(), **LATEST)
         self.seed.input(self.on_seed, [report, self.pair, self.seed], self.outputs(), **LATEST)
-        self.strip.select(self.on_strip, [report, self.pair], self.outputs(), **LATEST)
+        self.strip.select(self.on_strip, [report, self.pair], self.outputs(), **EACH)
 
     def on_pair(self, shown: StudyReport | None, pair: str | None) -> Updates:
         """Two other arms."""

@@ -37,7 +37,7 @@ from bias_core.ui.model_menu import (
     words_for,
 )
 from bias_core.ui.study.arms_form import apart
-from bias_core.ui.study.study_tab import LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 from bias_core.wordings import concepts, language_choices
@@ -232,7 +232,7 @@ class ExploreForm(StudyTab):
         form["pack"].change(self.on_pack, form["pack"], form["pack_note"], **QUIET)
         parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
         parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)
-        form["attributes"].select(self.on_choose_row, None, parts["row"], **LATEST)
+        form["attributes"].select(self.on_choose_row, None, parts["row"], **EACH)
         table = [form["attributes"], parts["row"]]
         parts["remove"].click(self.on_remove, table, table, **QUIET)
         self.suggest.wire(self, lambda values: read_form(values[:-1]))  # all but the prompts

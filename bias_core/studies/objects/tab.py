@@ -9,7 +9,7 @@ from bias_core.studies.kit.types import Design, StudyFigure, StudyReport, StudyS
 from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
 from bias_core.ui.messages import heading_html
 from bias_core.ui.study.pictures import Look
-from bias_core.ui.study.study_tab import LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
 from bias_core.ui.study.view import CHOOSE_JS
 from bias_core.ui.templates import render
 
@@ -88,7 +88,7 @@ class ObjectsTab(StudyTab):
 
     def wire_extra(self) -> None:
         """An object chooses its pictures."""
-        self.extra["top"].select(self.on_object, self.parts["report"], self.pictures.outputs(), **LATEST).success(
+        self.extra["top"].select(self.on_object, self.parts["report"], self.pictures.outputs(), **EACH).success(
             None, js="() => document.querySelector('#objects-pictures')?.scrollIntoView({behavior: 'smooth'})", **QUIET
         )
 

@@ -24,7 +24,7 @@ from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
-from bias_core.ui.study.study_tab import LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, in_line, then_run
 
@@ -160,7 +160,7 @@ class OriginsTab(StudyTab):
         form, parts, extra = self.form, self.parts, self.extra
         shown, suited = [extra["said"], extra["go"], extra["halt"]], [form["model"], form["condition"], parts["status"]]
         form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **LATEST)
-        extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], queue=False, **LATEST)
+        extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], queue=False, **EACH)
         click = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
         inputs = [parts["visitor"], parts["report"], extra["cluster"], extra["text"], extra["n"]]
         drawn = then_run(click.then, self.on_draw, inputs, [*shown, extra["compared"]])

@@ -29,18 +29,14 @@ from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study.pictures import BOXES, Look, numbered_boxes
-from bias_core.ui.study.study_tab import LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.study.view import figures_html, findings_html
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import said_once
 
 _OCCUPATIONS = "pst-occupations"
 # Two labels that are chosen fast are both heeded, one after the other.
-_IN_TURN: dict[str, Any] = QUIET | {
-    "trigger_mode": "multiple",
-    "concurrency_id": "paired-labels",
-    "concurrency_limit": 1,
-}
+_IN_TURN: dict[str, Any] = EACH | {"concurrency_id": "paired-labels", "concurrency_limit": 1}
 PER_PAGE = 12
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
 WHICH = {

@@ -92,8 +92,8 @@ class ArmsForm:
         self.fields.submit(self.on_add, [self.chosen, self.images], [*shown, self.images], **messages.QUIET)
         self.listed.select(self.on_remove, self.chosen, shown, **messages.QUIET)
         if self.presets:
-            gr.on([button.click for button in self.presets], self.on_preset, model, shown, **messages.LATEST)
-        self.fields.select(self.on_model, None, self.status, **messages.LATEST)
+            gr.on([button.click for button in self.presets], self.on_preset, model, shown, **messages.EACH)
+        self.fields.select(self.on_model, None, self.status, **messages.EACH)
 
     def on_add(self, chosen: tuple[Arm, ...], images: str | None, event: gr.EventData) -> Updates:
         """Put the arm of the form to the others; empty fields are as the settings above."""

@@ -9,7 +9,7 @@ import pandas as pd
 
 from bias_core.studies.kit.types import StudyReport
 from bias_core.ui.study.pictures import picture_html
-from bias_core.ui.study.study_tab import LATEST, StudyTab, Updates
+from bias_core.ui.study.study_tab import EACH, LATEST, StudyTab, Updates
 from bias_core.ui.study.view import CHOOSE_JS
 from bias_core.ui.study.why import why_html
 from bias_core.ui.templates import render
@@ -54,7 +54,7 @@ class CloserLook(StudyTab):
         report, extra = self.parts["report"], self.extra
         shown = [extra[name] for name in ("words", "behind", "opened")]
         extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **LATEST)
-        extra["behind"].select(self.on_open, report, extra["opened"], **LATEST)
+        extra["behind"].select(self.on_open, report, extra["opened"], **EACH)
 
     def on_closer(self, report: StudyReport | None, key: str) -> Updates:
         """Another one."""

@@ -263,7 +263,7 @@ class StudyForm:
         What is pressed while the answer to another of them is on its way counts too.
         """
         triggers = [getattr(component, event) for component in components]
-        return gr.on(triggers, fn, inputs, outputs, **{**messages.QUIET, "trigger_mode": "multiple", **options})
+        return gr.on(triggers, fn, inputs, outputs, **messages.EACH | options)
 
     def on_study(self, name: str) -> Updates:
         """The options of another study, as its own words have it; nothing is said of the one before."""

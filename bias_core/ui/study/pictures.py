@@ -17,7 +17,7 @@ from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.embedded import data_uri
 from bias_core.studies.reports.text import format_given, format_number
 from bias_core.studies.running.drawn import prompt_facts
-from bias_core.ui.messages import LATEST, QUIET
+from bias_core.ui.messages import EACH, LATEST, QUIET
 from bias_core.ui.templates import render, script
 
 Opened = Callable[[StudyReport, "pd.Series[Any]"], str]
@@ -240,8 +240,8 @@ class Pictures:
             """One picture large."""
             return "" if look is None else self.large(look.report, str(event.image))
 
-        self.grid.select(on_open, self.look, self.picture, **LATEST).success(None, js=script("reveal"), **QUIET)
-        self.grid.submit(self.on_cell, self.look, chosen, **LATEST)
+        self.grid.select(on_open, self.look, self.picture, **EACH).success(None, js=script("reveal"), **QUIET)
+        self.grid.submit(self.on_cell, self.look, chosen, **EACH)
 
     def large(self, report: StudyReport, image_id: str) -> str:
         """One picture large, and how it was read; nothing for an id that is not of this report."""

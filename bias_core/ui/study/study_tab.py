@@ -35,7 +35,7 @@ from bias_core.ui.visitor import Visitor, in_line, then_run
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
-QUIET, LATEST = messages.QUIET, messages.LATEST
+QUIET, LATEST, EACH = messages.QUIET, messages.LATEST, messages.EACH
 _ABSOLUTE_JS = "(link) => link && link.startsWith('?') ? new URL(link, location.href).href : link"
 _STOPPING_JS = f"() => {json.dumps(messages.STOPPING)}"
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
