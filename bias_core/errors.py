@@ -47,7 +47,12 @@ class StorageError(BiasCoreError, OSError):
 
 
 class Cancelled(BiasCoreError):
-    """The user asked to stop. Everything finished before that moment is stored."""
+    """The user asked to stop. Everything finished before that moment is stored.
+
+    ``unread`` are the ids of pictures that were to be read, and were not, where it was while they were read.
+    """
+
+    unread: frozenset[str] = frozenset()
 
 
 class Interrupted(Cancelled):

@@ -28,9 +28,9 @@ from bias_core.library.gallery import pictures_of, with_small_pictures
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.store.files import write_atomically
+from bias_core.store.images import png_bytes
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.program import png_bytes
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.saved import FOLDER, INDEX, Example, list_examples, to_text
 from bias_core.studies.running.run import complete, run_study

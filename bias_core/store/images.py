@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from PIL import Image
+
 from bias_core.errors import StorageError
 from bias_core.store.files import evict_oldest, total_bytes, write_atomically
 from bias_core.store.source_marks import SIGNATURE, source_of, with_chunks, with_source
@@ -221,3 +223,10 @@ class ImageStore:
         with self._lock:
             if self._n_bytes is not None:
                 self._n_bytes += n_bytes
+
+
+def png_bytes(image: Image.Image) -> bytes:
+    """The picture as a PNG file."""
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG")
+    return buffer.getvalue()

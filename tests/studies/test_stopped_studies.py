@@ -137,6 +137,77 @@ def test_a_validity_study_stopped_while_it_measures_reports_the_repetitions_that
     )
 
 
+def stopped_while_reading(
+    message: str, study: str, services: FakeServices, monkeypatch: pytest.MonkeyPatch, **settings: object
+) -> StudyReport:
+    """Its report when it is stopped, once all pictures are drawn, at the step of its reading that begins so."""
+    monkeypatch.setattr("bias_core.studies.kit.program._PER_UPDATE", 4)
+    monkeypatch.setattr("bias_core.studies.kit.program._PER_READING", 4)
+    design, chosen = find_design(study), StudySettings(model=MODEL, **settings)  # type: ignore[arg-type]
+    plan = plan_study(design, chosen, services)
+    list(services.draw(plan.manifest.rows))  # found by the run, so that nothing is read while it is drawn
+    seen: list[str] = []
+    reports: list[StudyReport] = []
+    is_over = lambda: any(one.startswith(message) for one in seen)  # noqa: E731
+    steps = run_study(design, chosen, services, cancelled=is_over, session=study)
+    seen.extend(step.message for step in followed(steps, reports))
+    return reports[0]
+
+
+EXPLORED = {"concept": "teacher", "n_images": 12, "attribute_a": "", "attribute_b": ""}
+
+
+@pytest.mark.parametrize(
+    ("study", "message", "n_read", "settings"),
+    [
+        ("explore", "reading the pictures: 8 of 12", 8, {"options": EXPLORED}),
+        ("tbyb-general", "captioning: 20 of", 20, {"scale": 0.01}),
+        ("pst-occupations", "looking for people: 8 of 12", 16, {"scale": 0.01}),  # of the 12 that show one person
+    ],
+)
+def test_what_was_read_is_measured_of_a_study_that_is_stopped_while_it_reads(
+    study: str,
+    message: str,
+    n_read: int,
+    settings: dict[str, object],
+    services: FakeServices,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report = stopped_while_reading(message, study, services, monkeypatch, seed=23, **settings)
+    assert report.stopped
+    assert report.stopped_after == f"{n_read} of {report.n_planned} pictures were read"
+    assert report.n_images == n_read
+    assert report.results.findings
+    assert f"Stopped after {report.stopped_after}; the numbers are of these." in report.results.notes
+    assert headline(report).endswith(f"Stopped after {report.stopped_after}.")
+    assert not any(finding.p_value is not None for finding in report.results.findings)
+
+
+def test_arms_that_were_read_are_compared_of_a_run_that_is_stopped_while_it_reads(
+    services: FakeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = (Arm(condition="fair"), Arm(condition="published"), Arm(condition="extreme"))
+    how = {"arms": arms, "options": EXPLORED, "seed": 23}
+    at = "published: reading the pictures: 8 of 12"
+    report = stopped_while_reading(at, "explore", services, monkeypatch, encoder="org/clip", **how)
+    assert report.stopped_after == "20 of 36 pictures were read"
+    assert [(arm.name, arm.n_images) for arm in report.arms] == [("fair", 12), ("published", 8)]
+    assert report.results.frame("differences")["n"].max() == 8  # the seeds that both have
+    assert report.results.frame("differences")["p"].isna().all()
+    assert any("Arms without a picture that was read are left out: extreme" in n for n in report.arms[0].results.notes)
+    with pytest.raises(Cancelled, match="only fair has any"):
+        stopped_while_reading(
+            "fair: reading the pictures: 8 of", "explore", services, monkeypatch, encoder="org/b", **how
+        )
+
+
+def test_before_anything_is_read_a_stop_says_that_it_is_too_little(
+    services: FakeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Cancelled, match="stopped after 0 of 12 pictures were read, too few for a number; what was fin"):
+        stopped_while_reading("", "explore", services, monkeypatch, encoder="org/c", options=EXPLORED, seed=31)
+
+
 def test_a_second_encoder_that_a_stop_leaves_out_is_named(services: FakeServices) -> None:
     options = {"concept": "nurse", "n_images": 8, "attribute_a": "", "attribute_b": ""}
     settings = StudySettings(model=MODEL, options=options, further_encoders=("org/clip",))

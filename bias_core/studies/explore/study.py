@@ -259,12 +259,13 @@ def _cells(
     by, of_cell = ("set" if "set" in frame else "prompt"), attributes_of_cells(design)
     counts = frame[by].value_counts()
     named = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS]) if len(counts) > 1 or of_cell else []
-    for name in named:
-        data.check()
-        at = np.flatnonzero(frame[by] == name)
-        present = {attribute.name.lower() for attribute in options.scored}
-        further = tuple(one for one in of_cell.get(name, ()) if one.name.lower() not in present)
-        cells[name] = yield from score_attributes(data, frame.iloc[at], rows[at], (*options.scored, *further))
+    with data.ending_early(lambda: f"{len(cells) - 1} of {len(named)} {by}s were scored by themselves"):
+        for name in named:
+            data.check()
+            at = np.flatnonzero(frame[by] == name)
+            present = {attribute.name.lower() for attribute in options.scored}
+            further = tuple(one for one in of_cell.get(name, ()) if one.name.lower() not in present)
+            cells[name] = yield from score_attributes(data, frame.iloc[at], rows[at], (*options.scored, *further))
     if len(named) == len(counts) or len(counts) == 1:
         return cells, []
     few = f"{len(counts) - len(named):,} {by}s have too few pictures, or come too late, to be scored by themselves"

@@ -11,6 +11,7 @@ from PIL import Image
 
 from bias_core.errors import ModelUnavailable
 from bias_core.store.readings import Question, open_picture
+from bias_core.studies.kit.limits import leaving
 from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Progress
@@ -99,7 +100,7 @@ def judge_attributes(
     questions = [question_about(attribute.positive) for attribute in attributes]
     stored = data.stored(frame)
     pictures: dict[Question, Picture] = {
-        (one.path.stem, question): partial(open_picture, one) for question in questions for one in stored
+        (one.path.stem, question): partial(open_picture, one) for one in stored for question in questions
     }
     ask = partial(ask_judge, data.services, data.settings.judge, check=data.check)
     answers = yield from ask("asking the judge", pictures)
@@ -139,17 +140,18 @@ def ask_judge(
     texts: dict[Question, str] = services.answers.find(judge.name, list(pictures))
     missing = [key for key in pictures if key not in texts]
     turn = services.reading(judge)
-    for start in range(0, len(missing), _AT_ONCE):
-        check()
-        part = missing[start : start + _AT_ONCE]
-        images = [pictures[key]() for key in part]
-        with turn:
-            answers = _checked(judge.judge(images, [question for _, question in part]), len(part), judge.name)
-        fresh = {key: " ".join(map(repr, row)) for key, row in zip(part, answers.tolist(), strict=True)}
-        services.answers.keep(judge.name, fresh)
-        texts |= fresh
-        done = start + len(part)
-        yield Progress(done=done, total=len(missing), message=f"{what}: {done:,} of {len(missing):,}")
+    with leaving(lambda: (key[0] for key in missing if key not in texts)):
+        for start in range(0, len(missing), _AT_ONCE):
+            check()
+            part = missing[start : start + _AT_ONCE]
+            images = [pictures[key]() for key in part]
+            with turn:
+                answers = _checked(judge.judge(images, [question for _, question in part]), len(part), judge.name)
+            fresh = {key: " ".join(map(repr, row)) for key, row in zip(part, answers.tolist(), strict=True)}
+            services.answers.keep(judge.name, fresh)
+            texts |= fresh
+            done = start + len(part)
+            yield Progress(done=done, total=len(missing), message=f"{what}: {done:,} of {len(missing):,}")
     return {key: np.array(texts[key].split(), dtype=float) for key in pictures}
 
 

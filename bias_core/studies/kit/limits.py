@@ -1,7 +1,7 @@
 """How much one run may ask for, checked for every study and every door before anything is laid out; and its Stop."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
@@ -53,6 +53,16 @@ def looks_at_stop(cancelled: Callable[[], bool]) -> Callable[[], None]:
             raise Cancelled("stopped before anything was drawn")
 
     return check
+
+
+@contextmanager
+def leaving(unread: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Around the reading of pictures: of one that is stopped, Cancelled says by their ids which are ``unread``."""
+    try:
+        yield
+    except Cancelled as why:
+        why.unread = frozenset(unread())
+        raise
 
 
 class TimeLimit:

@@ -3,16 +3,12 @@
 Of the pictures, everything that was paid for once is kept.
 """
 
-import hashlib
-import io
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -22,10 +18,9 @@ from PIL import Image
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.models.hosted import hosted_name
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
-from bias_core.store.files import write_atomically
 from bias_core.store.manifests import Manifest
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
-from bias_core.studies.kit.limits import Stoppable
+from bias_core.studies.kit.limits import Stoppable, leaving
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import Rows, larger
 from bias_core.studies.kit.services import StudyServices
@@ -86,6 +81,7 @@ class StudyData(Stoppable):
     notes : what is to be said of where the pictures come from.
     n_enough : after how many pictures, in their order, the rule of the settings ended the drawing; None where it did
         not, or there is none.
+    is_measured : whether its measuring is over.
     memory : what a study has read in single pictures and will need again, by keys of its own.
     """
 
@@ -105,6 +101,7 @@ class StudyData(Stoppable):
         self.frame = self.drawn = pd.DataFrame(columns=_COLUMNS)
         self.n_planned = self.n_blocked = self._n_shots = 0
         self.n_enough: int | None = None
+        self.is_measured = False
         self.memory: dict[Any, Any] = {}
         self.notes: list[str] = []
         self.images_by_id: dict[str, StoredImage] = {}
@@ -245,6 +242,18 @@ class StudyData(Stoppable):
         self.take_up(shots)
         self.notes.append(f"{self.stopped} {AT_ANY_TIME}")
 
+    def measure_what_was_read(self, unread: Collection[str], after: str) -> None:
+        """The run was stopped while its pictures were read: go on with the others, and say ``after`` how many.
+
+        Where ``after`` is "" all were.
+        """
+        self.cancelled = never
+        self.drawn = self.drawn[~self.drawn["image_id"].isin(unread)].reset_index(drop=True)
+        self.frame = self.drawn.copy()
+        if after:
+            self.stopped_after, self.stopped = after, f"Stopped after {after}; the numbers are of these."
+            self.notes.append(self.stopped)
+
     def read_by(self, encoder: str) -> "StudyData":
         """The same pictures, for another encoder to read."""
         other = copy(self)
@@ -260,7 +269,14 @@ class StudyData(Stoppable):
         def work(part: Sequence[StoredImage]) -> np.ndarray:
             return self.services.embeddings.images(reader, part, lock=lock)
 
-        return np.concatenate((yield from self._in_parts("reading the pictures", self.stored(frame), work)))
+        with leaving(partial(self._not_embedded, reader)):
+            return np.concatenate(
+                (yield from self._in_parts("reading the pictures", self.stored(frame), work, _PER_UPDATE))
+            )
+
+    def _not_embedded(self, reader: ImageTextEncoder) -> set[str]:
+        ids = set(self.drawn["image_id"])
+        return ids - {key for (key,) in self.services.embeddings.find(reader.name, [(key,) for key in ids])}
 
     def texts(self, texts: Iterable[str], encoder: str = "") -> np.ndarray:
         """Unit rows ``(n, d)`` of sentences."""
@@ -280,17 +296,24 @@ class StudyData(Stoppable):
         return [stored.truth for stored in self.stored(frame)]
 
     def read(
-        self, what: str, frame: pd.DataFrame, read: Callable[[list[Image.Image]], Sequence[T]], *readers: object
-    ) -> Steps[list[T]]:
-        """Anything else that ``readers`` make of each picture, a batch at a time."""
+        self,
+        what: str,
+        image_ids: Iterable[str],
+        read: Callable[[list[Image.Image]], Sequence[T]],
+        *readers: object,
+        by_id: dict[str, T],
+    ) -> Steps[None]:
+        """Anything else that ``readers`` make of each picture, a batch at a time; put into ``by_id``, by its id."""
         turn = self.services.reading(*readers)
 
-        def work(part: Sequence[StoredImage]) -> Sequence[T]:
+        def work(part: Sequence[StoredImage]) -> None:
             pictures = open_pictures(part)
             with turn:
-                return read(pictures)
+                values = read(pictures)
+            by_id.update(zip((stored.path.stem for stored in part), values, strict=True))
 
-        return list(chain.from_iterable((yield from self._in_parts(what, self.stored(frame), work, _PER_READING))))
+        missing = [self.images_by_id[key] for key in dict.fromkeys(image_ids) if key not in by_id]
+        yield from self._in_parts(what, missing, work, _PER_READING)
 
     def say(
         self,
@@ -303,11 +326,12 @@ class StudyData(Stoppable):
         keys = list(zip(frame["image_id"], questions or [""] * len(frame), strict=True))
         answers_by_key = self.services.answers.find(reader.name, list(dict.fromkeys(keys)))
         missing = [key for key in dict.fromkeys(keys) if key not in answers_by_key]
-        work = partial(self.ask_now, reader)
-        for answers in (
+
+        def work(part: Sequence[Question]) -> None:
+            answers_by_key.update(self.ask_now(reader, part))
+
+        with leaving(lambda: (key[0] for key in missing if key not in answers_by_key)):
             yield from self._in_parts(what, missing, work, _PER_READING, lambda key: self.images_by_id[key[0]])
-        ):
-            answers_by_key |= answers
         return [answers_by_key[key] for key in keys]
 
     def ask_now(self, reader: Captioner | VisualQuestionAnswerer, questions: Sequence[Question]) -> dict[Question, str]:
@@ -333,7 +357,7 @@ class StudyData(Stoppable):
         what: str,
         items: Sequence[Any],
         work: Callable[[Sequence[Any]], T],
-        size: int = _PER_UPDATE,
+        size: int,
         picture_of: Callable[[Any], StoredImage] = lambda item: item,
     ) -> Steps[list[T]]:
         """What ``work`` makes of each part of pictures, or of what is asked of pictures."""
@@ -364,22 +388,6 @@ def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
 
 def nothing_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     """For studies whose readers need all pictures, or keep nothing."""
-
-
-def png_bytes(image: Image.Image) -> bytes:
-    """The picture as a PNG file."""
-    buffer = io.BytesIO()
-    image.save(buffer, format="PNG")
-    return buffer.getvalue()
-
-
-def keep_picture(services: StudyServices, image: Image.Image) -> Path:
-    """Write a picture under the data folder, once; its name is the hash of its content."""
-    data = png_bytes(image)
-    path = services.settings.data_dir / "derived" / f"{hashlib.sha256(data).hexdigest()[:20]}.png"
-    if not path.is_file():
-        write_atomically(path, data)
-    return path
 
 
 Measuring = Generator[Progress, None, Results]

@@ -25,8 +25,9 @@ from bias_core.metrics.steps_seen import StepsSeen, first_seen_steps, visible_st
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
+from bias_core.store.images import png_bytes
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, png_bytes
+from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (

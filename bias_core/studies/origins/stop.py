@@ -1,5 +1,6 @@
 """OASIS's StOP: clusters of pictures, the texts closest to them, and what any text draws (Table 3)."""
 
+import hashlib
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
@@ -9,16 +10,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.metrics.similarity import similarity_estimate
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
+from bias_core.store.files import write_atomically
+from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_picture
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.limits import check_budget
-from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of, keep_picture
+from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of
 from bias_core.studies.kit.readers import check_readers
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.services import StudyServices
@@ -182,7 +186,7 @@ def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.nd
                 frame=own,
                 rows=rows[inside][order],
                 others=rows[~inside],
-                average=keep_picture(data.services, cluster_average_image(map(open_picture, data.stored(own)))),
+                average=_keep_picture(data.services, cluster_average_image(map(open_picture, data.stored(own)))),
             )
         )
     chosen = "asked for" if n_clusters else "by the largest eigengap"
@@ -442,6 +446,15 @@ def _compared(pictures: list[StoredImage], closeness: np.ndarray, settings: Stud
     finite = closeness[np.isfinite(closeness)]
     mean = similarity_estimate(finite, **intervals(settings)) if len(finite) else None
     return Compared(pictures=tuple(pictures[i] for i in order), closeness=closeness[order], mean=mean)
+
+
+def _keep_picture(services: StudyServices, image: Image.Image) -> Path:
+    """Write a picture under the data folder, once; its name is the hash of its content."""
+    data = png_bytes(image)
+    path = services.settings.data_dir / "derived" / f"{hashlib.sha256(data).hexdigest()[:20]}.png"
+    if not path.is_file():
+        write_atomically(path, data)
+    return path
 
 
 PROGRAMS = {

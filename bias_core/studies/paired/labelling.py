@@ -26,6 +26,7 @@ from bias_core.store.readings import open_picture
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.judging import CALLS, ask_judge, calls_of, question_about
 from bias_core.studies.kit.labels import read_answers
+from bias_core.studies.kit.limits import leaving
 from bias_core.studies.kit.program import Steps, StudyData, encoder_of, judge_of
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.services import StudyServices
@@ -326,22 +327,21 @@ def _in_boxes(
     """Who is found in each picture, by its id and from left to right, and what is made of them."""
     name, boxes, values = settings.options.finder, dict[str, list[Box]](), dict[str, Any]()
     finder = None if name == HALVES else data.services.person_finder(name)
-    for n, some in people.groupby(n_asked_for(people), sort=False):
-        key = (data.settings.encoder, *map(id, readers), n)
-        remembered = data.memory.setdefault(key, {})  # what was read while pictures were drawn
-        pictures = some.drop_duplicates("image_id")
-        pictures = pictures[~pictures["image_id"].isin(list(remembered))]
-        find = partial(people_side_by_side, n=int(str(n))) if finder is None else finder.find
+    groups = {int(str(n)): some["image_id"] for n, some in people.groupby(n_asked_for(people), sort=False)}
+    # What was read before, as while pictures were drawn.
+    so_far = {n: data.memory.setdefault((data.settings.encoder, *map(id, readers), n), {}) for n in groups}
+    for n, some in groups.items():
+        find = partial(people_side_by_side, n=n) if finder is None else finder.find
 
         def work(images: list[Image.Image], find: Callable[[Image.Image], list[Box]] = find) -> Sequence[Any]:
             everywhere = [find(image) for image in images]
             return list(zip(everywhere, read(images, everywhere), strict=True))
 
         everybody = [*readers, *([finder] if finder else [])]
-        read_now = yield from data.read("looking for people", pictures, work, *everybody)
-        remembered |= dict(zip(pictures["image_id"], read_now, strict=True))
-        boxes |= {image_id: remembered[image_id][0] for image_id in some["image_id"]}
-        values |= {image_id: remembered[image_id][1] for image_id in some["image_id"]}
+        with leaving(lambda: (one for n, some in groups.items() for one in some if one not in so_far[n])):
+            yield from data.read("looking for people", some, work, *everybody, by_id=so_far[n])
+        boxes |= {image_id: so_far[n][image_id][0] for image_id in some}
+        values |= {image_id: so_far[n][image_id][1] for image_id in some}
     return boxes, values
 
 

@@ -110,7 +110,7 @@ def judge_looks(data: StudyData, frame: pd.DataFrame) -> Steps[LookReading]:
     """How the person in each picture looks to the judge: the likeliest yes; unclear where it says yes to none."""
     questions, stored = [question_about(text) for text in LOOKS.values()], data.stored(frame)
     pictures: dict[Question, Picture] = {
-        (one.path.stem, question): partial(open_picture, one) for question in questions for one in stored
+        (one.path.stem, question): partial(open_picture, one) for one in stored for question in questions
     }
     name = data.settings.judge
     given = yield from ask_judge(data.services, name, "asking the judge how people look", pictures, data.check)

@@ -58,11 +58,39 @@ def what_is_there(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) ->
 
     Arms are measured where a stop rule could have ended them as well: then nothing rests on a number that was fixed.
     """
-    fewest, laid_out = plan.program.fewest_when_stopped, plan.program.arms(plan.settings)
-    if fewest is None or (plan.arms and (plan.program.watch is None or laid_out)):
-        raise too_early(plan, data, why) from why
+    _check_that_parts_will_do(plan, data, why)
     for arm, one in zip(plan.each, data, strict=True):
         one.measure_what_is_there(arm.shots, why)
+    return _those_with_pictures(plan, data, why)
+
+
+def what_was_read(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> tuple[StudyPlan, list[StudyData]]:
+    """The same of a run that was stopped once all pictures were drawn: with those that were read by then.
+
+    Of several arms, those after the one that was at work are left out.
+    """
+    _check_that_parts_will_do(plan, data, why)
+    at = next(i for i, one in enumerate(data) if not one.is_measured)
+    unread = [why.unread if i == at else one.images_by_id.keys() if i > at else () for i, one in enumerate(data)]
+    n = sum(len(one.drawn) for one in data)
+    n_unread = sum(int(one.drawn["image_id"].isin(ids).sum()) for one, ids in zip(data, unread, strict=True))
+    after = f"{n - n_unread:,} of {n:,} pictures were read" if n_unread else ""
+    for one, ids in zip(data, unread, strict=True):
+        one.measure_what_was_read(ids, after)
+    return _those_with_pictures(plan, data, why)
+
+
+def _check_that_parts_will_do(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> None:
+    """Raise Cancelled again where the numbers of this study rest on all of its pictures."""
+    laid_out = plan.program.arms(plan.settings)
+    if plan.program.fewest_when_stopped is None or (plan.arms and (plan.program.watch is None or laid_out)):
+        raise too_early(plan, data, why) from why
+
+
+def _those_with_pictures(
+    plan: StudyPlan, data: Sequence[StudyData], why: Cancelled
+) -> tuple[StudyPlan, list[StudyData]]:
+    fewest = max(plan.program.fewest_when_stopped or 0, bool(data[0].stopped_after))
     if not plan.arms:
         if len(data[0].frame) < fewest:
             raise too_early(plan, data, why) from why
@@ -76,7 +104,8 @@ def what_is_there(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) ->
             "there, or run an arm alone"
         ) from why
     if rest := [name for i, name in enumerate(names) if i not in ready]:
-        data[ready[0]].notes.append(f"Arms without a finished picture are left out: {', '.join(rest)}.")
+        done = "picture that was read" if data[0].stopped_after else "finished picture"
+        data[ready[0]].notes.append(f"Arms without a {done} are left out: {', '.join(rest)}.")
     settings = replace(plan.settings, arms=tuple(plan.settings.arms[i] for i in ready), stop_when_clear=True)
     return replace(plan, arms=tuple(plan.arms[i] for i in ready), settings=settings), [data[i] for i in ready]
 
@@ -85,6 +114,8 @@ def too_early(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Can
     """What is said where too little is finished to measure: how much that is, and how to go on."""
     if isinstance(why, Interrupted):  # it says so
         return why
+    if data[0].stopped_after:
+        return data[0].too_little()
     ids = {row.id for row in plan.manifest.rows}
     n = data[0].services.images.n_present(ids)
     if n == len(ids):

@@ -31,7 +31,7 @@ from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.saved import encode, keep_report
 from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm, with_arms_of_options
 from bias_core.studies.running.checklist import protocol_tables
-from bias_core.studies.running.drawing import as_watched, draw_arms, too_early, what_is_there
+from bias_core.studies.running.drawing import as_watched, draw_arms, too_early, what_is_there, what_was_read
 from bias_core.studies.running.drawn import before_drawing, refusals, rewritten_prompts, while_drawing
 from bias_core.studies.running.readers import beside
 from bias_core.studies.running.run_ids import run_id
@@ -282,20 +282,19 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
     if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):
         yield Progress(message=" ".join(notes))
     yield from _fetch_readers(plan, services)
+    rest = what_is_there
     try:
         with limit.explained():
             yield from draw_arms(plan, data)
+            rest = what_was_read
+            return (yield from _measured(plan, data, services, n_repairs))
     except Cancelled as why:
-        there, taken_up = what_is_there(plan, data, why)
+        there, taken_up = rest(plan, data, why)
         try:
             report = yield from _measured(there, taken_up, services, n_repairs)
         except InvalidInput as too_few:
             raise too_early(plan, data, why) from too_few
         return replace(report, settings=plan.settings, n_planned=sum(one.n_planned for one in data))
-    try:
-        return (yield from _measured(plan, data, services, n_repairs))
-    except Cancelled as why:
-        raise too_early(plan, data, why) from why
 
 
 def _measured(
@@ -305,6 +304,7 @@ def _measured(
     arms, results = yield from _read_arms(plan, data)
     others: dict[str, tuple[list[ArmReport], Results]] = {}
     names = () if data[0].stopped_after else plan.settings.further_encoders
+    data[0].may_end_early = True  # every arm was read by the first
     with data[0].ending_early(lambda: f"the readings of {1 + len(others)} of {1 + len(names)} encoders"):
         for name in names:
             yield Progress(message=f"reading with {name}")
@@ -337,6 +337,7 @@ def _read_arms(
         name = plan.settings.arms[i].name if plan.arms else ""
         steps = arm.program.measure(arm.design, arm.settings, data[i])
         results = yield from mapped(steps, partial(_of_arm, name)) if name else steps
+        data[i].is_measured = True
         results = results if data[i].fixed_n else as_watched(results)
         drawn = [*plan_notes(arm, services), *while_drawing(data[i].images_by_id.values())]
         tables = (*results.tables, *rewritten_prompts(data[i].drawn_pictures))
