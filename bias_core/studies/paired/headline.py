@@ -7,6 +7,8 @@ from bias_core.studies.reports.text import format_change
 from bias_core.types import Estimate
 
 _FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired", "three")
+FURTHER = "further-"
+"""How the keys begin of findings on what else is seen of people."""
 _THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
 
 
@@ -25,7 +27,11 @@ def headline(report: StudyReport) -> str:
     )
     then = next((findings[key] for key in _THEN if key in findings), None)
     pictures = "In pictures of three" if first.key == "three" else "In pictures of two"
-    more = _change(then, "Beside two others" if first.key == "three" else "Beside another person") + _pairs(report)
+    more = (
+        _change(then, "Beside two others" if first.key == "three" else "Beside another person")
+        + _pairs(report)
+        + seen_headline(report)
+    )
     if ("neither side" in first.says) and not math.isnan(score.value):
         return (
             f"{pictures}, where people may also look androgynous and then count for neither side: {numbers}. "
@@ -35,6 +41,16 @@ def headline(report: StudyReport) -> str:
         f"{pictures}, {conform:.0f} % of the people look as the stereotype of their role has it and "
         f"{100 - conform:.0f} % do not ({numbers}). That {lean}{more}"
     )
+
+
+def seen_headline(report: StudyReport) -> str:
+    """What else is seen that goes with the stereotype most clearly; "" where nobody looked."""
+    tests = [one for one in report.results.findings if one.key.startswith(FURTHER)]
+    level = 1 - report.settings.confidence
+    clear = sorted((one.p_value, one.says) for one in tests if one.p_value is not None and one.p_value < level)
+    if not tests:
+        return ""
+    return f" {clear[0][1]}" if clear else " Whether people look so does not clearly hang on what else is seen of them."
 
 
 def _pairs(report: StudyReport) -> str:

@@ -23,6 +23,7 @@ from bias_core.metrics.paired_labels import (
     merge_ratings,
 )
 from bias_core.store.readings import open_picture
+from bias_core.studies.kit.attributes import find_attribute, load_attribute_sets
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.judging import CALLS, ask_judge, calls_of, question_about
 from bias_core.studies.kit.labels import read_answers
@@ -34,11 +35,13 @@ from bias_core.studies.kit.setting_fields import Options, setting, settings_clas
 from bias_core.studies.kit.types import AUTO, Design, StudyReport, StudySettings
 from bias_core.studies.reports.looks import CUT_OUT, LOOKS, NOTHING_FITS, judged_looks, read_looks
 from bias_core.studies.reports.text import table_of
-from bias_core.types import StoredImage
+from bias_core.types import Attribute, StoredImage
 
 T = TypeVar("T")
 
 HALVES = "halves"  # instead of a finder: trust the prompt, and part every picture between the people asked for
+
+MOST_ALSO_SEEN = 2  # attributes that a score is crossed with
 
 LABELLED = "Perceived gender is labelled"  # how the first note on labels begins
 AUTOMATIC, PEOPLE, BY_HAND = "automatic", "people", "by hand"
@@ -69,6 +72,9 @@ class LabellingOptions(Options):
         "Sentences",
         "Which is closer to each person cut out; the first of a masculine-looking one",
     )
+    also_seen: tuple[str, ...] = setting(
+        (), "Also seen", "One or two attributes read of each person too, such as old, that the score is crossed with"
+    )
     margin: float = setting(
         0.01, "Margin", "Least difference of the two cosines; below it a person cannot be identified", ge=0, le=2
     )
@@ -97,8 +103,27 @@ def check_labelling(settings: StudySettings) -> None:
         raise InvalidInput("the questions of vqa know two looks, as the paper: take labeller=finder, or looks=two")
     if len(set(options.sentences)) != 2:
         raise InvalidInput(f"sentences are two, the first of a masculine-looking person; got {options.sentences}")
+    if also_seen(options.also_seen) and (settings.judge or options.labeller != "finder"):
+        raise InvalidInput(
+            "what is also seen of people is read by an encoder of each person that is cut out: take labeller=finder "
+            "without a judge, or leave also_seen empty"
+        )
     if settings.labels:
         read_answers(settings.labels, allowed=ALL_ANSWERS)
+
+
+def also_seen(texts: Sequence[str]) -> tuple[Attribute, ...]:
+    """The further attributes, by their names or sentences; InvalidInput for unknown ones, the same twice, or many."""
+    attributes = tuple(find_attribute(text, "", load_attribute_sets()) for text in texts)
+    names = [one.name for one in attributes]
+    if len(names) > MOST_ALSO_SEEN or len({*names}) < len(names):
+        raise InvalidInput(f"also seen are at most {MOST_ALSO_SEEN} different attributes; got {', '.join(names)}")
+    return attributes
+
+
+def column_of(attribute: Attribute) -> str:
+    """Where a table of people says whether an attribute is seen of each: 1, 0, or nan where nobody looked."""
+    return f"seen: {attribute.name}"
 
 
 def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
@@ -167,7 +192,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     DataFrame : with the columns ``automatic``, ``human``, ``truth`` (None where there is none), ``lean`` (by how much
         the reader prefers the masculine sentence, a difference of cosines, or of a judge's probabilities of yes; nan
         where it was not asked), ``boxes`` (:func:`bias_core.crops.boxes_text` of everybody whom the finder found in the
-        picture, where one looked),
+        picture, where one looked), those of :func:`column_of` for what is also seen,
         ``perceived_gender``: people's answer where labels were given, else the reader's; None where nobody labelled the
         person; and ``rater``: who gave it.
     """
@@ -175,7 +200,8 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     labeller = settings.options.labeller
     if labeller == "finder":
         by_reader = _by_judge if settings.judge else _by_encoder
-        labelled["automatic"], leans, labelled["boxes"] = yield from by_reader(people, settings, data)
+        labelled["automatic"], leans, labelled["boxes"], further = yield from by_reader(people, settings, data)
+        labelled = labelled.assign(**further)
         labelled["lean"] = np.round(leans, 4)  # the last digits hang on which pictures are read together
     elif labeller == "vqa":
         labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
@@ -237,32 +263,37 @@ def recorded_gender(truth: Any, position: str, n_people: int) -> str:
     return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
 
 
-Labelled = tuple[list[str], list[float], list[str]]
-"""Of each person the answer, the lean, and the boxes of everybody in the picture."""
+Labelled = tuple[list[str], list[float], list[str], dict[str, list[float]]]
+"""Of each person the answer, the lean, the boxes of everybody in the picture, and columns of what is also seen."""
 
 
 def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
     """Find the people, cut each out, and ask the encoder which of two sentences is closer, or which look it is."""
     masculine, feminine = data.texts(settings.options.sentences)
     direction, encoder = masculine - feminine, data.encoder()
-
+    attributes = also_seen(settings.options.also_seen)
+    directions = np.zeros((len(attributes), direction.size))
+    for place, one in enumerate(attributes):
+        present, absent = data.texts([one.positive, one.negative])
+        directions[place] = present - absent
     in_four = settings.options.looks == "four"
 
     def read(images: list[Image.Image], boxes: list[list[Box]]) -> list[np.ndarray]:
         crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
         rows = encoder.encode_images(crops) if crops else np.empty((0, direction.size))
         looks = _looks_of_crops(data, rows) if in_four else np.zeros(len(rows))
-        values = np.column_stack([rows @ direction, looks])  # (n, 2)
+        values = np.column_stack([rows @ direction, looks, rows @ directions.T > 0])  # (n, 2 and what is also seen)
         return np.split(values, np.cumsum([len(places) for places in boxes])[:-1])
 
     boxes, values = yield from _in_boxes(people, settings, data, read, encoder)
     each, where = _of_each(people, values), [boxes_text(boxes[image_id]) for image_id in people["image_id"]]
-    leans = [math.nan if one is None else float(one[0]) for one in each]
+    of_column = np.array([[math.nan] * (2 + len(attributes)) if one is None else one for one in each]).T.tolist()
+    leans, further = of_column[0], dict(zip(map(column_of, attributes), of_column[2:], strict=True))
     if in_four:
         names = list(LOOKS)
-        return [NOT_TWO_PEOPLE if one is None else names[int(one[1])] for one in each], leans, where
+        return [NOT_TWO_PEOPLE if one is None else names[int(one[1])] for one in each], leans, where, further
     kinds = [np.isnan(leans), np.abs(leans) <= settings.options.margin, np.array(leans) > 0]
-    return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), leans, where
+    return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), leans, where, further
 
 
 def _looks_of_crops(data: StudyData, rows: np.ndarray) -> np.ndarray:
@@ -302,7 +333,7 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
         given = np.array([nothing if some is None else [answers[key] for key in some] for some in keys])
         judged = judged_looks(given, settings.judge)
         words = [NOT_TWO_PEOPLE if some is None else word for some, word in zip(keys, judged.words, strict=True)]
-        return words, np.where([some is None for some in keys], math.nan, judged.leans).tolist(), where
+        return words, np.where([some is None for some in keys], math.nan, judged.leans).tolist(), where, {}
     labels, leans = [], []
     for both in keys:
         given = np.full((2, 3), math.nan) if both is None else np.array([answers[key] for key in both])
@@ -310,7 +341,7 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
         kind = NOT_TWO_PEOPLE if both is None else CANNOT_IDENTIFY if says_yes[0] == says_yes[1] else None
         labels.append(kind or ("masculine" if says_yes[0] else "feminine"))
         leans.append(float(given[0, 0] - given[1, 0]))
-    return labels, leans, where
+    return labels, leans, where, {}
 
 
 def _person_in(stored: StoredImage, box: Box) -> Image.Image:

@@ -33,8 +33,10 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.kit.watching import ShareValues, stop_rule
 from bias_core.studies.paired import labelling
+from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.headline import headline, is_clear
 from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED
+from bias_core.studies.reports.crossed import joined
 from bias_core.studies.reports.text import format_number, format_share
 
 TEXTS = ReportTexts(__file__)
@@ -79,7 +81,7 @@ def paired_program(
 
     def score(design: Design, settings: StudySettings, everyone: pd.DataFrame, raters: Sequence[StudyTable]) -> Results:
         people = everyone.dropna(subset="perceived_gender").reset_index(drop=True)
-        own = report(design, settings, people)
+        own = joined(report(design, settings, people), crossed_scores(people, settings, _sample))
         kappas, agreements = agreement(people, settings)
         by_run = [runs_table(people, settings, design.data["overall"][runs])] if runs else []
         shared = (coverage_table(people, settings), *agreements, *raters, *by_run, labels_table(everyone))

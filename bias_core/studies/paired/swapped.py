@@ -28,7 +28,7 @@ from bias_core.studies.kit.types import (
     finding,
     finding_mark,
 )
-from bias_core.studies.paired.headline import is_clear
+from bias_core.studies.paired.headline import is_clear, seen_headline
 from bias_core.studies.paired.labelling import LabellingOptions
 from bias_core.studies.paired.scores import PAIRED, in_setting, paired_program
 from bias_core.studies.reports.text import format_change
@@ -302,7 +302,7 @@ def headline(report: StudyReport) -> str:
             _sentence(place, "The place alone", "on the left", "on the right"),
             _sentence(role, "The role alone", "in the first role of a pair", "in the second"),
         )
-    )
+    ) + seen_headline(report)
 
 
 def _sentence(one: Finding, subject: str, here: str, there: str) -> str:

@@ -29,9 +29,11 @@ from bias_core.studies.kit.types import (
 from bias_core.studies.reports.crossed_scores import (
     ScoredCells,
     cell_in_words,
+    few_people,
     known_errors,
     score_cells,
     score_results,
+    stereotypes_named,
 )
 from bias_core.studies.reports.text import format_number
 from bias_core.types import Attribute, Estimate
@@ -132,7 +134,9 @@ def cross_attributes(
         figures=tuple(_mosaics(crossings)),
         notes=tuple(_notes(crossings)),
     )
-    return joined(results, score_results([one.scored for one in crossings if one.scored], prompts))
+    scored = [one.scored for one in crossings if one.scored]
+    notes = (stereotypes_named(prompts), *few_people(scored)) if scored else ()
+    return joined(results, replace(score_results(scored), notes=notes))
 
 
 def joined(first: Results, second: Results) -> Results:
@@ -251,9 +255,9 @@ def _sentence(one: _Crossed, confidence: float) -> str:
 
 def ratio_of(estimate: Estimate) -> str:
     """θ and its ends as ratios."""
-    value, low, high = (_exp(end) for end in (estimate.value, estimate.low, estimate.high))
-    ends = " to ".join(f"{end:.2g}" if math.isfinite(end) else format_number(end) for end in (low, high))
-    return f"{value:.2g}, {ends}"
+    ends = [_exp(end) for end in (estimate.value, estimate.low, estimate.high)]
+    value, low, high = (f"{float(f'{end:.2g}'):g}" if math.isfinite(end) else format_number(end) for end in ends)
+    return f"{value}, {low} to {high}"
 
 
 def _exp(value: float) -> float:

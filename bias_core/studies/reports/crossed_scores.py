@@ -34,12 +34,17 @@ class ScoredCells:
 
     attributes: tuple[Attribute, ...]  # the further ones
     scores: CrossedStereotype
-    samples: tuple[Sample, ...]  # of each cell, as the scores are
+    samples: tuple[Sample | None, ...]  # of each cell, as the scores are
+    who: str = ""  # these people are, where others are scored beside them
 
     @property
     def names(self) -> tuple[str, ...]:
         """The combinations, in words."""
-        return tuple(cell_in_words(self.attributes, cell) for cell in self.scores.cells)
+        return tuple(self.named(cell_in_words(self.attributes, cell)) for cell in self.scores.cells)
+
+    def named(self, text: str) -> str:
+        """A text about them, with who they are where that must be said."""
+        return f"{self.who}, {text}" if self.who else text
 
     def score(self, place: int) -> Estimate:
         """STS of a cell, shrunk."""
@@ -116,34 +121,36 @@ def _of_conforming(gender: AttributeScore, is_side: np.ndarray) -> ReaderErrors 
     return errors if is_side.all() else errors.of_absence
 
 
-def score_results(scored: Sequence[ScoredCells], prompts: Sequence[str]) -> Results:
+def score_results(scored: Sequence[ScoredCells]) -> Results:
     """Scores of combinations: of two attributes as findings, of all in a table and in a figure."""
     if not scored:
         return Results()
     scored = list({one.names: one for one in scored}.values())  # once where both genders are looked for
     lines = [(one, place) for one in scored for place in range(len(one.names))]
-    overall = scored[0].scores.overall
     findings = [
         Finding(
-            key=f"crossed-{one.attributes[0].name}-score-{place}",
+            key="-".join(["crossed", *([one.who] if one.who else []), one.attributes[0].name, "score", str(place)]),
             title=f"{one.names[place]}: stereotype test score",
             metric="crossed_stereotype",
             estimate=one.score(place),
-            says=_score_says(one.score(place), overall),
+            says=_score_says(one.score(place), one.scores.overall),
             sample=one.samples[place],
         )
         for one, place in lines
         if len(one.attributes) == 1
     ]
-    marks = [mark("all", overall), *(mark(one.names[place], one.score(place)) for one, place in lines)]
+    marks = {}  # by their names, so that each stands once
+    for one, place in lines:
+        marks[one.named("all")] = one.scores.overall
+        marks[one.names[place]] = one.score(place)
+    rows = [mark(name, estimate) for name, estimate in marks.items()]
     caption = "Where intervals hold the line at 0, no lean is clear. “all” is the score whatever else people look like."
     return Results(
         findings=tuple(findings),
         tables=(_score_table(lines),),
         figures=(
-            figure("intervals", SCORES, "Does the stereotype hang on what else is seen?", marks, caption, null=0.0),
+            figure("intervals", SCORES, "Does the stereotype hang on what else is seen?", rows, caption, null=0.0),
         ),
-        notes=tuple(_score_notes(lines, prompts)),
     )
 
 
@@ -173,10 +180,17 @@ def _score_table(lines: Sequence[tuple[ScoredCells, int]]) -> StudyTable:
     return table(SCORES, "Stereotype in every combination", rows, _SCORED)
 
 
-def _score_notes(lines: Sequence[tuple[ScoredCells, int]], prompts: Sequence[str]) -> Iterator[str]:
+def stereotypes_named(prompts: Sequence[str]) -> str:
+    """A note on the stereotypes of the occupations in these prompts."""
     of = dict.fromkeys(stereotype_of(prompt) for prompt in prompts)
     words = listed([f"“{name}” as {gender}" for name, gender in of if name])
-    yield f"STS of combinations: the paired stereotype test (its Table 7) has {words}."
-    few = list(dict.fromkeys(f"“{one.names[place]}”" for one, place in lines if one.is_small(place)))
+    return f"STS of combinations: the paired stereotype test (its Table 7) has {words}."
+
+
+def few_people(scored: Sequence[ScoredCells]) -> Iterator[str]:
+    """A note on the combinations that can hardly be told; nothing where there is none."""
+    few = dict.fromkeys(
+        f"“{one.names[place]}”" for one in scored for place in range(len(one.names)) if one.is_small(place)
+    )
     if few:
-        yield f"Few people: fewer than 5 are to be expected on the rarer side of the stereotype in {listed(few)}."
+        yield f"Few people: fewer than 5 are to be expected on the rarer side of the stereotype in {listed([*few])}."
