@@ -80,7 +80,7 @@ def test_the_step_by_which_each_text_has_decided_is_found(services, planted):
     assert math.isnan(decided.loc[PERSON, "steps"])
     assert decided.loc[PERSON, "note"].startswith("the exchange from the start has no clear effect")
     assert headline(report).startswith(
-        f"With “{FEMALE}” from the start, the share that is read as man changes by -1.00 [-1.00, -0.59]; half of "
+        f"With “{FEMALE}” from the start, the share that is read as man changes by −1.00 [−1.00, −0.59]; half of "
         "that is decided after 1.50 ["
     )
     other = exchanged(services, later_texts=[PERSON], without_adapter="")
@@ -109,7 +109,7 @@ def test_the_part_that_the_adapter_works_in_is_named(services, planted, part):
         "adapter in the denoiser": float(part == "drawing"),
         "adapter in both": 1.0,
     }
-    assert "1.00" in headline(report).partition("The adapter: ")[2]
+    assert "1.00" in headline(report).partition("The adapter changes it by ")[2]
 
 
 def test_without_other_weights_the_text_alone_is_exchanged(services, planted):

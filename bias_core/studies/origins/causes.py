@@ -40,7 +40,7 @@ from bias_core.studies.kit.types import (
     mark,
 )
 from bias_core.studies.origins.spi import model_suits
-from bias_core.studies.reports.text import format_estimate
+from bias_core.studies.reports.text import format_change, format_estimate
 from bias_core.types import Estimate, StoredImage
 
 TEXTS = ReportTexts(__file__)
@@ -376,12 +376,12 @@ def headline(report: StudyReport) -> str:
     parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
     if parts:
         whole, text, drawing = map(_in_words, parts)
-        sentences.append(f"The adapter: {whole}, of which {text} in the text encoders and {drawing} in the denoiser.")
+        sentences.append(f"The adapter changes it by {whole}: {text} in the text encoders, {drawing} in the denoiser.")
     return " ".join(sentences)
 
 
 def _in_words(estimate: Estimate) -> str:
-    return format_estimate(estimate.value, estimate.low, estimate.high)
+    return format_change(estimate.value, estimate.low, estimate.high)
 
 
 PROGRAMS = {

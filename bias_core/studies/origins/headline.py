@@ -90,20 +90,29 @@ def _stereotype_sentence(table: pd.DataFrame) -> str:
             f"Share of the pictures: {listed(shares)}. No real-world rate with a source is known, so that none is "
             "called too high or too low."
         )
-    above = comparable[comparable["P corrected low"].fillna(comparable["P low"]) > comparable["P*"]]
+    comparable = _as_far_as_corrected(comparable)
+    above = comparable[comparable["P low"] > comparable["P*"]]
     if above.empty:
         return f"None {which} is told to be shown more often than in the world."
     most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]
-    beyond = format_estimate(most["P − P*"], most["P − P* low"], most["P − P* high"])
+    ends = most["P"], most["P low"], most["P high"]
+    beyond = format_estimate(*(end - most["P*"] for end in ends))
     return (
         f"{len(above)} {which} are shown more often than in the world. Farthest: "
         f"{most['attribute']} for {most['nationality']}, P − P* = {beyond}: "
-        f"{format_number(most['P'], most['P low'], most['P high'])} of the pictures against {format_given(most['P*'])}."
+        f"{format_number(*ends)} of the pictures against {format_given(most['P*'])}."
     )
 
 
+def _as_far_as_corrected(table: pd.DataFrame) -> pd.DataFrame:
+    """P of these lines as the figures and findings have it: corrected for the reader's errors where they are known."""
+    names = [name for name in ("P", "P low", "P high") if name.replace("P", "P corrected") in table]
+    corrected = {name: table[name.replace("P", "P corrected")].astype(float) for name in names}
+    return table.assign(**{name: column.fillna(table[name]) for name, column in corrected.items()})
+
+
 def _doctor_sentence(table: pd.DataFrame) -> str:
-    plain, others = table.iloc[0], table.dropna(subset=["added"])
+    plain, others = _as_far_as_corrected(table).iloc[0], table.dropna(subset=["added"])
     parts = [
         f"{row['concept']} {format_change(row['added'], row['added low'], row['added high'])}"
         for _, row in others.iterrows()
