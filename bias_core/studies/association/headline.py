@@ -19,11 +19,10 @@ def headline(report: StudyReport) -> str:
         return _sides_headline(tables["occupations"])
     if "amplification" in tables:
         table = tables["amplification"]
-        more, turned = int(table["amplified"].sum()), int((~table["same side"]).sum())
-        return (
-            f"For {more} of {len(table)} occupations the pictures lean more strongly than the words they were "
-            f"drawn from; for {turned} they lean the other way."
-        )
+        more = int(table["amplified"].sum())
+        turned = int((table["amplified"] & ~table["same side"]).sum())
+        other = f"; of these, {turned} to the other side" if turned else ""
+        return f"For {more} of {len(table)} occupations the pictures lean more strongly than their words{other}."
     order = next((finding.estimate for finding in report.results.findings if finding.key == "order"), None)
     if order is None:
         return "Too few concepts have choices and associations to put them in order."

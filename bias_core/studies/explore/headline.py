@@ -91,11 +91,11 @@ def _differences_of_arms(report: StudyReport) -> str:
         return differences_headline(report, frame)
     row = clear.sort_values("difference", key=abs, ascending=False).iloc[0]
     name = row["finding"].rpartition(": ")[0] or row["finding"].partition(",")[0]  # of an attribute, or a look
-    gap = [100 * row[end] for end in ("difference", "low", "high")]
+    gap = [f"{100 * row[end]:+.0f}".replace("-", "−") for end in ("difference", "low", "high")]
     return (
         f"“{name}” is seen in {format_rate(row['value first'])} of the pictures of “{row['first']}” and in "
         f"{format_rate(row['value second'])} of “{row['second']}”, on the same {row['n']} seeds: "
-        f"{gap[0]:+.0f} points [{gap[1]:+.0f}, {gap[2]:+.0f}]. {n_clear} of "
+        f"{gap[0]} points [{gap[1]}, {gap[2]}]. {n_clear} of "
         f"{int(frame['p adjusted'].notna().sum())} differences are clear after correction for looking at all."
     )
 

@@ -25,6 +25,7 @@ from bias_core.studies.kit.types import (
     figure,
     table,
 )
+from bias_core.studies.reports.text import format_rate
 from bias_core.types import Attribute, Estimate
 from bias_core.wordings import FORMS, Wording, rival_concepts
 
@@ -213,7 +214,8 @@ def _figure(frame: pd.DataFrame) -> StudyFigure:
     compared = frame[frame["difference"].notna()]
     clearest = str(compared.sort_values("p", kind="stable")["attribute"].iloc[0]) if len(compared) else ""
     lines = compared[compared["attribute"] == clearest]
-    names = {"language": "name", "difference": "value", "form": "group"}
+    lines = lines.assign(name=[name for i in range(len(lines)) for name in _names(lines.iloc[[i]])])  # as its arm is
+    names = {"difference": "value", "form": "group"}
     return figure(
         "pairs",
         LANGUAGES,
@@ -233,10 +235,10 @@ def languages_headline(frame: pd.DataFrame) -> str:
         for verdict in (MORE, LESS):
             some = lines[lines["verdict"] == verdict]
             if len(some):
-                shares = some["P"].map("{:.0%}".format).tolist()
+                shares = some["P"].map(format_rate).tolist()
                 sentences.append(
                     f"“{name}” is seen {verdict} in {_and(_names(some))} than in English: {_and(shares)} against "
-                    f"{some['P in English'].iloc[0]:.0%}, on the same {int(some['n'].min())} seeds."
+                    f"{format_rate(some['P in English'].iloc[0])}, on the same {int(some['n'].min())} seeds."
                 )
     compared = frame[~frame["verdict"].isin([NOT_UNDERSTOOD, NOT_KNOWN, UNDEFINED])]
     if not sentences and len(compared):
