@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from bias_core.studies.arms.crossed import crossed_arms_headline
 from bias_core.studies.explore.languages import LANGUAGES, languages_headline
 from bias_core.studies.explore.mitigation import overcorrected_sentence
-from bias_core.studies.explore.options import explore_options
+from bias_core.studies.explore.options import NO_WORDS, explore_options
 from bias_core.studies.explore.report import Exploration, is_exploration
-from bias_core.studies.explore.results import ATTRIBUTES, KINDS
+from bias_core.studies.explore.results import ATTRIBUTES, CONCEPT, KINDS
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyReport, lean, listed
 from bias_core.studies.reports.crossed import crossed_headline
@@ -98,6 +98,21 @@ def _differences_of_arms(report: StudyReport) -> str:
         f"{gap[0]} points [{gap[1]}, {gap[2]}]. {n_clear} of "
         f"{int(frame['p adjusted'].notna().sum())} differences are clear after correction for looking at all."
     )
+
+
+def made_of(report: StudyReport) -> str:
+    """How many pictures show the concept, and how many are there for the association alone; "" without any of these."""
+    frame = report.pictures
+    if frame is None or "group" not in frame or not set(NO_WORDS) & set(frame["group"]):
+        return ""
+    shows = frame["group"] == CONCEPT
+    if not report.arms:
+        return f"{int(shows.sum()):,} of the concept, {int((~shows).sum()):,} for the association"
+    of_arms = {(int(some.sum()), int((~some).sum())) for _, some in shows.groupby(frame["arm"])}
+    if len(of_arms) > 1:
+        return ""
+    ((n, n_sides),) = of_arms
+    return f"in each arm {n:,} of the concept, {n_sides:,} for the association"
 
 
 def _against_assumed_rates(report: StudyReport) -> set[str]:

@@ -19,7 +19,7 @@ from bias_core.prompts import fill_template
 from bias_core.stats.arrays import all_equal
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.arms import Scored, compare_explorations
-from bias_core.studies.explore.headline import arms_headline, headline
+from bias_core.studies.explore.headline import arms_headline, headline, made_of
 from bias_core.studies.explore.languages import language_arms, recognised_concept
 from bias_core.studies.explore.options import (
     KIND,
@@ -328,6 +328,7 @@ PROGRAM = Program(
     values=explore_values,
     compare=compare_explorations,
     headline=headline,
+    made_of=made_of,
     arms_headline=arms_headline,
     arms=language_arms,
     larger=more_explored,

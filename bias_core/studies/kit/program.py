@@ -453,6 +453,8 @@ class Program:
     # (:mod:`bias_core.studies.reports.headline`). It compares with no rate whose source is an assumption
     headline: Callable[[StudyReport], str] | None = None
     arms_headline: Callable[[StudyReport], str] | None = None
+    # what the number of its pictures is made of, in words; "" where each is as any other
+    made_of: Callable[[StudyReport], str] = lambda _report: ""
     # the attribute that a number is the share of pictures of, as a sentence quotes it; "" for other numbers
     share_of: Callable[[Finding], str] = lambda _finding: ""
     # what a report of this kind says as JSON values beside what every report says

@@ -199,7 +199,7 @@ def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
 
 
 def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    axes = _axes(figure, *((6.8, 5.8) if ("name" in data and len(data) > _MANY_NAMES) else (5.6, 4.6)))
+    axes = _axes(figure, *((6.8, 5.8) if "name" in data and (data["name"] != "").sum() > _MANY_NAMES else (5.6, 4.6)))
     axes.margins(x=0.1)  # room for names
     if labels.get("apart"):  # each group a little to the right of the one before, so that no interval hides another
         place = pd.Series(pd.factorize(data["group"])[0], data.index)

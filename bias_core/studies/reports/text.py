@@ -360,9 +360,11 @@ def report_facts(report: StudyReport) -> list[str]:
     settings, design = report.settings, report.design
     ended = f"after {report.stopped_after}" if report.stopped_after else "before all were drawn"
     scored = " scored" if report.results.findings or report.results.figures else ""
+    program = programs_by_kind().get(design.kind)
+    made_of = "" if program is None else program.made_of(report)
     return [
         title_of(report),
-        f"{report.n_images:,} of {report.n_planned:,} pictures{scored}",
+        f"{report.n_images:,} of {report.n_planned:,} pictures{scored}" + f": {made_of}" * bool(made_of),
         *([f"{report.n_blocked:,} refused or blanked"] if report.n_blocked else []),
         *filter(None, [drawn_by(report)]),
         f"read by {read_by(settings)}",
