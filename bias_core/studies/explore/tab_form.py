@@ -224,7 +224,8 @@ class ExploreForm(StudyTab):
         filled = [form[name] for name in ("attributes", "attribute_a", "attribute_b")]
         form["set"].input(self.on_chosen_set, [form["set"], form["concept"]], [parts["decided"], *filled], **LATEST)
         changed = [form["set"], parts["decided"], *filled]
-        form["concept"].input(self.on_typed_concept, self.press_inputs(), changed, **LATEST)
+        typed = [form["concept"].input, form["concept"].blur]  # the first input of a page that is still new gets lost
+        gr.on(typed, self.on_typed_concept, self.press_inputs(), changed, **LATEST)
         changed += [form[name] for name in ("concept", "template")]
         self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]

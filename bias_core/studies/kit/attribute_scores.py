@@ -1,7 +1,7 @@
 """The numbers of attributes: from unit embeddings of pictures and of sentences to estimates."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -238,13 +238,15 @@ def _numbers(
         "prevalence": share,
         "stereotype": stereotype,
         "signed_difference": signed,
-        "corrected": _corrected(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence),
+        "corrected": _corrected(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence, reference=reference),
         "n_ties": 0 if n_unclear == n else count_ties(positive[is_clear], negative[is_clear]),
     }
 
 
-def _corrected(n_yes: int, n: int, errors: ReaderErrors | None, *, fixed_n: bool, confidence: float) -> Estimate | None:
-    """Rogan–Gladen of the share called present among all pictures.
+def _corrected(
+    n_yes: int, n: int, errors: ReaderErrors | None, *, fixed_n: bool, confidence: float, reference: float | None = None
+) -> Estimate | None:
+    """Rogan–Gladen of the share called present among all pictures, beside P*.
 
     None for errors that are unknown, as large as chance, or refuted: P above Se or below 1 − Sp. What a judge cannot
     tell is no yes, in these pictures as in those that its errors were measured on: so the share is right also where
@@ -259,4 +261,4 @@ def _corrected(n_yes: int, n: int, errors: ReaderErrors | None, *, fixed_n: bool
     )
     if share.low > most or share.high < 1 - least:
         return None
-    return corrected_by_errors(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence)
+    return replace(corrected_by_errors(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence), null_value=reference)
