@@ -325,6 +325,8 @@ class ExploreForm(StudyTab):
                 updates |= self.on_concept(concept, self._suits(concept))
             if languages := link.get("options", {}).get("languages"):
                 updates[form["languages"]] = list(languages)
+            if n_images := link.get("options", {}).get("n_images"):
+                updates[form["n_images"]] = n_images
             if arms := link.get("arms", ()):  # the first one's model and condition stand above
                 shown, others = apart(explore_settings(arms=tuple(arms)))
                 updates |= self._model_updates(shown.model, shown.condition)
@@ -372,6 +374,7 @@ class ExploreForm(StudyTab):
             "model": settings.model,
             "condition": settings.condition,
             "seed": settings.seed,
+            OPTION + "n_images": explore_options(settings).n_images,
             OPTION + "languages": ",".join(languages := explore_options(settings).languages),
             "arms": "" if languages else ARMS.join(map(arm_text, settings.arms)),
         }

@@ -61,7 +61,7 @@ class PictureGroup:
     """Pictures of one arm, or of one part of the study."""
 
     title: str
-    n: int  # that there are
+    n: int  # that there are of these prompts
     prompts: tuple[str, ...]  # different ones of those that are shown
     pictures: tuple[ShownPicture, ...]
 
@@ -156,12 +156,14 @@ def _quotas(parts: list[tuple[str, pd.DataFrame]]) -> list[int]:
 
 def _group(report: StudyReport, name: str, frame: pd.DataFrame, n: int) -> PictureGroup:
     rows = list(enumerate(frame.to_dict("records"), start=1))[:n]
+    drawn = {image_id: report.stored[image_id].row.prompt for image_id in frame["image_id"]}  # the arm's words
     pictures = tuple(
-        ShownPicture(number=_number(row, i), image=report.stored[row["image_id"]], prompt=str(row["prompt"]))
+        ShownPicture(number=_number(row, i), image=report.stored[row["image_id"]], prompt=drawn[row["image_id"]])
         for i, row in rows
     )
     prompts = tuple(dict.fromkeys(one.prompt for one in pictures))
-    return PictureGroup(title=name, n=len(frame), prompts=prompts, pictures=pictures)
+    n_of_prompt = sum(drawn[image_id] in prompts for image_id in frame["image_id"])
+    return PictureGroup(title=name, n=n_of_prompt, prompts=prompts, pictures=pictures)
 
 
 def _number(row: dict[Any, Any], place: int) -> int:
