@@ -40,9 +40,12 @@ _TEMPLATE = "a photo of a {}"
 _CAUTION = (
     "The text encoders of most models learned English captions: in a language that a model does not understand, it "
     "draws something else. A language counts as understood where the reader recognises “{concept}” ({among} {n} "
-    "concepts) at least half as often as in English. A reader with stereotypes of its own recognises it less often "
-    "where the people are not those that it expects. A generic masculine says no gender by its grammar, and is "
-    "masculine all the same: a difference can be the word’s, and not only the model’s."
+    "concepts) at least half as often as in English."
+)
+_LESS_SURE = (
+    "A reader with stereotypes of its own recognises it less often where the people are not those that it expects. A "
+    "generic masculine says no gender by its grammar, and is masculine all the same: a difference can be the word’s, "
+    "and not only the model’s."
 )
 
 
@@ -159,7 +162,7 @@ def compare_languages(settings: StudySettings, pairs: Mapping[str, Pair]) -> Res
             ),
         ),
         figures=drawable([_figure(frame)]),
-        notes=(note,),
+        notes=(note, _LESS_SURE),
     )
 
 
