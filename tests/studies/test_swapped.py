@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
+import zipfile
 from dataclasses import replace
 from itertools import product
 
@@ -11,6 +14,7 @@ import pytest
 
 from bias_core.adapters.calibration_renderer import scene_of
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import METRICS
 from bias_core.metrics.swapped import order_effect
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -19,6 +23,7 @@ from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.labelling import labelled_people, relabelled
 from bias_core.studies.paired.swapped import ACTS
+from bias_core.studies.running.hand_on import to_form
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import ImageRow
 from bias_core.world.lexicon import book
@@ -49,18 +54,28 @@ def findings(report):
 
 def test_the_place_is_found_the_role_is_not_blamed_and_men_are_larger(report):
     found = findings(report)
-    # Of two pairs one stands masculine on the left by 40 points: 20 of both.
+    # Of two pairs one stands masculine on the left by 0.4: 0.2 of both.
     assert found["place"].estimate.low > 0
-    assert found["place"].estimate.value == pytest.approx(20, abs=22)
+    assert found["place"].estimate.value == pytest.approx(0.2, abs=0.22)
     assert found["role"].estimate.low < 0 < found["role"].estimate.high
     assert found["area"].estimate.low > 0
     assert found["area"].says == "Masculine-looking people are larger."
     for key in ("place", "role", "both"):  # the reader sees what was drawn
         assert found[key].estimate.value == pytest.approx(found[key].expected)
     headline = program_of(DESIGN).headline(report)
-    assert headline.startswith("The place alone moves the share of masculine-looking people by")
+    points = f"by {100 * found['place'].estimate.value:.0f} points, up on the left"
+    assert headline.startswith(f"The place alone moves the share of masculine-looking people {points}")
     assert "The role alone moves the share of masculine-looking people by no clear amount" in headline
     assert "People found: 2 in 80 pictures." in report.results.notes
+
+
+def test_its_numbers_are_within_the_ranges_of_their_measures_for_other_programs_too(report):
+    with zipfile.ZipFile(io.BytesIO(to_form(report, "every_eval_ever"))) as archive:
+        (record,) = (json.loads(archive.read(name)) for name in archive.namelist())
+    for one in record["evaluation_results"]:
+        low, high = (float(one["metric_config"][end]) for end in ("min_score", "max_score"))
+        assert low <= one["score_details"]["score"] <= high
+        assert (low, high) == METRICS[one["metric_config"]["metric_kind"]].bounds
 
 
 def test_who_acts_is_told_from_where_they_stand(services):

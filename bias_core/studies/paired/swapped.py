@@ -262,7 +262,7 @@ def _points(estimate: Estimate) -> Estimate:
 
 
 def _finding(key: str, test: OrderEffect, p_value: float, truth: OrderEffect | None) -> Finding:
-    estimate = _points(test.estimate)
+    estimate = test.estimate
     title, more, less = _TITLES[key] if key in _TITLES else SIZES[key]
     title, metric = (
         (title, "order_effect")
@@ -279,7 +279,7 @@ def _finding(key: str, test: OrderEffect, p_value: float, truth: OrderEffect | N
         estimate,
         says,
         p_value=p_value if is_known else None,
-        expected=_POINTS * truth.estimate.value if truth is not None and has_truth else None,
+        expected=truth.estimate.value if truth is not None and has_truth else None,
     )
 
 
@@ -306,7 +306,7 @@ def headline(report: StudyReport) -> str:
 
 
 def _sentence(one: Finding, subject: str, here: str, there: str) -> str:
-    change = one.estimate
+    change = _points(one.estimate)
     numbers = format_change(change.value, change.low, change.high, n=change.n)
     if not is_clear(change):
         return f"{subject} moves the share of masculine-looking people by no clear amount ({numbers} points)."
