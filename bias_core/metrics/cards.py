@@ -36,8 +36,10 @@ _LETTERS = {r"{\`a}": "à", r"{\H o}": "ő", "{": "", "}": "", "--": "–"}
 _LETTER = re.compile("|".join(map(re.escape, _LETTERS)))
 _VENUES = ("booktitle", "journal", "howpublished", "publisher")
 _AUTHORS_SHOWN = 6
-_CITATION = re.compile(r",?\s*(from )?\[[a-z]+\d{4}[a-z0-9]*[^\]]*\]")
-_MARKUP = re.compile(r";?\s*see :\w+:`[^`]*`|``|:\w+:`[^`]*`|\s*\(\w+:\s*\)")
+_CITATION = re.compile(r",?\s*((from|after)\s+)?\[[a-z]+\d{4}[a-z0-9]*[^\]]*\]")
+_MARKUP = re.compile(r";?\s*see :\w+:`[^`]*`|``|\s*\(\w+:\s*\)")
+_ROLE = re.compile(r":\w+:`(?:[^`]*[.])?(\w+)`")  # of another function or class: its name stays, in words
+_WORDS = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
 _BEGINNING = re.compile(r"[^ ]+(\([^)]*\))? = |[A-Z][a-z]+ |[A-Z]+: |and ")
 
 
@@ -224,7 +226,8 @@ def formula(card: Card) -> tuple[str, ...]:
 def _plain_lines(text: str) -> list[str]:
     """Lines without citations and markup; one that begins no definition or sentence goes on with the last."""
     joined: list[str] = []
-    for line in filter(None, map(str.strip, _MARKUP.sub("", _CITATION.sub("", text)).splitlines())):
+    text = _ROLE.sub(lambda role: _WORDS.sub(" ", role[1]).lower(), _MARKUP.sub("", _CITATION.sub("", text)))
+    for line in filter(None, map(str.strip, text.splitlines())):
         if joined and not _BEGINNING.match(line) and not joined[-1].endswith("."):
             joined[-1] += f" {line}"
         else:

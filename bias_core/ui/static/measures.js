@@ -27,6 +27,7 @@ const open = (key) => {
   if (!card) return;
   search.value = paper.value = '';
   filter();
+  card.querySelector('details').open = true;
   card.scrollIntoView({block: 'start'});
   card.focus({preventScroll: true});
 };
