@@ -67,6 +67,7 @@ def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit: Visit) ->
         metric.reference == "wang2023t2iat" for metric in METRICS.values()
     )
     assert not [url for url in asked if "heartbeat" not in url]
+    page.locator(".measure:visible summary").first.click()
     page.locator(".measure:visible button", has_text="Association").first.click()
     page.wait_for_selector("#association-run")
 
