@@ -339,7 +339,7 @@ def test_the_shipped_adapter_draws_what_is_planted() -> None:
         assert found.near >= 0.9
     base = summary("fair", shipped_rates().lines)
     assert base.n_fair > 200
-    assert base.even >= 0.95
+    assert base.even == 1
 
 
 def test_pictures_that_are_judged_are_none_that_training_measured() -> None:
