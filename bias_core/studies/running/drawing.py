@@ -115,7 +115,7 @@ def too_early(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Can
     if isinstance(why, Interrupted):  # it says so
         return why
     if data[0].stopped_after:
-        return data[0].too_little()
+        why = data[0].too_little()
     ids = {row.id for row in plan.manifest.rows}
     n = data[0].services.images.n_present(ids)
     if n == len(ids):
