@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -121,6 +123,9 @@ def test_the_command_line_takes_a_pack_in_place_of_a_concept(file, services, mon
         failed = command(*words)
         assert (failed.exit_code, message in " ".join(failed.output.split())) == (2, True), failed.output
     assert find_design(file).data["prompts"][2]["group"] == "land"
+    (own := Path(file).with_name("mine.csv")).write_text("prompt,attributes\na photo of a nurse,man\n")
+    done = command("--prompts", str(own), "--model", "calibration-renderer", "-n", "5")
+    assert re.search(r"study run (\S+\.yaml) .*\n +\1 is among the files of --out", done.output), done.output
 
 
 def test_the_page_runs_the_uploaded_file_and_says_what_is_in_it(file, services, tmp_path, report):
