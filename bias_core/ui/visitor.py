@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from functools import cached_property, wraps
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -174,24 +174,9 @@ RUN: dict[str, Any] = {"concurrency_limit": None}  # the line of runs says who w
 _PLACES_OF_PROGRAMS = 8  # of one address
 
 
-def said_once(run: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-    """A handler that yields, whose last word reaches the page once.
-
-    When a generator has ended, Gradio sends what it yielded last a second time: a whole report, and the folds that
-    somebody opened meanwhile would close. So the last that is yielded here is that nothing changes.
-    """
-
-    @wraps(run)
-    def handler(*values: Any) -> Iterator[Any]:
-        yield from run(*values)
-        yield gr.skip()
-
-    return handler
-
-
 def then_run(event: Callable[..., Any], run: Callable[..., Iterator[Any]], inputs: Any, outputs: Any) -> Any:
     """Let a handler that yields follow an event, such as ``click.then``; a second one need not wait for the first."""
-    return event(said_once(run), inputs, outputs, **RUN, **EACH)
+    return event(run, inputs, outputs, **RUN, **EACH)
 
 
 def in_line(

@@ -44,7 +44,6 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     page.open()
     *_, done = page.press("generate", concept="surgeon", n_images=4, model="calibration-renderer")
     assert done["success"]
-    assert "surgeon" not in str(done["output"])  # the report came before, and is not sent twice
     *_, done = page.press(
         "association-run", association_model="calibration-renderer", association_percent=2,
         association_seed=11, association_option_tests="science_arts",

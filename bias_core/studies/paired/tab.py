@@ -32,7 +32,6 @@ from bias_core.ui.study.pictures import BOXES, Look, numbered_boxes
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.study.view import figures_html, findings_html
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import said_once
 
 _OCCUPATIONS = "pst-occupations"
 # Two labels that are chosen fast are both heeded, one after the other.
@@ -261,9 +260,9 @@ class PairedTab(StudyTab):
             *(parts[n] for n in ("python", "link", "status")),
         ]  # fmt: skip
         inputs = [state, self.pictures.look]
-        extra["labels"].select(said_once(self.on_label), inputs, changed, **_IN_TURN)
+        extra["labels"].select(self.on_label, inputs, changed, **_IN_TURN)
         for name, step in (("confirm", Labelling.confirm), ("undo", Labelling.undo)):
-            parts[name].click(said_once(partial(self.on_step, step)), inputs, changed, **_IN_TURN)
+            parts[name].click(partial(self.on_step, step), inputs, changed, **_IN_TURN)
         extra["which"].input(self.on_which, [state, extra["which"]], page, **LATEST)
         for name, by in (("before", -1), ("after", 1)):
             parts[name].click(partial(self.on_turn, by), state, page, **QUIET)
