@@ -112,8 +112,11 @@ class ComingBack:
         """Show a tab's example when it is first looked at, unless this visitor has or asks for a run there."""
         tab = self._tabs[key]
         with messages.user_errors():
-            if shown is None and visitor.has_arrived and not self._has_own(key, visitor, self._link(request)):
-                return tab.first_view(visitor)
+            has_own = partial(self._has_own, key, visitor, self._link(request))
+            if shown is None and visitor.has_arrived and not has_own():
+                view = tab.first_view(visitor)
+                if not has_own():  # making it takes a moment, in which a run may have begun
+                    return view
         return {tab.parts["status"]: gr.skip()}
 
     def _has_own(self, key: str, visitor: Visitor, link: Link) -> bool:

@@ -30,7 +30,7 @@ def done_html(text: str) -> str:
 
 
 READY = done_html("Ready. The defaults give a full result in one click.")
-STOPPING = done_html("Stopping after this denoising step …")
+STOPPING = done_html("Stopping: what has begun is finished first …")
 LOADING = done_html("Loading the model; the first time takes a few seconds …")
 QUEUED = done_html("Waiting for a turn: one run at a time …")
 GOES_ON = done_html("Your run went on while the page was loaded anew. When it is done its result is here, and in Runs.")

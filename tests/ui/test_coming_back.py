@@ -96,7 +96,9 @@ def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a
     page.client.close()
 
 
-def test_a_tab_shows_no_example_to_whom_has_a_run_there_asks_for_one_or_is_not_known_yet(fakes: FakeServices) -> None:
+def test_a_tab_shows_no_example_to_whom_has_a_run_there_asks_for_one_or_is_not_known_yet(
+    fakes: FakeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tab, visitor = built(AssociationTab, fakes), Visitor()
     coming = ComingBack(fakes, built(RunsTab, fakes), [tab])
     at: Any = SimpleNamespace(query_params={"tab": "association", "percent": "7"})
@@ -112,6 +114,10 @@ def test_a_tab_shows_no_example_to_whom_has_a_run_there_asks_for_one_or_is_not_k
     stopped.key = "f" * 32
     tab.on_click(stopped)
     assert header not in coming.on_look("association", stopped, None)
+    hurried = Visitor()
+    hurried.key = "e" * 32
+    monkeypatch.setattr(tab, "first_view", lambda visitor: visitor.start("association") or {header: "Example"})
+    assert header not in coming.on_look("association", hurried, None)  # a run began while the example was made
     assert header not in coming.on_look("association", visitor, None)
 
 
