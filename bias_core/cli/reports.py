@@ -62,7 +62,8 @@ def show_study_report(report: StudyReport, services: "Services | None" = None) -
         console.print(f"Next: {step.title}. {step.says}", markup=False)
         console.print(f"  {step.command}", markup=False, soft_wrap=True)
         if (own := f"{report.design.name}.yaml") in step.command:
-            says = f"  {own} is among the files of --out, and of `python -m bias_core report {report.run_id} --to zip`."
+            packed = f"python -m bias_core study report {report.run_id} --to zip"
+            says = f"  {own} is among the files of --out, and of `{packed}`."
             console.print(says, markup=False, soft_wrap=True, style="dim")
 
 
