@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput
@@ -15,12 +16,13 @@ from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.results import AssociationScore, share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.types import Progress
+from bias_core.studies.kit.types import Progress, StudyFigure
 from bias_core.studies.reports.embedded import NARROW, figure_svg
 from bias_core.studies.reports.text import format_interval, format_number
 from bias_core.types import Attribute, Estimate, ReaderErrors
 from bias_core.ui import messages
 from bias_core.ui.study import view as study_html
+from bias_core.ui.templates import environment
 from bias_core.ui.visitor import Visitor
 from tests.explored import Explored, explore
 
@@ -171,6 +173,13 @@ def test_a_long_name_has_two_lines_in_a_narrow_figure_and_is_one_button() -> Non
     assert name not in narrow.replace(f"of {name}", "")
     assert narrow.count('data-pictures="a=1"') == 2
     assert narrow.count('role="button"') == 2
+
+
+@pytest.mark.parametrize(("n", "name", "fits"), [(5, "plain", True), (60, "plain", False), (5, "plain " * 9, False)])
+def test_a_few_points_with_short_names_fit_a_phone(n: int, name: str, fits: bool) -> None:
+    data = pd.DataFrame({"x": np.arange(n), "y": np.arange(n), "name": name, "group": name})
+    drawn = environment().filters["svg"](StudyFigure(key="few", title="Few", kind="scatter", data=data), {})
+    assert ('class="plot narrow"' in drawn) is fits
 
 
 def test_text_of_the_user_is_never_markup(report: Explored) -> None:
