@@ -289,6 +289,8 @@ def test_a_slow_server_is_not_waited_for_for_ever(serve):
     with pytest.raises(ModelUnavailable, match=r"did not answer within 0.15 s"):
         model.complete("?", 5)
     assert time.perf_counter() - started < 2
+    while len(server.requests) < 2 and time.perf_counter() - started < 20:  # a busy machine reads the second one late
+        time.sleep(0.01)
     assert len(server.requests) == 2
 
 
