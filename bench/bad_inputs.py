@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -11,20 +12,25 @@ import httpx
 from tests.attack.bad_inputs import call, fault, mcp_calls, odd_calls, parameters, table
 from tests.ui.served import serving
 
+PATIENCE_SECONDS = 5.0
+
+
+def answers(client, declared):
+    """What each call was, what was wrong with its answer ("" for nothing), and its seconds."""
+    for endpoint, words, content in [*odd_calls(declared), *table(declared)]:
+        answer = call(client, endpoint, content)
+        yield f"{endpoint} {words}", fault(answer), answer.seconds
+
 
 def attack(url):
     """Number of calls, and those that were not answered as they should."""
     faults, n = [], 0
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
         declared = parameters(client)
-        for endpoint, words, content in [*odd_calls(declared), *table(declared)]:
+        for words, said, seconds in chain(answers(client, declared), mcp_calls(client, declared)):
             n += 1
-            if said := fault(call(client, endpoint, content)):
-                faults.append(f"{endpoint} {words}: {said}")
-        for words, said in mcp_calls(client, declared):
-            n += 1
-            if said:
-                faults.append(f"mcp {words}: {said}")
+            if said or seconds > PATIENCE_SECONDS:
+                faults.append(f"{words}: {said or 'answered'} after {seconds:.1f} s")
         alive = client.get("/").status_code == 200
     return n, faults if alive else [*faults, "the page is gone"]
 
@@ -36,7 +42,7 @@ def main():
         with server as served:
             n, faults = attack(served.url)
             print(*faults, sep="\n")
-            said = f"{n:,} calls, {len(faults):,} without a clear answer within five seconds"
+            said = f"{n:,} calls, {len(faults):,} without a clear answer within {PATIENCE_SECONDS:.0f} seconds"
             print(said, flush=True)  # before the server ends, which may still be at work on what it took
     if faults:
         sys.exit(1)
