@@ -230,18 +230,10 @@ def test_public_functions_of_a_measure_are_documented_with_an_example(path):
                 assert section in text, f"{node.name} has no {section.strip()}"
 
 
-def test_importing_the_package_is_quick_and_brings_no_model_library():
-    probe = (
-        "import json, sys, time; start = time.perf_counter(); import bias_core; "
-        "print(json.dumps([time.perf_counter() - start, sorted(sys.modules)]))"
-    )
-    seconds = []
-    for _ in range(3):
-        found = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True)
-        elapsed, modules = json.loads(found.stdout)
-        seconds.append(elapsed)
-        assert not (HEAVY | {"gradio"}) & {module.split(".")[0] for module in modules}
-    assert min(seconds) < 0.5
+def test_importing_the_package_brings_no_model_library():
+    probe = "import json, sys, bias_core; print(json.dumps(sorted(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not (HEAVY | {"gradio"}) & {module.split(".")[0] for module in json.loads(found.stdout)}
 
 
 def test_the_door_of_raters_starts_without_statistics():
