@@ -184,6 +184,13 @@ class PersonFinder(Protocol):
 
 
 @runtime_checkable
+class ReadsScale(VisualQuestionAnswerer, Protocol):
+    """Answers at which level of a scale, such as ten skin tones, a picture shows somebody, or "cannot tell"."""
+
+    scale: str  # its name, and the only question
+
+
+@runtime_checkable
 class ReadsClasses(Protocol):
     """Says which of several classes a picture shows, from an encoder's embedding of it."""
 

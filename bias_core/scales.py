@@ -12,12 +12,17 @@ from bias_core.errors import InvalidInput, quoted
 from bias_core.settings import ASSETS
 
 SEPARATOR = "|"
+CANNOT_TELL = "cannot tell"  # in place of a level
 SCALES = (
     "Scales",
     "Ordered classes: skin tone (ten of the Monk scale), age group; with a goal as in skin tone|even, or "
     "age group|0.2 0.5 0.3|source",
 )
 """How forms and doors call this choice, and what it does."""
+SCALE_READER = (
+    "Reader of a scale",
+    "skin-tone-classifier, once installed, on photographs of one face; no number before people label some pictures",
+)
 EVEN = "even"
 EVEN_SOURCE = "a goal: each class as often, a choice"
 _NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")

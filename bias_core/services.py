@@ -18,6 +18,7 @@ from bias_core.adapters.family_facts import own_defaults
 from bias_core.adapters.model_sources import ModelSources, check_version, fetch_pipeline
 from bias_core.adapters.readers import encoders, generators
 from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
+from bias_core.adapters.readers.skin_tones import SkinToneClassifier
 from bias_core.adapters.weights import cpu_threads
 from bias_core.adapters.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, gpu_seconds_left, on_zero_gpu, prepare
 from bias_core.engine.local import Engine, EngineProgress, LocalEngine, RateStore
@@ -145,10 +146,6 @@ class Services:
         """The named models, embedded ones first."""
         return self.catalogue.models
 
-    def encoders(self) -> tuple[ToolInfo, ...]:
-        """The named encoders, embedded ones first."""
-        return self.tools("encoder")
-
     def tools(self, role: Role) -> tuple[ToolInfo, ...]:
         """The named readers of a role, embedded ones first."""
         return self.catalogue.tools.get(role, ())
@@ -235,6 +232,10 @@ class Services:
     def person_finder(self, name: str) -> PersonFinder:
         """The finder of people of this name; its weights load with the first picture."""
         return self._built.get("person_finder", name, partial(self._build_finder, name))
+
+    def scale_reader(self, name: str) -> SkinToneClassifier:
+        """The reader of a scale of this name; InvalidInput with what installs it, where it is not."""
+        return self._built.get("scale_reader", self.catalogue.tool("scale_reader", name).id, SkinToneClassifier)
 
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]

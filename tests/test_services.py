@@ -23,7 +23,7 @@ def test_every_default_is_in_the_shipped_catalogue(tmp_path):
     info = services.model_info(defaults.model)
     assert info.embedded
     assert defaults.condition in info.conditions
-    assert services.default_reader("encoder", info.world) in {item.id for item in services.encoders()}
+    assert services.default_reader("encoder", info.world) in {item.id for item in services.tools("encoder")}
     assert {info.id for info in services.models()} >= {"calibration-diffusion", "calibration-renderer"}
 
 

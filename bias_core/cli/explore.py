@@ -177,7 +177,7 @@ def models() -> None:
             for info in services.models()
         ]
         _show(("model", "conditions", "steps", "guidance", "size", "licence", "on this machine"), rows)
-        encoders = [(item.id, item.library, item.note or item.name) for item in services.encoders()]
+        encoders = [(item.id, item.library, item.note or item.name) for item in services.tools("encoder")]
         _show(("encoder", "library", "what it is"), encoders)
         roles = get_args(Role)[1:]  # all but encoders
         tools = [(role.replace("_", " "), tool) for role in roles for tool in services.tools(role)]

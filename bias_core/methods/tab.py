@@ -138,7 +138,7 @@ def models_html(services: Services) -> str:
     ]
     readers = [
         (info.name, "built in" if info.embedded else "downloaded on first use", info.library, info.note)
-        for info in services.encoders()
+        for info in services.tools("encoder")
     ]
     return render("models", models=models, readers=readers)
 

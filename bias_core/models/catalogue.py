@@ -29,7 +29,7 @@ _CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
 _SHOWN = 80  # characters of a name that a message repeats
 _MOST_NAMED = 16  # models that a message lists
 
-Role = Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder"]
+Role = Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder", "scale_reader"]
 """What a reader does; the file's sections have the plural."""
 _HUB_LIBRARY: Mapping[Role, str] = {
     "encoder": "transformers",
@@ -54,11 +54,11 @@ _OTHERS: Mapping[Role, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ToolInfo:
-    """An encoder, a captioner, an answerer of questions, a judge, a language model or a finder of people."""
+    """An encoder, a captioner, an answerer of questions, a judge, a language model, a finder of people, or another."""
 
     id: str  # the name that is asked for; of open_clip's own encoders "open_clip:ARCHITECTURE/WEIGHTS"
     name: str
-    # which adapter loads it: transformers, open_clip, blip, classifier, gguf, endpoint, torchvision or calibration
+    # its adapter: transformers, open_clip, blip, classifier, gguf, endpoint, torchvision, stone or calibration
     library: str
     # hub id, folder (relative to the assets), package with a GGUF file, torchvision's name of a detector, the id of
     # an encoder, or what follows "open_clip:"

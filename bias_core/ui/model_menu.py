@@ -79,7 +79,7 @@ def encoder_choices(services: Services) -> list[tuple[str, str]]:
     """(what is shown, id) of every reader that has a name, with what it downloads on first use."""
     return [("Automatic: suits the pictures and this machine", AUTO)] + [
         (f"{info.name} · {info.download_gb:g} GB" if info.download_gb else info.name, info.id)
-        for info in services.encoders()
+        for info in services.tools("encoder")
     ]
 
 
@@ -88,6 +88,13 @@ def judge_choices(services: Services) -> list[tuple[str, str]]:
     return [("None: the encoder reads attributes", "")] + [
         (f"{info.name} · {info.download_gb:g} GB" if info.download_gb else info.name, info.id)
         for info in services.tools("judge")
+    ]
+
+
+def scale_reader_choices(services: Services) -> list[tuple[str, str]]:
+    """(what is shown, id) of every reader of a scale that has a name, after none."""
+    return [("None: a reader whose errors are known, or people", "")] + [
+        (info.name, info.id) for info in services.tools("scale_reader")
     ]
 
 

@@ -9,10 +9,12 @@ from bias_core.world.several import ACTING, SERVED
 from bias_core.world.shapes import RGB, Box, drawing, mix, paint, paint_shapes, rgb, shapes
 
 SHEET = 256
-MONK: tuple[str, ...] = (
+SKIN_COLOURS: tuple[str, ...] = (
     "#f6ede4", "#f3e7db", "#f7d8c0", "#eabf95", "#cf9f70",
     "#a77248", "#835936", "#60412b", "#3f2e25", "#2c221e",
 )  # fmt: skip
+"""The world's own ten, in the order of the Monk scale; the published swatches nearest to the third and fourth of them
+are the second and fifth (CIEDE2000)."""
 HAIR: dict[str, str] = {"black": "#22201f", "brown": "#6d4326", "blond": "#e6bf62", "red": "#b9501f"}
 GREY_HAIR = "#c3c6ca"
 CLOTHS = {
@@ -106,7 +108,7 @@ def _draw_arm(draw: ImageDraw.ImageDraw, person: Person, place: Place, other: Pl
         box = (round(x - reach), round(y - 1.5 * reach), round(x + reach), round(y + 0.5 * reach))
         paint(draw, "icons", person.look.prop, box, colour=rgb(person.look.colour))
     hand = 15 * place.scale
-    draw.ellipse((x - hand, y, x + hand, y + 2 * hand), fill=rgb(MONK[person.skin - 1]))
+    draw.ellipse((x - hand, y, x + hand, y + 2 * hand), fill=rgb(SKIN_COLOURS[person.skin - 1]))
 
 
 def _draw_setting(draw: ImageDraw.ImageDraw, name: str, scene: Scene) -> None:
@@ -122,7 +124,7 @@ def _draw_held(draw: ImageDraw.ImageDraw, person: Person, box: Box) -> None:
     paint(draw, "icons", person.look.prop, box, colour=rgb(person.look.colour))
     x = box[0] + 0.1 * (box[2] - box[0]) if box[0] > SHEET / 2 else box[2] - 0.1 * (box[2] - box[0])
     y, r = box[1] + 0.72 * (box[3] - box[1]), 0.14 * (box[2] - box[0])
-    draw.ellipse((x - r, y - r, x + r, y + r), fill=rgb(MONK[person.skin - 1]))
+    draw.ellipse((x - r, y - r, x + r, y + r), fill=rgb(SKIN_COLOURS[person.skin - 1]))
 
 
 def _draw_flag(draw: ImageDraw.ImageDraw, person: Person, box: Box) -> None:
@@ -162,7 +164,7 @@ def _parts(person: Person) -> list[str]:
 
 
 def _tints(person: Person) -> dict[str, RGB]:
-    skin, line = rgb(MONK[person.skin - 1]), rgb("line")
+    skin, line = rgb(SKIN_COLOURS[person.skin - 1]), rgb("line")
     hair = rgb(GREY_HAIR if person.age == "old" else HAIR[person.hair])
     cloths = CLOTHS.get(person.headwear, GREY_HAIR)
     return {

@@ -51,6 +51,7 @@ def form(**changes: Any) -> list[Any]:
         "stop_when_clear": False,
         "crossed": "none",
         "in_four": False,
+        "scale_reader": "",
         "languages": [],
         "scales": [],
     }

@@ -47,7 +47,7 @@ def test_a_chosen_model_says_what_it_means_here(on_a_laptop: FakeServices) -> No
 def test_readers_say_what_they_download(fakes: FakeServices) -> None:
     shown = {value: text for text, value in encoder_choices(fakes)}
     assert shown["calibration-clip"] == "Calibration CLIP"
-    (large,) = (info for info in fakes.encoders() if info.id.endswith("ViT-L-14/openai"))
+    (large,) = (info for info in fakes.tools("encoder") if info.id.endswith("ViT-L-14/openai"))
     assert shown[large.id] == f"{large.name} · {large.download_gb:g} GB"
 
 

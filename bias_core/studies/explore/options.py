@@ -10,7 +10,7 @@ from bias_core.errors import InvalidInput, quoted
 from bias_core.exchange.prompt_packs import PackedPrompt, checked_prompts
 from bias_core.given_values import check_settings
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, fill_template, guided_prompt
-from bias_core.scales import SCALES, AskedScale, read_scales
+from bias_core.scales import SCALE_READER, SCALES, AskedScale, load_scales, read_scales
 from bias_core.studies.kit.attributes import (
     CROSSING,
     SEPARATOR,
@@ -63,6 +63,7 @@ class PackOptions(Options):
     n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
     crossed: Crossing = setting("none", *CROSSING)
     scales: tuple[str, ...] = setting((), *SCALES)
+    scale_reader: str = setting("", *SCALE_READER)
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -91,6 +92,7 @@ class ExploreOptions(Options):
     in_four: bool = setting(
         False, "Perceived gender in four", "Also whether people look feminine, masculine, androgynous, or it is unclear"
     )
+    scale_reader: str = setting("", *SCALE_READER)
 
     @cached_property
     def wordings(self) -> tuple[Wording, ...]:
@@ -186,12 +188,13 @@ EXPLORE_SETTINGS = (
     "model", "condition", "n_images", "seed", "template", "encoder", "attribute_a", "attribute_b",
     "n_attribute_images", "num_inference_steps", "guidance_scale", "negative_prompt", "n_clusters", "confidence",
     "force", "further_encoders", "judge", "size", "sampler", "rewrite", "rewriter", "stop_within", "stop_when_clear",
-    "crossed", "languages", "scales", "in_four",
+    "crossed", "languages", "scales", "in_four", "scale_reader",
 )  # fmt: skip
 """In the order of the tool's parameters: new ones come last."""
 COMPARE_SETTINGS = (
     "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "confidence", "force",
     "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear", "crossed", "scales", "in_four",
+    "scale_reader",
 )  # fmt: skip
 
 
@@ -318,7 +321,11 @@ def _check(options: ExploreOptions, settings: StudySettings) -> None:
         options.prompts()
     if options.wordings:
         _check_languages(options, settings)
-    read_scales(options.scales)
+    scales = read_scales(options.scales)
+    if options.scale_reader and not scales:
+        raise InvalidInput(
+            f"{quoted(options.scale_reader)} reads a scale: choose one, such as {next(iter(load_scales()))}"
+        )
     if len(options.scored) > MAX_ATTRIBUTES:
         raise InvalidInput(f"at most {MAX_ATTRIBUTES} attributes at once, got {len(options.scored)}")
     for attribute in options.scored:

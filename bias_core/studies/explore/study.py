@@ -47,7 +47,7 @@ from bias_core.studies.kit.attribute_scores import AttributeScore, score_attribu
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.scale_scores import score_scales
+from bias_core.studies.kit.scale_scores import read_levels
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Arm, Design, Progress, Results, Shot, StudySettings, StudyTable
 from bias_core.studies.reports.crossed import cross_attributes, joined
@@ -125,7 +125,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
     cells, notes = yield from _cells(design, options, data, frame, rows)
     recognised = recognised_concept(options, data, rows, _units(frame))
     alike = _alike(options, settings, rows)
-    scales, unread = score_scales(data, frame, rows, options.asked_scales)
+    scales, unread = yield from read_levels(data, frame, rows, options.asked_scales, options.scale_reader)
     looks = yield from _looks(options, data, frame, rows)
     columns = _columns(settings, options, frame, scales, looks)
     data.keep(frame, **columns, **picture_columns(cells[ALL], leaning, alike))

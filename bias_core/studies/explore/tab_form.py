@@ -34,6 +34,7 @@ from bias_core.ui.model_menu import (
     model_choices,
     model_hint,
     read_table,
+    scale_reader_choices,
     words_for,
 )
 from bias_core.ui.study.arms_form import apart
@@ -46,7 +47,7 @@ FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
     "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
     "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
-    "stop_within", "stop_when_clear", "crossed", "languages", "scales", "in_four",
+    "stop_within", "stop_when_clear", "crossed", "languages", "scales", "in_four", "scale_reader",
 )  # fmt: skip
 """The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
 FIRST_SET = "doctor"
@@ -165,6 +166,7 @@ class ExploreForm(StudyTab):
             "scales", gr.Dropdown, [(one.title, one.name) for one in load_scales().values()], value=[],
             multiselect=True, allow_custom_value=True, info="Ordered classes; also with a goal, as in skin tone|even",
         )  # fmt: skip
+        add("scale_reader", gr.Dropdown, scale_reader_choices(self.services))
         add("in_four", gr.Checkbox)
         self._build_stop_rule()
         with gr.Row():

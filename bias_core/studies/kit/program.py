@@ -396,7 +396,8 @@ Measuring = Generator[Progress, None, Results]
 def encoder_of(settings: StudySettings) -> tuple[Reader, ...]:
     """The encoder of the settings, which reads the pictures of most studies, and those that read them beside it."""
     encoders = tuple(Reader(role="encoder", name=name) for name in (settings.encoder, *settings.further_encoders))
-    return (*encoders, *judge_of(settings))
+    name = getattr(settings.options, "scale_reader", "")
+    return (*encoders, *judge_of(settings), *([Reader(role="scale_reader", name=name)] if name else ()))
 
 
 def judge_of(settings: StudySettings) -> tuple[Reader, ...]:

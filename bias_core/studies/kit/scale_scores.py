@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.scales import AskedScale
+from bias_core.scales import CANNOT_TELL, AskedScale
 from bias_core.stats.class_shares import ClassShares, class_shares, unbiased_scores
-from bias_core.studies.kit.program import StudyData
+from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.types import ClassErrors
 
-CANNOT_TELL = "cannot tell"
 READ_AS = ": read as"  # how the column ends that says it of every picture
 
 
@@ -89,6 +88,33 @@ def score_scales(
         drawn = tuple(_drawn(truths, one)) if all(truth is not None for truth in truths) else ()
         scores.append(ScaleScore(request=one, places=head.read(rows), errors=head.errors, drawn=drawn))
     return tuple(scores), tuple(notes)
+
+
+def read_levels(
+    data: StudyData, frame: pd.DataFrame, rows: np.ndarray, requests: Sequence[AskedScale], name: str
+) -> Steps[tuple[tuple[ScaleScore, ...], tuple[str, ...]]]:
+    """The same, where a reader of this ``name`` ("" for none) reads its own scale.
+
+    How often it errs is not known, so what it says is kept beside each picture and no number rests on it; people's
+    labels of some pictures are corrected by it (:mod:`bias_core.studies.running.corrected`).
+    """
+    if not name:
+        return score_scales(data, frame, rows, requests)
+    reader = data.services.scale_reader(name)
+    others = [one for one in requests if one.scale.name != reader.scale]
+    scores, notes = score_scales(data, frame, rows, others)
+    own = next((one.scale for one in requests if one.scale.name == reader.scale), None)
+    if own is None:
+        return scores, (f"{name} reads {reader.scale} alone, which is none of the scales that were asked for.", *notes)
+    words = yield from data.say(f"reading {own.name}", frame, reader, [own.name] * len(frame))
+    data.keep(frame, **{f"{own.name}{READ_AS}": words})
+    n_clear = len(words) - words.count(CANNOT_TELL)
+    note = (
+        f"{own.title}: {name} can tell it of {n_clear:,} of {len(words):,} pictures, and it stands beside each. It is "
+        "not known how it errs on these pictures, so no number is shown before people have said it of some: make a "
+        "task of this run."
+    )
+    return scores, (note, *notes)
 
 
 def _drawn(truths: Sequence[Mapping[str, Any] | None], request: AskedScale) -> list[int]:

@@ -74,6 +74,9 @@ class StudyServices(Protocol):
     def person_finder(self, name: str) -> protocols.PersonFinder:
         """The finder of people of this name."""
 
+    def scale_reader(self, name: str) -> protocols.ReadsScale:
+        """The reader of a scale of this name."""
+
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
     ) -> tuple[ReaderErrors | None, ...]:

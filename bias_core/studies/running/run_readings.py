@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.paired_labels import ANDROGYNOUS, CANNOT_IDENTIFY, GENDERS, NOT_TWO_PEOPLE, UNCLEAR
-from bias_core.scales import Scale, load_scales
+from bias_core.scales import CANNOT_TELL as UNTOLD_LEVEL, Scale, load_scales
 from bias_core.studies.kit.designs import programs_by_kind
-from bias_core.studies.kit.scale_scores import CANNOT_TELL as UNTOLD_LEVEL, READ_AS
+from bias_core.studies.kit.scale_scores import READ_AS
 from bias_core.studies.kit.types import StudyReport
 from bias_core.types import Attribute
 
