@@ -22,6 +22,7 @@ from bias_core.stats.two_phase import two_phase_estimate, two_phase_shares
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.claims import claims
 from bias_core.studies.running.corrected import PeopleAnswers, corrected_numbers
 from bias_core.studies.running.run import complete, run_study
 from tests.explored import own_pictures
@@ -139,6 +140,7 @@ def test_a_reader_from_elsewhere_is_asked_by_name_alone_and_gives_no_number_befo
     assert "skin-tone-classifier can tell it of 20 of 24 pictures" in notes
     assert "no number is shown before people have said it" in notes
     assert "no number rests on it before people label some" in notes
+    assert "skin-tone-classifier" not in " ".join(claims(report))  # its tones are in no number that can be quoted
     given = labels_of(report, 16, scale="skin tone", says=lambda _: TONES.answer_keys[4])
     mean = next(one for one in corrected_numbers(report, given)[0] if one.metric == "mean_level")
     assert 5 < mean.as_read.value < 8

@@ -161,6 +161,12 @@ def test_a_scale_that_cannot_be_asked_for_is_refused(text, says):
         explore_options(settings_of(scales=(text,)))
 
 
+def test_scales_are_one_text_on_a_command_line():
+    asked = explore_settings(concept="CEO", scales="skin tone, age group|even").options
+    assert asked.scales == ("skin tone", "age group|even")
+    assert [one.scale.name for one in asked.asked_scales] == ["skin tone", AGE]
+
+
 def test_a_scale_asked_for_twice_is_refused():
     with pytest.raises(InvalidInput, match="twice"):
         explore_options(settings_of(scales=(AGE, f"{AGE}|even")))

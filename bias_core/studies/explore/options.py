@@ -160,7 +160,8 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
     settings = {name: given.pop(name) for name in settings_of(StudySettings) if name in given}
     values = {"attributes": (SUGGESTED,), **option_values(base.options), **given}
     values["attributes"] = tuple(map(attribute_text, values["attributes"]))
-    values["languages"] = settings_of(ExploreOptions)["languages"].read(values.get("languages", ()))
+    for name in ("languages", "scales"):  # which commands give as one text
+        values[name] = settings_of(ExploreOptions)[name].read(values.get(name, ()))
     if values.get("n_clusters", 0) is None:
         values["n_clusters"] = 0
     options = ExploreOptions(**values)

@@ -28,7 +28,7 @@ from bias_core.studies.reports.text import (
 from bias_core.types import IMPORTED, ImageRow
 
 _LONGEST = 90  # letters of a prompt
-_WRITES = "language_model"  # the only reader that looks at no picture
+_NO_NUMBERS = ("language_model", "scale_reader")  # the one looks at no picture, on the other no number rests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def circumstances(report: StudyReport, part: Measured) -> Circumstances:
     frame, rows = _pictures_of(report, part)
     program = programs_by_kind().get(report.design.kind)
     groups = program.attributes(report.design, report.settings) if program and len(frame) else {}
-    readers = [one for one in report.read_by if one.role != _WRITES]
+    readers = [one for one in report.read_by if one.role not in _NO_NUMBERS]
     names = [f"{one.id} ({one.revision})" if one.revision else one.id for one in readers]
     return Circumstances(
         prompts=_prompts(frame),
