@@ -13,7 +13,8 @@ from bias_core.studies.running.run import run_study
 from bias_core.studies.validity import intersections
 from tests.studies.test_run_study import finish
 
-DESIGN = replace(find_design("validity-intersections"), images_per_prompt=130)
+_WHOLE = find_design("validity-intersections")
+DESIGN = replace(_WHOLE, images_per_prompt=130, data={**_WHOLE.data, "sets_of_pairs": 1})
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,8 @@ def test_the_targets_are_what_the_world_plants_and_all_of_it_is_found(services, 
     three = ("crossed, all three", "woman × young × glasses")
     assert planted[three] == pytest.approx(-3.688, abs=1e-3)  # of engineers, by the rates in planted.yaml
     assert (planted.drop([("crossed", "woman × young"), three]) == 0).all()
-    rows = report.results.frame("repetitions").query("condition == 'crossed'")
+    every = report.results.frame("repetitions").query("condition == 'crossed'")
+    rows = every[every["variant"] == ""]
     targets = rows.groupby(["what is planted", "measure"])["target"].unique()
     pair, three = "two attributes together", "two of three attributes together"
     assert targets[pair, "joint_excess"] == pytest.approx([0.1])
@@ -54,6 +56,9 @@ def test_the_targets_are_what_the_world_plants_and_all_of_it_is_found(services, 
     scores = {of: set(targets[of, "crossed_stereotype"].round(6)) for of in (pair, three)}
     assert scores[pair] == {round(100 * (1 - 2 / 6), 6), round(-100 * (1 - 90 / 70), 6)}
     assert scores[three] == scores[pair]  # who wears glasses does not matter
+    # In pairs, with as many engineers, of whom nothing is planted: 25 + 15 of 60 who are old are men, 60 of 140 young.
+    in_pairs = every[(every["variant"] == "in pairs") & (every["measure"] == "crossed_stereotype")]
+    assert set(in_pairs["target"].round(6)) == {round(100 * (2 * 40 / 60 - 1), 6), round(-100 * (2 * 60 / 140 - 1), 6)}
     of_all = report.results.frame("repetitions").query("`what is planted` == 'three attributes together'")
     assert sorted(of_all["target"].unique().round(3)) == [0, 3.688]
     found, found_three, claimed, of_three = report.results.findings[:4]

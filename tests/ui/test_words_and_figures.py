@@ -182,6 +182,14 @@ def test_a_few_points_with_short_names_fit_a_phone(n: int, name: str, fits: bool
     assert ('class="plot narrow"' in drawn) is fits
 
 
+@pytest.mark.parametrize(("arms", "fits"), [(3, True), (5, False)])
+def test_a_mosaic_of_few_arms_fits_a_phone(arms: int, fits: bool) -> None:
+    data = pd.DataFrame({"column": [f"arm {k // 2}" for k in range(2 * arms)], "row": ["a", "b"] * arms})
+    data = data.assign(value=0.5 / arms, n=9, small=False, null=0.5)
+    drawn = environment().filters["svg"](StudyFigure(key="arms1", title="Arms", kind="mosaic", data=data))
+    assert ('class="plot narrow"' in drawn) is fits
+
+
 def test_text_of_the_user_is_never_markup(report: Explored) -> None:
     evil = "<img src=x onerror=alert(1)>"
     attribute = replace(report.attributes[0].attribute, name=evil, reference_source=evil)

@@ -1,7 +1,7 @@
 """Attributes crossed again and again: what is planted is found, what is not is not claimed."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -13,11 +13,14 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.crossed_stereotype import crossed_stereotype
 from bias_core.metrics.intersections import CrossedShares, crossed_shares, interaction
 from bias_core.metrics.stereotype import signed_difference_estimate
+from bias_core.prompts import fill_template
 from bias_core.stats.effects import holm, wilson_interval
 from bias_core.stats.parity import parity_signs
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding
+from bias_core.studies.paired.crossed import crossed_scores
+from bias_core.studies.paired.labelling import PairOptions
 from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import PoolOptions, in_each_repetition, places_in_pool, pool_size
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
@@ -75,6 +78,7 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
     fair = planted[CONDITIONS[0]]  # where nothing goes together: each by itself
     world = np.array([fair.take(1, axis=j).sum() for j in range(len(pairs))])
     draws, claims = places_in_pool(design, settings, list(GROUPS)), list[dict[str, Any]]()
+    pairs_of = {condition: _identities(design, data, condition) for condition in CONDITIONS}
 
     def work(repetition: int) -> Iterator[dict[str, Any]]:
         for group, places in draws[repetition].items():
@@ -87,6 +91,8 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
                 yield _interaction(claims[-1], _ALL_THREE)  # the last crossing has all attributes
             if group != OF_THREE:
                 yield from _measurements(design, here, errors, claims[-len(tests) :], world, settings.confidence)
+        for condition, identities in pairs_of.items():
+            yield from _in_pairs(design, identities, settings, {"condition": condition, "repetition": repetition})
 
     measurements = yield from in_each_repetition(data, work)
     table = pd.DataFrame(claims).assign(attributes=lambda one: [_name(design, of) for of in one["of"]])
@@ -180,6 +186,69 @@ def _scores(
         if cell[0]:
             estimate, target = replace(estimate.scaled(-1.0), low=-estimate.high, high=-estimate.low), -target
         yield measured("crossed_stereotype", estimate, target=target, unit=str(place), **where)
+
+
+def _identities(design: Design, data: StudyData, condition: str) -> dict[str, dict[str, np.ndarray]]:
+    """By stereotype and identity the planted shares of people ``(2, 2)``, by the gender's attribute and the other."""
+    names = [design.data["attributes"][j]["positive"] for j in range(2)]
+    return {
+        gender: {
+            who: np.reshape(data.services.joint_shares(fill_template("a photo of a {}", who), condition, names), (2, 2))
+            for who in whose
+        }
+        for gender, whose in design.data["in_pairs"].items()
+    }
+
+
+def _in_pairs(
+    design: Design, identities: Mapping[str, Mapping[str, np.ndarray]], settings: StudySettings, where: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """STS by what is also seen of people in pairs, who are drawn by lot with what is planted, without a picture."""
+    other, n = design.data["attributes"][1], design.images_per_prompt
+    also = f"{other['name']}|{other['positive']}|{other['negative']}"
+    of_pairs = replace(settings, options=PairOptions(also_seen=(also,)))
+    for k in range(int(design.data["sets_of_pairs"])):
+        chance = np.random.default_rng([settings.seed, where["repetition"], CONDITIONS.index(where["condition"]), k])
+        people = _people_by_lot(identities, n, f"seen: {other['name']}", chance)
+        for one in crossed_scores(people, of_pairs, lambda _: None).findings:
+            gender = next(gender for gender in identities if f"{gender}-stereotyped" in one.key)
+            shares = np.mean(list(identities[gender].values()), axis=0)  # as many of each identity
+            of_first = where | {"condition": CONDITIONS[0], "unit": f"{one.title} {k} {where['condition']}"}
+            is_planted = gender == design.data["stereotyped"]
+            here = where | {"unit": f"{one.title} {k}"} if is_planted else of_first
+            yield _of_pairs(one, shares[:: -1 if gender == "feminine" else 1], is_planted, settings, here)
+
+
+def _of_pairs(
+    one: Finding, shares: np.ndarray, is_planted: bool, settings: StudySettings, where: dict[str, Any]
+) -> dict[str, Any]:
+    """A score in pairs, or an interaction, with its target; ``shares (2, 2)`` have first who is as stereotyped.
+
+    An interaction of unlike identities has no one target, so that its p alone is told. What falls as more is planted is
+    told with the sign turned.
+    """
+    is_score, cell = one.metric == "crossed_stereotype", int(one.key.endswith("1"))
+    estimate = one.estimate if is_score else replace(one.estimate, low=math.nan, high=math.nan)
+    target = 200 * float(shares[0, cell] / shares[:, cell].sum()) - 100 if is_score else math.nan
+    if is_planted and (cell or not is_score):
+        estimate, target = replace(estimate.scaled(-1.0), low=-estimate.high, high=-estimate.low), -target
+    claimed = None if is_score else one.p_value is not None and one.p_value < 1 - settings.confidence
+    variant = "in pairs" if is_score else "in pairs, after Holm"
+    return measured(one.metric, estimate, target=target, planted=_WHAT[2], variant=variant, excluded=claimed, **where)
+
+
+def _people_by_lot(
+    identities: Mapping[str, Mapping[str, np.ndarray]], n: int, column: str, chance: np.random.Generator
+) -> pd.DataFrame:
+    """The people of ``n`` pictures, one of each stereotype in each; as many of every identity."""
+    parts = []
+    for position, (gender, shares) in zip(("left", "right"), identities.items(), strict=True):
+        who = np.resize(list(shares), n)
+        drawn = np.array([chance.choice(4, p=shares[one].ravel()) for one in who])
+        facts = {"identity": who, "stereotyped_gender": gender, "setting": "paired", "position": position}
+        looks = np.where(drawn // 2 == 1, "feminine", "masculine")  # the first attribute is that of a woman
+        parts.append(pd.DataFrame({**facts, "perceived_gender": looks, column: drawn % 2}).assign(image_id=range(n)))
+    return pd.concat(parts, ignore_index=True)
 
 
 def _name(design: Design, of: Sequence[int]) -> str:
