@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from html import escape
 from html.parser import HTMLParser
@@ -46,15 +46,16 @@ class _Element:
         texts = [one for one in self.children if isinstance(one, str) and one.strip()]
         return self.tag in _SENTENCES and 0 < len(texts) < len(self.children) and self.is_inline()
 
-    def texts(self) -> Iterator[str]:
+    def texts(self, is_known: Callable[[str], bool] = lambda _text: True) -> Iterator[str]:
+        """Its texts; a sentence with tags is one text, or where it is not known as a whole the texts within."""
         if self.is_left_out:
             return
         yield from (value for name, value in self.attributes if name in _ATTRIBUTES and value)
-        if self.is_sentence():
+        if self.is_sentence() and is_known(" ".join(self.inner_html().split())):
             yield self.inner_html()
             return
         for child in self.children:
-            yield from ([child] if isinstance(child, str) else child.texts())
+            yield from ([child] if isinstance(child, str) else child.texts(is_known))
 
 
 class _Tree(HTMLParser):
@@ -80,13 +81,13 @@ class _Tree(HTMLParser):
         self._open[-1].children.append(data)
 
 
-def texts_of_html(html: str) -> list[str]:
-    """The texts of a piece of markup that hold a word.
+def texts_of_html(html: str, is_known: Callable[[str], bool] = lambda _text: True) -> list[str]:
+    """The texts of a piece of markup that hold a word; a sentence with tags that is not known is cut at its tags.
 
     >>> texts_of_html('<div><p>One <b>two</b>.</p><i title="note">three</i> <code>four</code></div>')
     ['One <b>two</b>.', 'note', 'three']
     """
-    plain = (" ".join(text.split()) for text in _Tree(html).root.texts())
+    plain = (" ".join(text.split()) for text in _Tree(html).root.texts(is_known))
     return [text for text in plain if re.search(r"[^\W\d_]{2}", text)]
 
 

@@ -5,8 +5,7 @@ What each kind reads (a column in brackets may be missing):
 ==============  ====================================================================================
 intervals       name, value, low, high, [group], [published], [reference], [assumed], [expected]; labels:
                 x, null, reference
-pairs           name, group, value, low, high, [reference], [assumed]; dots of a name are joined; labels: x,
-                null, reference, whole (no ticks between whole numbers)
+pairs           name, group, value, low, high, [reference], [assumed]; labels: x, null, reference, whole (numbers)
 bars            name, value, [low, high], [group], [colour], [reference], [expected]; labels: y, null, stacked
 distributions   group, value, [side: its colour]; labels: x, null; quartiles are drawn over the points
 arrows          name, start, end; labels: x, start, end, null
@@ -442,8 +441,9 @@ def _axes(figure: Figure, width: float, height: float) -> Axes:
 
 
 def _reach(rows: pd.DataFrame, value: str = "value", ends: str = "") -> Any:
-    """How far each interval reaches to either side, ``(2, n)``; 0 where there is none."""
-    return np.nan_to_num(np.abs(rows[[f"{ends}low", f"{ends}high"]].to_numpy(float).T - rows[value].to_numpy(float)))
+    """How far each interval reaches to either side, ``(2, n)``; 0 where there is none, or an end without a limit."""
+    own = rows[[f"{ends}low", f"{ends}high"]].to_numpy(float).T
+    return np.nan_to_num(np.abs(own - rows[value].to_numpy(float)), posinf=0.0)
 
 
 def _error_bars(axes: Axes, rows: pd.DataFrame, places: Any, i: int, group: str) -> None:

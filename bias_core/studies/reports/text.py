@@ -207,8 +207,11 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def excerpt(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """:func:`readable` with the first and last rows of a long table, and a sentence on what is left out."""
-    text = readable(frame)
+    """:func:`readable` with the first and last rows of a long table, and a sentence on what is left out.
+
+    Where files lie on this machine (``path``) is nobody's business.
+    """
+    text = readable(frame.drop(columns="path", errors="ignore"))
     if len(text) <= MOST_ROWS:
         return text, ""
     gap = pd.DataFrame([["…"] * text.shape[1]], columns=text.columns)
@@ -405,7 +408,7 @@ def drawn_by(report: StudyReport) -> str:
     settings = report.settings
     if report.arms:
         return f"{len(report.arms)} arms ({', '.join(arm.name for arm in report.arms)})"
-    condition = " and ".join(option_values(settings.options).get("conditions", ())) or settings.condition
+    condition = ", ".join(option_values(settings.options).get("conditions", ())) or settings.condition
     return f"{settings.model}, {condition}" if condition else settings.model
 
 

@@ -33,8 +33,9 @@
       if (!names.length) continue;
       const form = english.replace(/[.*+?^$()|[\]\\]/g, '\\$&')
         .replace(/\{[a-z]+\}/g, (place) => (place.length === 3 ? '([\\d.,]+)' : '([^<]+?)'));
-      patterns.push({names, own, form: new RegExp(`^${form}$`)});
+      patterns.push({names, own, form: new RegExp(`^${form}$`), fixed: english.replace(/\{[a-z]+\}/g, '').length});
     }
+    patterns.sort((one, other) => other.fixed - one.fixed);  // the one that says most is tried first
   };
   const filled = (text) => {
     for (const {names, own, form} of patterns) {
@@ -48,14 +49,33 @@
     const parts = text.split(/(?<=[.!?]) (?=[\p{Lu}\d“])/u), own = parts.map((part) => words.get(part) ?? filled(part));
     return own.some((part, i) => part === parts[i]) ? filled(text) : own.join(' ');
   };
-  const items = (text) => {
-    const parts = text.split(/(; |, (?![+−\d]))/), own = parts.map((part, i) => (i % 2 ? part : say(part)));
-    return own.some((part, i) => part === parts[i] && !(i % 2)) ? say(text) : own.join('');
+  const LISTS = [/(; )/, /(, (?![+−\d]))/];
+  const items = (text, [mark, ...finer] = LISTS) => {
+    if (!mark) return say(text);
+    const some = text.split(mark), own = some.map((part, i) => (i % 2 ? part : items(part, finer)));
+    const whole = own.some((part, i) => part === some[i] && !(i % 2)) ? say(text) : text;
+    return whole === text ? own.join('') : whole;
   };
+  // A title that is put together, as "man: share of variance, extreme − fair": its parts, and names stay as they are.
+  const PARTS = [/(: | · |; )/, /(, (?![+−\d]))/, /( − )/];
+  const parts = (text, [mark, ...finer] = PARTS) => {
+    if (!mark || /<|[.!?]( |$)/.test(text)) return text;
+    const known = (part) => {
+      const own = words.get(part) ?? filled(part);
+      return own === part ? parts(part, finer) : own;
+    };
+    return text.split(mark).map((part, i) => (i % 2 ? part : known(part))).join('');
+  };
+  const looked = new Map();
   const say = (text) => {
     const key = plain(text);
     if (!/\p{L}{2}/u.test(key)) return text;
-    const own = words.get(key) ?? sentences(key);
+    let own = looked.get(key);
+    if (own === undefined) {
+      own = words.get(key) ?? sentences(key);
+      if (own === key) own = parts(key);
+      looked.set(key, own);
+    }
     return own === key ? text : text.match(/^\s*/)[0] + own + text.match(/\s*$/)[0];
   };
 
@@ -116,6 +136,7 @@
     ready(language).then(({phrases}) => {
       const {[RATERS]: ofRaters, ...others} = phrases;
       learn(document.body.dataset.phrases === RATERS ? phrases : others);
+      looked.clear();
       const observer = new MutationObserver((changes) => {
         look(changes);
         observer.takeRecords();  // what was written just now

@@ -7,7 +7,7 @@ const filter = () => {
     let here = 0;
     group.querySelectorAll('.measure').forEach((card) => {
       const fits = (!paper.value || paper.value === card.dataset.paper)
-        && words.every((word) => card.dataset.text.includes(word));
+        && words.every((word) => card.dataset.text.includes(word) || card.textContent.toLowerCase().includes(word));
       card.hidden = !fits;
       here += fits;
     });
