@@ -69,6 +69,19 @@ def test_of_a_stopped_run_the_tests_with_finished_prompts_are_reported_without_p
     assert "p = " not in headline(report)
 
 
+@pytest.mark.parametrize("study", ["pst-occupations", "pst-power", "pst-fairness"])
+def test_of_pairs_without_anybody_alone_yet_there_are_the_scores_of_the_pairs(
+    study: str, services: FakeServices
+) -> None:
+    report = stopped_at(0.2, study, services, scale=0.04, seed=23)
+    overall, *of_one_stereotype = report.results.findings[:3]
+    assert (overall.key, overall.estimate.n) == ("paired_overall", report.n_images)
+    assert sorted(one.key for one in of_one_stereotype) == ["paired_feminine", "paired_masculine"]
+    assert not any("gap" in one.key or "difference" in one.key for one in report.results.findings)
+    assert "In pictures of two" in headline(report)
+    assert any("Some groups of people have nobody yet" in note for note in report.results.notes)
+
+
 def test_where_too_little_is_finished_nothing_is_said_of_it(services: FakeServices) -> None:
     with pytest.raises(Cancelled, match="too few for a report of this study: run it again"):
         stopped_at(0.1, "internal-bias", services, scale=0.03, seed=11)

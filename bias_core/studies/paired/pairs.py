@@ -1,6 +1,6 @@
 """PST's studies: occupations and roles of power, and words that ask for fairness."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, product
 from typing import Any
 
@@ -52,6 +52,8 @@ ASPECTS = {OCCUPATION: "most stereotyped occupations", POWER: "organizational po
 MORE_ASKED = "more stereotyped with the intervention"
 
 Pair = tuple[str, str]
+Identities = Callable[[Design, StudySettings], pd.DataFrame]
+Report = Callable[[Design, StudySettings, pd.DataFrame], Results]
 
 
 def pairs_and_alone(design: Design, pairs: Iterable[Pair], alone: Iterable[str], n_alone: int) -> list[Shot]:
@@ -329,18 +331,67 @@ def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: Stud
     ]
 
 
+def _as_far_as_drawn(
+    report: Report, shots: Callable[[Design, StudySettings], list[Shot]], identities: Identities
+) -> Report:
+    """``report``, or where some setting or stereotype has nobody yet the scores of those there are."""
+
+    def report_of(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
+        facts, columns = identities(design, settings), ["setting", *people.columns.intersection([GENDER, "aspect"])]
+        planned = pd.DataFrame(
+            [
+                {**facts.loc[[shot.facts[place]]].iloc[0], "setting": shot.group}
+                for shot in shots(design, settings)
+                for place in shot.facts.keys() & {"left", "right"}
+                if shot.facts[place]
+            ]
+        )
+        missing = _values(planned, columns) - _values(people, columns)
+        return _unfinished(people, settings, len(missing)) if missing else report(design, settings, people)
+
+    return report_of
+
+
+def _values(people: pd.DataFrame, columns: Sequence[str]) -> set[tuple[Any, ...]]:
+    return set(people[[*columns]].itertuples(index=False, name=None))
+
+
+def _unfinished(people: pd.DataFrame, settings: StudySettings, n_missing: int) -> Results:
+    """The score of each setting that has people of both stereotypes, and of those of one; each with its own n."""
+    findings = []
+    for place, title in _SETTINGS.items():
+        everyone = in_setting(people, place)
+        groups = {key: everyone[everyone[GENDER] == key] for key in GENDERS if (everyone[GENDER] == key).any()}
+        if len(groups) == len(GENDERS):
+            groups = {"overall": everyone, **groups}
+        for key, some in groups.items():
+            name = "all" if key == "overall" else OCCUPATIONS[key]
+            findings.append(score_finding(f"{place}_{key}", f"{title}, {name}", some, settings))
+    return Results(findings=tuple(findings), notes=(TEXTS.note("unfinished", n=n_missing),))
+
+
+_SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", SINGLE: "Alone"}
 PROGRAMS = {
     "paired_fairness": paired_program(
-        shots=fairness_shots, identities=fairness_identities, report=report_fairness, options=FairnessOptions
+        shots=fairness_shots,
+        identities=fairness_identities,
+        report=_as_far_as_drawn(report_fairness, fairness_shots, fairness_identities),
+        options=FairnessOptions,
     ),
     "paired_occupations": paired_program(
         shots=occupation_shots,
         identities=lambda design, _settings: occupation_identities(design),
-        report=report_occupations,
+        report=_as_far_as_drawn(
+            report_occupations, occupation_shots, lambda design, _settings: occupation_identities(design)
+        ),
         options=PairOptions,
         runs="occupation",
     ),
     "paired_power": paired_program(
-        shots=power_shots, identities=power_identities, report=report_power, options=PairOptions, runs="power"
+        shots=power_shots,
+        identities=power_identities,
+        report=_as_far_as_drawn(report_power, power_shots, power_identities),
+        options=PairOptions,
+        runs="power",
     ),
 }
