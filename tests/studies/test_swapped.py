@@ -8,11 +8,14 @@ import math
 import zipfile
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bias_core.adapters.calibration_renderer import scene_of
+from bias_core.crops import boxes_text
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import METRICS
 from bias_core.metrics.swapped import order_effect
@@ -22,7 +25,7 @@ from bias_core.stats.effects import holm
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.labelling import labelled_people, relabelled
-from bias_core.studies.paired.swapped import ACTS
+from bias_core.studies.paired.swapped import ACTS, SwappedOptions, report_swapped, with_places
 from bias_core.studies.running.hand_on import to_form
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import ImageRow
@@ -101,6 +104,32 @@ def test_where_places_cannot_be_told_their_sizes_are_not_zero(services):
     found = findings(run(services, pairs=("doctor and nurse",), finder="halves"))
     assert found["area"].p_value is None
     assert math.isnan(found["area"].estimate.low)
+
+
+def test_who_stands_nearer_to_the_middle_is_told_where_nobody_is_cut_off():
+    lines, boxes = [], []
+    for k in range(24):
+        left = "masculine" if k % 2 else "feminine"  # who looks masculine stands a tenth of the width nearer, by 0.2
+        middles = (35, 75) if k % 2 else (25, 65)
+        of_both = [(middle - 9, 10, middle + 9, 80) for middle in middles]
+        if k >= 20:
+            of_both[0] = (0, 10, 90, 80)  # at the edge: how far it goes on is not known
+        names = (("doctor", "left"), ("nurse", "right")) if k % 4 < 2 else (("nurse", "left"), ("doctor", "right"))
+        for who, position in names:
+            look = left if position == "left" else {"masculine": "feminine", "feminine": "masculine"}[left]
+            lines.append({"image_id": f"{k}", "identity": who, "position": position, "perceived_gender": look})
+            boxes.append(boxes_text(of_both))
+    people = pd.DataFrame(lines).assign(setting="paired", truth=None, seed=lambda one: one["image_id"].astype(int) // 4)
+    people["stereotyped_gender"] = people["identity"].map({"doctor": "masculine", "nurse": "feminine"})
+    stored = [SimpleNamespace(size=(100, 80)) for _ in lines]
+    frame = pd.DataFrame({"image_id": people["image_id"], "acting": ""})
+    placed = with_places(people.assign(boxes=boxes), SimpleNamespace(stored=lambda _: stored, frame=frame))
+    assert placed["centre"].isna().sum() == 8
+    settings = StudySettings(options=SwappedOptions(pairs=("doctor and nurse",)))
+    found = {one.key: one for one in report_swapped(DESIGN, settings, placed).findings}["centre"]
+    assert (found.estimate.value, found.estimate.n) == (pytest.approx(0.2), 20)
+    earlier = {one.key: one for one in report_swapped(DESIGN, settings, placed.drop(columns="centre")).findings}
+    assert math.isnan(earlier["centre"].estimate.value)
 
 
 def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():

@@ -59,6 +59,11 @@ SIZES = {
         "Masculine-looking people stand in front.",
         "Feminine-looking people stand in front.",
     ),
+    "centre": (
+        "Nearness to the middle",
+        "Masculine-looking people stand nearer to the middle.",
+        "Feminine-looking people stand nearer to the middle.",
+    ),
 }
 """What is compared within a picture, of masculine-looking people less feminine-looking ones."""
 
@@ -128,6 +133,8 @@ def with_places(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
             (left, top, right, bottom), (width, height) = boxes[int(position == "right")], stored.size
             line["area"] = (right - left) * (bottom - top) / (width * height)
             line["foot"] = bottom / height
+            if all(0 < box[0] < box[2] < width for box in boxes):  # where the middle of each is known
+                line["centre"] = 1 - abs(left + right - width) / width
         lines.append(line)
     return people.assign(**pd.DataFrame(lines, index=people.index))
 
@@ -139,15 +146,10 @@ def report_swapped(_design: Design, settings: StudySettings, people: pd.DataFram
     truths = pictures_of_pairs(some, "truth") if some["truth"].notna().all() else None
     tests = {key: _effect(pictures, key, settings) for key in _effects(settings)}
     tests |= {key: _size_effect(pictures, key, settings) for key in SIZES}
-    corrected = dict(
-        zip(tests, holm([1.0 if math.isnan(t.p_value) else t.p_value for t in tests.values()]), strict=True)
-    )
-    findings = [
-        _finding(
-            key, test, corrected[key], _effect(truths, key, settings) if truths is not None and key in _TITLES else None
-        )
-        for key, test in tests.items()
-    ]
+    p_values = {key: test.p_value for key, test in tests.items() if not math.isnan(test.p_value)}
+    corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True)) if p_values else {}
+    recorded = {key: _effect(truths, key, settings) for key in tests if key in _TITLES} if truths is not None else {}
+    findings = [_finding(key, test, corrected.get(key, math.nan), recorded.get(key)) for key, test in tests.items()]
     rows = [
         {"pair": pair, **columns(_TITLES[key][0], _points(_effect(own, key, settings).estimate))} | {"effect": key}
         for pair, own in pictures.groupby("pair", sort=False)
@@ -251,7 +253,12 @@ def _size_effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> O
 
 
 def size_differences(pictures: pd.DataFrame, key: str) -> "pd.Series[float]":
-    """Of each picture with one of each what the masculine-looking person has more, by its place in ``pictures``."""
+    """Of each picture with one of each what the masculine-looking person has more, by its place in ``pictures``.
+
+    Nothing where an earlier version read the pictures, which knew it not.
+    """
+    if key not in pictures:
+        return pd.Series(dtype=float)
     mixed = pictures[pictures["less"] != 0].dropna(subset=[key])
     differences: pd.Series[float] = mixed["less"] * (mixed[key] - mixed[f"{key}_other"])
     return differences

@@ -266,6 +266,7 @@ TOGETHER: Mapping[str, tuple[str, str]] = {
     "pair": ("stereotype_test_score", "of two of three"),
 }
 """Measure and variant of what is planted among people, by its key in the design."""
+_SIZES = tuple(key for key in SIZES if key in TOGETHER)  # nobody stands nearer to the middle in this world
 N_SIGNS = 999  # of the tests of random signs: enough for a level of 5 % after Holm, five times as quick
 
 
@@ -372,7 +373,7 @@ def _values_by_seed(people: pd.DataFrame) -> dict[str, np.ndarray]:
     pictures = pictures_of_pairs(people, "perceived_gender")
     keys = ["role", "place", "both", *(["acting"] if (people["acting"] != "").any() else [])]
     values = {key: differences_by_seed(pictures, key).droplevel("pair").reindex(seeds).to_numpy() for key in keys}
-    for key in SIZES:
+    for key in _SIZES:
         wide = pictures.assign(size=size_differences(pictures, key)).pivot_table("size", "seed", ["order", "acting"])
         values[key] = wide.reindex(seeds).to_numpy()
     return values
@@ -383,7 +384,7 @@ def _targets(values: Mapping[str, np.ndarray], settings: StudySettings) -> dict[
     if "three" in values:
         return {key: estimate.value for key, (estimate, _) in _tests(values, settings).items()}
     return {
-        key: float(np.nanmean(some if key in SIZES else some @ (0.5, 0.5 * SIGNS.get(key, -1))))
+        key: float(np.nanmean(some if key in _SIZES else some @ (0.5, 0.5 * SIGNS.get(key, -1))))
         for key, some in values.items()
     }
 
@@ -406,7 +407,7 @@ def _tests(values: Mapping[str, np.ndarray], settings: StudySettings) -> dict[st
     how: dict[str, Any] = {"confidence": settings.confidence, "n_resamples": N_SIGNS, "rng": settings.seed}
     tests = {
         key: within_picture_difference(some[~np.isnan(some)], **how)
-        if key in SIZES
+        if key in _SIZES
         else order_effect(*some[~np.isnan(some).any(axis=1)].T, sign=SIGNS.get(key, -1), **how)
         for key, some in values.items()
     }
