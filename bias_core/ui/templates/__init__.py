@@ -35,7 +35,7 @@ STATIC = TEMPLATES.parent / "static"
 
 _MAIN_PLOT = 5.0  # inches, of what has numbers in cells or names at dots
 _IN_ROWS = ("intervals", "pairs", "bars", "distributions", "arrows", "curves")
-_FEW: Mapping[str, int] = {"scatter": 24, "mosaic": 6}  # points, or parts, that a narrow figure has room for
+_FEW: Mapping[str, int] = {"scatter": 24, "mosaic": 3}  # points, or columns, that a narrow figure has room for
 _LONG_NAME = 30  # letters: beside such names a narrow figure has no room for its marks
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
@@ -87,12 +87,13 @@ def environment() -> Environment:
 
 
 def _width(figure: StudyFigure, marks: Mapping[str, str] | None) -> float:
-    """How many inches a figure takes at most: of rows, curves and few points or parts few enough for a phone."""
+    """How many inches a figure takes at most: of rows, curves and few points or columns few enough for a phone."""
     names = [str(name) for column in ("name", "group") if column in figure.data for name in figure.data[column]]
     are_short = max(map(len, names), default=0) <= _LONG_NAME
     if figure.kind in _IN_ROWS and (marks is not None or are_short):
         return NARROW
-    if are_short and len(figure.data) <= _FEW.get(figure.kind, 0):
+    n = figure.data["column"].nunique() if figure.kind == "mosaic" else len(figure.data)
+    if are_short and n <= _FEW.get(figure.kind, 0):
         return NARROW
     return WIDEST if marks is None else _MAIN_PLOT
 
