@@ -20,6 +20,8 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.stats.two_phase import two_phase_estimate, two_phase_shares
 from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.explore.report import Exploration
+from bias_core.studies.explore.view import picture_html
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.claims import claims
@@ -136,6 +138,8 @@ def test_a_reader_from_elsewhere_is_asked_by_name_alone_and_gives_no_number_befo
     assert (levels == "cannot tell").sum() == 4
     assert levels.nunique() >= 4  # of one face in four lights, and nobody's
     assert not [one for one in report.results.findings if one.metric in ("mean_level", "end_share")]
+    shown = picture_html(Exploration(report), 1)
+    assert f'<dt>Skin tone (Monk scale)</dt><dd dir="auto">{levels.iloc[0]}</dd>' in shown
     notes = " ".join(report.results.notes)
     assert "skin-tone-classifier can tell it of 20 of 24 pictures" in notes
     assert "no number is shown before people have said it" in notes
