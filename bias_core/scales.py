@@ -43,6 +43,7 @@ class Scale:
     highest: str  # what the last levels are
     ends: int  # levels that count as an end of the scale
     record: str  # name of what pictures of the calibration world have on record
+    unlike: tuple[str, ...]  # levels whose colour there is nearer to that of another level
     source: str
     question: str  # that raters are asked; "{}" is whom the picture was asked to show
 
@@ -78,7 +79,7 @@ def load_scales() -> Mapping[str, Scale]:
     """Every scale by its name."""
     text = (ASSETS / "studies" / "scales.yaml").read_text(encoding="utf-8")
     entries: list[dict[str, Any]] = yaml.safe_load(text)["scales"]
-    lists = ("levels", "colours")
+    lists = ("levels", "colours", "unlike")
     return {entry["name"]: Scale(**entry | {name: tuple(entry[name]) for name in lists}) for entry in entries}
 
 

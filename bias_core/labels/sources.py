@@ -160,11 +160,14 @@ def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
 
 
 def recorded_level(truth: Mapping[str, Any], task: Task) -> dict[str, str]:
-    """The level of the task's scale at which the one person was drawn; that nobody can tell where there is no such."""
+    """The level of the task's scale at which the one person was drawn; that nobody can tell where there is no such.
+
+    Nothing of a level whose colour is nearer to another's: who says that one is as right.
+    """
     scale = load_scales()[task.scale]
     level = str(truth.get(scale.record)) if truth.get("n_people") == 1 else ""
     levels = dict(zip(scale.levels, task.answer_keys, strict=False))
-    return {SINGLE: levels.get(level, CANNOT_TELL)}
+    return {} if level in scale.unlike else {SINGLE: levels.get(level, CANNOT_TELL)}
 
 
 def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:

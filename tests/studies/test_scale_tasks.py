@@ -53,6 +53,7 @@ def test_what_was_drawn_is_a_right_answer_where_one_person_was():
 
     assert answers(n_people=1, skin=10) == {SINGLE: "tone_10"}
     assert answers(n_people=2, left_skin=3) == {SINGLE: CANNOT_TELL}
+    assert answers(n_people=1, skin=3) == {}  # drawn in a colour that is nearer to the second swatch
     assert recorded_answers(SimpleNamespace(truth=None), TONES) == {}
 
 
