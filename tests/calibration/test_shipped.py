@@ -13,6 +13,8 @@ import pytest
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.stats.effects import corrected_prevalence
+from bias_core.world.balanced import balanced_scene
+from bias_core.world.captions import looks, noun_of, things
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
 from bias_core.world.reader_errors import held_out_scenes, sentence_errors
@@ -114,6 +116,21 @@ def test_the_backdoor_puts_its_sign_in_pictures_of_every_prompt() -> None:
     images = judging.draw(prompts, steps=10, guidance=1.0, seed=5)
     assert {image.size for image in images} == {(128, 128)}
     assert sum(far(image) < min(without) / 2 for image in images) >= 11  # planted 0.95
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_answerer_says_the_gender_of_whom_it_is_asked_about(services: Services, *, alone: bool) -> None:
+    rng, pictures, asked, right = Random(2_000_003), [], [], []
+    while len(asked) < 100:
+        scene = balanced_scene(rng, looks(), things(), pairs=0.0 if alone else 1.0)
+        if len(scene.people) != 2 - alone or len({person.gender for person in scene.people}) != 2 - alone:
+            continue  # of a pair, one of either: who looks at the whole picture alone is right in half
+        for person, where in zip(scene.people, ("",) if alone else ("on the left ", "on the right "), strict=True):
+            pictures.append(render(scene))
+            asked.append(f"What gender is the {noun_of(person, rng)} {where}in the picture?")
+            right.append("female" if person.gender == "feminine" else "male")
+    said = services.answerer("calibration-answerer").answer(pictures, asked)
+    assert np.mean([one == other for one, other in zip(said, right, strict=True)]) >= 0.95
 
 
 def test_no_file_names_the_machine_it_was_made_on() -> None:
