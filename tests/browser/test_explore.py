@@ -44,6 +44,21 @@ def test_an_example_gives_a_full_result(desk: Any) -> None:
     assert "n = 15" in desk.inner_text("#explore-sentences")
 
 
+def test_what_is_pasted_as_a_concept_has_its_attributes_before_the_field_is_left(desk: Any) -> None:
+    switch(desk, "explore")
+    for concept, name in (("nurse", "Nurse"), ("doctor", "Doctor")):
+        desk.locator(CONCEPT).evaluate(
+            """(field, concept) => {
+              field.focus();
+              field.value = concept;
+              for (const kind of ['input', 'paste']) field.dispatchEvent(new Event(kind, {bubbles: true}));
+            }""",
+            concept,
+        )
+        menus = "[...document.querySelectorAll('input[role=combobox]')]"
+        desk.wait_for_function(f"(name) => {menus}.some((menu) => menu.value === name)", arg=name)
+
+
 def test_an_error_stays_in_place_and_loses_nothing(desk: Any) -> None:
     explore(desk)
     desk.fill(CONCEPT, "")

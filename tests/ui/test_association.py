@@ -71,8 +71,8 @@ def test_every_number_is_said_in_words(report: StudyReport, tab: AssociationTab)
     html = tab.closer_html(report, "own")
     row = table_of(report, "table1").frame.loc[0]
     ends = row["low"], row["high"]
-    assert f"S = {format_number(row['S'], *ends)}<small>{format_interval(*ends)}" in html
-    assert f"d = {format_number(row['d'])}" in html
+    assert f"S = {format_number(row['S'], *ends)}<small>{format_interval(*ends)}".replace("-", "−") in html
+    assert f"d = {format_number(row['d'])}".replace("-", "−") in html
     assert "of 1,000 such runs" in html
     assert "The smallest p that 3 against 3 prompts can give here is 0.10" in html
     assert f"p = {row['p']:.3f}" in html

@@ -3,7 +3,8 @@
 {
   const KEPT = 't2i-bias-words';
   const ROOTS = '.html-container';
-  const LEFT_OUT = 'svg, math, .math, code, pre, script, style, textarea, input, select, .term';
+  const LEFT_OUT = 'svg, math, .math, code, pre, script, style, textarea, input, select, .term, [translate=no], '
+    + '[lang]:not(html)';  // a title in Italian has an e of its own
   const PART_OF = 'button, a, summary, label, [role=button]';  // what has a focus of its own
   const NEAR = '.card, table, details, .html-container';  // within it a symbol takes the keyboard's focus once
   const entries = new Map(terms.map((term) => [term.symbol, term]));

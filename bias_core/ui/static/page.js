@@ -31,6 +31,11 @@ window.showRun = (id) => {
   if (top < 0 || top > 0.12 * innerHeight) node.scrollIntoView({behavior, block: 'start'});
 };
 
+// Gradio tells of keys, and of what is pasted only once the field is left: the field says so at once.
+document.addEventListener('paste', ({target}) => {
+  if (target.matches?.('input, textarea')) setTimeout(() => target.dispatchEvent(new FocusEvent('blur')), 50);
+});
+
 const tell = ({target}) => {
   const button = target.closest?.('button[id]');
   if (button && tips[button.id]) button.title = tips[button.id];

@@ -39,6 +39,10 @@ _FEW: Mapping[str, int] = {"scatter": 24, "mosaic": 3}  # points, or columns, th
 _LONG_NAME = 30  # letters: beside such names a narrow figure has no room for its marks
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
+_READ = re.compile(
+    r"<(?P<verbatim>code|pre|script|style|textarea)\b.*?</(?P=verbatim)>|>[^<>]+(?=<)", re.S
+)  # or verbatim
+_HYPHEN = re.compile(r"(?<=[>\s(\[,])-(?=\d)")  # of a negative number
 
 
 class _Layout(Extension):
@@ -115,8 +119,12 @@ def axis(scale: Sequence[float], width: float, edge: float) -> Callable[[float],
 
 
 def render(name: str, /, **values: Any) -> str:
-    """The template ``name`` (without its ending) with these values in it."""
-    return environment().get_template(f"{name}.html").render(values)
+    """The template ``name`` (without its ending) with these values in it; minus signs are "−" in what is read."""
+    return _READ.sub(_with_minus_signs, environment().get_template(f"{name}.html").render(values))
+
+
+def _with_minus_signs(part: re.Match[str]) -> str:
+    return part[0] if part["verbatim"] else _HYPHEN.sub("−", part[0])
 
 
 def script(name: str, /, **constants: Any) -> str:
