@@ -215,11 +215,7 @@ def test_the_report_says_how_raters_did_on_the_checks(
     raters = tables["raters"].set_index("known right")
     assert raters["fails checks"].to_dict() == {"2 of 2": False, "0 of 2": True}
     assert "2 of 4 attention checks failed" in told[tab.parts["progress"]]
-<<<<<<< HEAD
     assert "Attention checks <small>(4 rows)</small>" in details(tab, told)
-=======
-    assert "Attention checks <small>(4 rows)" in details(tab, told)
->>>>>>> 510726c (What is pasted as a concept has its attributes at once; minus signs are one sign on the page; the glossary leaves titles of works alone)
 
 
 def test_another_visitor_sees_neither_the_run_nor_the_task(tab: LabelTab, visitor: Visitor, run: str) -> None:
