@@ -408,7 +408,7 @@ def drawn_by(report: StudyReport) -> str:
     settings = report.settings
     if report.arms:
         return f"{len(report.arms)} arms ({', '.join(arm.name for arm in report.arms)})"
-    condition = ", ".join(option_values(settings.options).get("conditions", ())) or settings.condition
+    condition = " and ".join(option_values(settings.options).get("conditions", ())) or settings.condition
     return f"{settings.model}, {condition}" if condition else settings.model
 
 
