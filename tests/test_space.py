@@ -161,20 +161,20 @@ def test_it_starts_though_weights_are_missing_and_there_is_no_network(space):
     assert "ghost-model" in json.dumps(listed)
 
 
-def explored(model):
+def explored(url, model):
     """All inputs of the tool, in its order."""
-    drawn = ["doctor", ["man"], model, "published", 4, 0, "a photo of a {}", "calibration-clip", "", ""]
-    read = [8, None, None, "", None, 0.95, True, None, "", "", "", "", "", None]
-    return [*drawn, *read, False, "none", [], [], False, None]
+    told = httpx.get(f"{url}/gradio_api/info", timeout=20, trust_env=False).json()["named_endpoints"]["/explore"]
+    given = {"concept": "doctor", "attributes": ["man"], "model": model, "n_images": 4, "encoder": "calibration-clip"}
+    return [given.get(one["parameter_name"], one.get("parameter_default")) for one in told["parameters"]]
 
 
 def test_what_is_there_works_and_what_is_missing_says_so_when_it_is_asked(space):
     url, home = space
-    kind, answer = call(url, "explore", *explored("calibration-renderer"))
+    kind, answer = call(url, "explore", *explored(url, "calibration-renderer"))
     assert kind == "complete", answer
     report = answer[0]
     assert report["attributes"][0]["prevalence"]["n"] == 4
     assert (home / ".local" / "share" / "t2i-bias-explorer" / "images").is_dir()
-    kind, said = call(url, "explore", *explored("ghost-model"))
+    kind, said = call(url, "explore", *explored(url, "ghost-model"))
     assert kind == "error"
     assert "BIAS_OFFLINE" in json.dumps(said)

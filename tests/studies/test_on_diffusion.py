@@ -177,7 +177,9 @@ def test_a_condition_that_the_model_was_not_taught_is_refused_before_anything_is
 
 
 def test_every_finding_stands_on_the_pictures_that_were_drawn(study, report):
-    case, found = CASES[study[0]], {finding.estimate.n for finding in report.results.findings}
+    case = CASES[study[0]]
+    # Who is nearer to the middle is told where nobody is cut off at a side, and this model cuts all off.
+    found = {finding.estimate.n for finding in report.results.findings if finding.key != "centre"}
     assert report.n_images == report.n_planned == case.n_images
     assert found
     if case.up_to:
