@@ -25,6 +25,7 @@ def test_a_german_browser_gets_a_german_page(visit: Callable[..., Any], axe: Pat
     assert page.get_by_text("Zeichnet das Modell ein Konzept einem Attribut ähnlicher").is_visible()
     study = page.get_by_role("combobox", name="Studie").first
     assert study.input_value() == "Acht Assoziationstests"
+    assert "1\u202f248 Bilder" in page.inner_text("#association-count")  # 1,248 is less than 2 to a German reader
     study.click()
     page.get_by_role("option", name="Berufe und Geschlecht").click()
     page.wait_for_timeout(300)

@@ -79,8 +79,10 @@
     return own === key ? text : text.match(/^\s*/)[0] + own + text.match(/\s*$/)[0];
   };
 
+  // "1,248" is 1.248 to many readers: thousands stand apart, as ISO 80000 has it.
+  const grouped = (text) => text.replace(/(?<=\d),(?=\d{3}(?!\d))/g, '\u202f');
   const sayText = (node) => {
-    const own = say(node.data);
+    const own = grouped(say(node.data));
     if (own !== node.data) node.data = own;
   };
   const sayAttribute = (element, name) => {
@@ -108,7 +110,7 @@
     if (isSentence(element)) {
       const key = plain(element.innerHTML), own = say(key);
       if (own !== key) {
-        element.innerHTML = own;
+        element.innerHTML = grouped(own);
         return;
       }
     }
