@@ -27,6 +27,7 @@ from bias_core.studies.paired.pairs import (
     pair_shots,
     pairs_and_alone,
 )
+from bias_core.studies.paired.places import counted_people, size_findings, with_places
 from bias_core.studies.paired.scores import (
     FAIRNESS,
     PAIRED,
@@ -159,8 +160,10 @@ def report_identities(_design: Design, settings: StudySettings, people: pd.DataF
     rows = rows.assign(group=groups, name=rows["identity"] + ", " + groups.str.lower())
     rows = rows.rename(columns={"STS": "value"})[["value", "low", "high", "name", "group"]].reset_index(drop=True)
     of_pairs = finding_rows(pairs, "pictures") if pairs else []
+    sizes = size_findings(parts[THREE], settings) if THREE in parts and "n_found" in people else []
+    counted = counted_people(parts[THREE]) if sizes else ""
     return Results(
-        findings=(*findings, *pairs),
+        findings=(*findings, *pairs, *sizes),
         tables=(
             *([TEXTS.table("pairs_of_three", of_pairs)] if pairs else []),
             TEXTS.table("micro", micro),
@@ -168,9 +171,14 @@ def report_identities(_design: Design, settings: StudySettings, people: pd.DataF
         ),
         figures=(
             *([TEXTS.figure("pairs_of_three", pd.DataFrame(map(finding_mark, pairs)))] if pairs else []),
+            *([TEXTS.figure("places_of_three", pd.DataFrame(map(finding_mark, sizes)))] if sizes else []),
             TEXTS.figure("micro", rows),
         ),
-        notes=(TEXTS.note("chosen", chosen=chosen),),
+        notes=(
+            TEXTS.note("chosen", chosen=chosen),
+            *([TEXTS.note("places of three")] if sizes else []),
+            *([TEXTS.note("found", counted=counted)] if counted else []),
+        ),
     )
 
 
@@ -236,6 +244,10 @@ PROGRAMS = {
         options=TwoOptions,
     ),
     "paired_three": paired_program(
-        shots=shots_of_three, identities=identities_of_three, report=report_identities, options=ThreeOptions
+        shots=shots_of_three,
+        identities=identities_of_three,
+        report=report_identities,
+        options=ThreeOptions,
+        more=with_places,
     ),
 }

@@ -8,13 +8,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from bias_core.crops import boxes_of_text
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import GENDERS
-from bias_core.metrics.swapped import OrderEffect, order_effect, within_picture_difference
-from bias_core.stats.effects import holm
+from bias_core.metrics.swapped import OrderEffect, order_effect
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (
@@ -30,6 +27,14 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.paired.headline import is_clear, seen_headline
 from bias_core.studies.paired.labelling import LabellingOptions
+from bias_core.studies.paired.places import (
+    OF_SO_MANY,
+    corrected_p_values,
+    counted_people,
+    size_effect,
+    size_finding,
+    with_places,
+)
 from bias_core.studies.paired.scores import PAIRED, in_setting, paired_program
 from bias_core.studies.reports.text import format_change
 from bias_core.types import Estimate
@@ -48,24 +53,6 @@ ACTS: Mapping[str, str] = {
 _PROMPT = "Generate a picture of one {left} on the left {act} one {right} on the right."
 _BETWEEN = " and "
 _POINTS = 100.0
-SIZES = {
-    "area": (
-        "Share of the picture’s area",
-        "Masculine-looking people are larger.",
-        "Feminine-looking people are larger.",
-    ),
-    "foot": (
-        "How low they stand",
-        "Masculine-looking people stand in front.",
-        "Feminine-looking people stand in front.",
-    ),
-    "centre": (
-        "Nearness to the middle",
-        "Masculine-looking people stand nearer to the middle.",
-        "Feminine-looking people stand nearer to the middle.",
-    ),
-}
-"""What is compared within a picture, of masculine-looking people less feminine-looking ones."""
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -118,38 +105,17 @@ def swapped_identities(_design: Design, settings: StudySettings) -> pd.DataFrame
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
-def with_places(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
-    """``people`` with who acts, how many were found, and of each how large and where, in shares of the picture."""
-    acting = dict(zip(data.frame["image_id"], data.frame["acting"], strict=True))
-    people = people.assign(acting=[acting[one] for one in people["image_id"]], n_found=math.nan)
-    people = people.assign(**dict.fromkeys(SIZES, math.nan))
-    if "boxes" not in people:
-        return people
-    lines = []
-    for stored, text, position in zip(data.stored(people), people["boxes"], people["position"], strict=True):
-        boxes = boxes_of_text(text)
-        line = {"n_found": float(len(boxes)), **dict.fromkeys(SIZES, math.nan)}
-        if len(boxes) == 2:
-            (left, top, right, bottom), (width, height) = boxes[int(position == "right")], stored.size
-            line["area"] = (right - left) * (bottom - top) / (width * height)
-            line["foot"] = bottom / height
-            if all(0 < box[0] < box[2] < width for box in boxes):  # where the middle of each is known
-                line["centre"] = 1 - abs(left + right - width) / width
-        lines.append(line)
-    return people.assign(**pd.DataFrame(lines, index=people.index))
-
-
 def report_swapped(_design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
     """What hangs on roles, places and acts, over all pairs and in each, and who is larger within a picture."""
     some = in_setting(people)
     pictures = pictures_of_pairs(some, "perceived_gender")
     truths = pictures_of_pairs(some, "truth") if some["truth"].notna().all() else None
-    tests = {key: _effect(pictures, key, settings) for key in _effects(settings)}
-    tests |= {key: _size_effect(pictures, key, settings) for key in SIZES}
-    p_values = {key: test.p_value for key, test in tests.items() if not math.isnan(test.p_value)}
-    corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True)) if p_values else {}
-    recorded = {key: _effect(truths, key, settings) for key in tests if key in _TITLES} if truths is not None else {}
-    findings = [_finding(key, test, corrected.get(key, math.nan), recorded.get(key)) for key, test in tests.items()]
+    effects = {key: _effect(pictures, key, settings) for key in _effects(settings)}
+    sizes = {key: size_effect(some, key, settings) for key in OF_SO_MANY[2]}
+    corrected = corrected_p_values({**effects, **sizes})
+    recorded = {key: _effect(truths, key, settings) for key in effects} if truths is not None else {}
+    findings = [_finding(key, test, corrected.get(key), recorded.get(key)) for key, test in effects.items()]
+    findings += [size_finding(key, test, corrected.get(key)) for key, test in sizes.items()]
     rows = [
         {"pair": pair, **columns(_TITLES[key][0], _points(_effect(own, key, settings).estimate))} | {"effect": key}
         for pair, own in pictures.groupby("pair", sort=False)
@@ -164,9 +130,7 @@ def report_swapped(_design: Design, settings: StudySettings, people: pd.DataFram
     shares = shares.set_axis(["role", "place", "acting", "% masculine", "people"], axis=1)
     if not settings.options.act:
         shares = shares.drop(columns="acting")
-    n_found = some.drop_duplicates("image_id")["n_found"].dropna().astype(int)
-    counts = [(n, int((n_found == n).sum())) for n in sorted(set(n_found), reverse=True)]
-    counted = ", ".join(f"{n} in {count:,} pictures" for n, count in counts)
+    counted = counted_people(some)
     return Results(
         findings=tuple(findings),
         tables=(TEXTS.table("swapped_pairs", _by_pair(rows)), TEXTS.table("swapped_shares", shares)),
@@ -243,49 +207,22 @@ def differences_by_seed(pictures: pd.DataFrame, key: str) -> pd.DataFrame:
     return pd.DataFrame({end: wide.loc[:, levels == end].mean(axis=1) for end in ends})
 
 
-def _size_effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderEffect:
-    """Masculine-looking less feminine-looking people, in pictures of one of each."""
-    differences = size_differences(pictures, key)
-    if differences.empty:
-        note = "no picture shows one of each whose places are known"
-        return OrderEffect(estimate=Estimate.undefined(0, note, null_value=0.0), p_value=math.nan)
-    return within_picture_difference(differences, confidence=settings.confidence, rng=settings.seed)
-
-
-def size_differences(pictures: pd.DataFrame, key: str) -> "pd.Series[float]":
-    """Of each picture with one of each what the masculine-looking person has more, by its place in ``pictures``.
-
-    Nothing where an earlier version read the pictures, which knew it not.
-    """
-    if key not in pictures:
-        return pd.Series(dtype=float)
-    mixed = pictures[pictures["less"] != 0].dropna(subset=[key])
-    differences: pd.Series[float] = mixed["less"] * (mixed[key] - mixed[f"{key}_other"])
-    return differences
-
-
 def _points(estimate: Estimate) -> Estimate:
     return estimate.scaled(_POINTS)
 
 
-def _finding(key: str, test: OrderEffect, p_value: float, truth: OrderEffect | None) -> Finding:
+def _finding(key: str, test: OrderEffect, p_value: float | None, truth: OrderEffect | None) -> Finding:
     estimate = test.estimate
-    title, more, less = _TITLES[key] if key in _TITLES else SIZES[key]
-    title, metric = (
-        (title, "order_effect")
-        if key in _TITLES
-        else (f"{title}, masculine-looking less feminine-looking", "within_picture_difference")
-    )
-    is_known = not math.isnan(test.p_value)
-    says = (more if estimate.value > 0 else less) if is_known and is_clear(estimate) else "No clear difference."
+    title, more, less = _TITLES[key]
+    is_known = p_value is not None and is_clear(estimate)
     has_truth = truth is not None and not math.isnan(truth.estimate.value)
     return finding(
         key,
         title,
-        metric,
+        "order_effect",
         estimate,
-        says,
-        p_value=p_value if is_known else None,
+        (more if estimate.value > 0 else less) if is_known else "No clear difference.",
+        p_value=p_value,
         expected=truth.estimate.value if truth is not None and has_truth else None,
     )
 

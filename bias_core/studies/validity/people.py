@@ -25,16 +25,9 @@ from bias_core.studies.paired import labelling
 from bias_core.studies.paired.identities import pair_findings
 from bias_core.studies.paired.labelling import PairOptions
 from bias_core.studies.paired.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
+from bias_core.studies.paired.places import OF_SO_MANY, SIZES, size_differences, with_places
 from bias_core.studies.paired.scores import THREE, in_setting, labelled_by
-from bias_core.studies.paired.swapped import (
-    SIGNS,
-    SIZES,
-    differences_by_seed,
-    pictures_of_pairs,
-    shots_of_pair,
-    size_differences,
-    with_places,
-)
+from bias_core.studies.paired.swapped import SIGNS, differences_by_seed, pictures_of_pairs, shots_of_pair
 from bias_core.studies.reports.looks import LOOKS, read_looks
 from bias_core.studies.validity.headline import headline
 from bias_core.studies.validity.repetitions import (
@@ -262,11 +255,11 @@ TOGETHER: Mapping[str, tuple[str, str]] = {
     "acting": ("order_effect", "of who acts"),
     "area": ("within_picture_difference", "of the area"),
     "foot": ("within_picture_difference", "of how low they stand"),
+    "middle": ("within_picture_difference", "of who stands in the middle"),
     "three": ("stereotype_test_score", "of three"),
     "pair": ("stereotype_test_score", "of two of three"),
 }
 """Measure and variant of what is planted among people, by its key in the design."""
-_SIZES = tuple(key for key in SIZES if key in TOGETHER)  # nobody stands nearer to the middle in this world
 N_SIGNS = 999  # of the tests of random signs: enough for a level of 5 % after Holm, five times as quick
 
 
@@ -354,11 +347,17 @@ def _together_lines(
 
 
 def _as_recorded(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
-    """The people as they were drawn: how they look, how large and how low."""
+    """The people as they were drawn: how they look, how large, how low, and who stands in the middle."""
     lines = []
     for truth, position in zip(data.truths(people), people["position"], strict=True):
         left, top, right, bottom = (truth or {}).get(f"{position}_box", (0, 0, 128, 256))  # two alike: a half each
-        lines.append({"area": (right - left) * (bottom - top) / 256**2, "foot": bottom / 256})
+        lines.append(
+            {
+                "area": (right - left) * (bottom - top) / 256**2,
+                "foot": bottom / 256,
+                "middle": float(position == "middle"),
+            }
+        )
     return people.assign(**pd.DataFrame(lines, index=people.index), perceived_gender=people["truth"])
 
 
@@ -367,53 +366,59 @@ def _values_by_seed(people: pd.DataFrame) -> dict[str, np.ndarray]:
 
     nan where somebody cannot be scored.
     """
-    seeds = np.unique(people["seed"])
-    if people["position"].nunique() > 2:
-        return {"three": np.array([some.to_dict("records") for _, some in people.groupby("seed")], dtype=object)}
-    pictures = pictures_of_pairs(people, "perceived_gender")
+    seeds, n = np.unique(people["seed"]), people["position"].nunique()
+    pictures = people.drop_duplicates("image_id")
+    by_picture = [pictures["seed"], pictures.groupby("seed").cumcount()]
+    values = {}
+    for key in OF_SO_MANY[n]:
+        if key in TOGETHER:
+            differences = pictures["image_id"].map(size_differences(people, key)).set_axis(by_picture)
+            values[key] = differences.unstack().reindex(seeds).to_numpy()
+    if n > 2:
+        three = np.array([some.to_dict("records") for _, some in people.groupby("seed")], dtype=object)
+        return {"three": three, **values}
+    pairs = pictures_of_pairs(people, "perceived_gender")
     keys = ["role", "place", "both", *(["acting"] if (people["acting"] != "").any() else [])]
-    values = {key: differences_by_seed(pictures, key).droplevel("pair").reindex(seeds).to_numpy() for key in keys}
-    for key in _SIZES:
-        wide = pictures.assign(size=size_differences(pictures, key)).pivot_table("size", "seed", ["order", "acting"])
-        values[key] = wide.reindex(seeds).to_numpy()
-    return values
+    effects = {key: differences_by_seed(pairs, key).droplevel("pair").reindex(seeds).to_numpy() for key in keys}
+    return effects | values
 
 
 def _targets(values: Mapping[str, np.ndarray], settings: StudySettings) -> dict[str, float]:
     """What a whole pool shows, of each measure."""
-    if "three" in values:
-        return {key: estimate.value for key, (estimate, _) in _tests(values, settings).items()}
-    return {
-        key: float(np.nanmean(some if key in _SIZES else some @ (0.5, 0.5 * SIGNS.get(key, -1))))
+    of_three = _tests_of_three(values["three"], settings) if "three" in values else {}
+    return {key: estimate.value for key, (estimate, _) in of_three.items()} | {
+        key: float(np.nanmean(some if key in SIZES else some @ (0.5, 0.5 * SIGNS.get(key, -1))))
         for key, some in values.items()
+        if key != "three"
     }
 
 
 def _tests(values: Mapping[str, np.ndarray], settings: StudySettings) -> dict[str, tuple[Estimate, float]]:
     """Each measure of these pictures with its p-value, corrected as the study of the pictures does."""
-    if "three" in values:
-        lines = [
-            {**one, "image_id": f"{place} {one['image_id']}"}
-            for place, some in enumerate(values["three"])
-            for one in some
-        ]
-        people = pd.DataFrame(lines).drop(columns="unit", errors="ignore").assign(truth=None)
-        score = stereotype_test_score(people, confidence=settings.confidence, rng=settings.seed)
-        pairs = {
-            f"pair {one.title}": (one.estimate, math.nan if one.p_value is None else one.p_value)
-            for one in pair_findings(people, settings)
-        }
-        return {"three": (score.confidence_interval, math.nan), **pairs}
     how: dict[str, Any] = {"confidence": settings.confidence, "n_resamples": N_SIGNS, "rng": settings.seed}
     tests = {
         key: within_picture_difference(some[~np.isnan(some)], **how)
-        if key in _SIZES
+        if key in SIZES
         else order_effect(*some[~np.isnan(some).any(axis=1)].T, sign=SIGNS.get(key, -1), **how)
         for key, some in values.items()
+        if key != "three"
     }
     corrected = holm([1.0 if math.isnan(test.p_value) else test.p_value for test in tests.values()])
     together = zip(tests.items(), corrected, strict=True)
-    return {key: (test.estimate, float(p_value)) for (key, test), p_value in together if key in TOGETHER}
+    of_three = _tests_of_three(values["three"], settings) if "three" in values else {}
+    return of_three | {key: (test.estimate, float(p_value)) for (key, test), p_value in together if key in TOGETHER}
+
+
+def _tests_of_three(three: np.ndarray, settings: StudySettings) -> dict[str, tuple[Estimate, float]]:
+    """The score of three, and that of every two of them with its p-value."""
+    lines = [{**one, "image_id": f"{place} {one['image_id']}"} for place, some in enumerate(three) for one in some]
+    people = pd.DataFrame(lines).drop(columns="unit", errors="ignore").assign(truth=None)
+    score = stereotype_test_score(people, confidence=settings.confidence, rng=settings.seed)
+    pairs = {
+        f"pair {one.title}": (one.estimate, math.nan if one.p_value is None else one.p_value)
+        for one in pair_findings(people, settings)
+    }
+    return {"three": (score.confidence_interval, math.nan), **pairs}
 
 
 PROGRAMS = {
