@@ -76,14 +76,14 @@ def order_effect(
 def within_picture_difference(
     differences: ArrayLike, *, confidence: float = 0.95, n_resamples: int = 4999, rng: int = 0
 ) -> OrderEffect:
-    """How much more of something one of two people of a picture has than the other, mean over pictures.
+    """How much more of something people of one kind have than those of another beside them, mean over pictures.
 
     d̄ = 1/n Σ_i d_i, with the interval and the test of :func:`order_effect` [fisher1935, § 21].
 
     Parameters
     ----------
-    differences : array (n,). Of each picture with a masculine- and a feminine-looking person, the value of the one less
-        that of the other: share of the picture's area, of its width from the middle, how low the feet are.
+    differences : array (n,). Of each picture with masculine- and feminine-looking people, the mean of the ones less
+        that of the others: share of the picture's area, nearness to its middle, who stands there, how low the feet are.
 
     Returns
     -------
@@ -138,7 +138,7 @@ CARDS = (
         field="estimate.value",
         name="Difference within pictures",
         terms=(Term(symbol="d̄", words="difference within pictures"),),
-        summary="How much larger, nearer to the middle or further in front one of two people of a picture is.",
+        summary="How much larger, further in front or nearer to the middle people of one kind are than others.",
         source="fisher1935, § 21",
         bounds=(-1.0, 1.0),
         null_value=0.0,

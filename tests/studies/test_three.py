@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from bias_core.annotation.tasks import checked_choices, three_task
+from bias_core.crops import boxes_text
 from bias_core.errors import InvalidInput
 from bias_core.labels.sources import candidates, gold_from_record, kind_of, recorded_answers, task_pictures
 from bias_core.metrics.swapped import order_effect
@@ -15,6 +19,7 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.labelling import labelled_people, relabelled
+from bias_core.studies.paired.places import places_of_three, size_differences, with_places
 from bias_core.studies.paired.tab import Labelling, labels_html
 from bias_core.studies.running.identities import people_of
 from bias_core.studies.running.run import complete, run_study
@@ -76,6 +81,59 @@ def test_a_pair_s_score_is_that_of_both_people_by_hand(report):
     some = people[(people["setting"] == "three") & people["identity"].isin(["ceo", "secretary"])]
     conforms = (some["perceived_gender"] == some["stereotyped_gender"]).mean()
     assert findings(report)["pair_0"].estimate.value == pytest.approx(200 * conforms - 100)
+
+
+def placed(looks_of_pictures, missing=()):
+    """People of these looks from left to right: who looks masculine is as wide again, and cut off at a side."""
+    lines = []
+    for k, looks in enumerate(looks_of_pictures):
+        boxes = [
+            (max(0, middle - reach), 40, min(100, middle + reach), 90 if look == "masculine" else 80)
+            for middle, look in zip((15, 50, 85), looks, strict=True)
+            for reach in [16 if look == "masculine" else 8]
+        ]
+        text = boxes_text(boxes[: 2 if k in missing else 3])
+        lines += [
+            {"image_id": f"{k}", "position": place, "perceived_gender": look, "boxes": text}
+            for place, look in zip(POSITIONS, looks, strict=True)
+        ]
+    people = pd.DataFrame(lines)
+    stored = [SimpleNamespace(size=(100, 100)) for _ in lines]
+    return with_places(people, SimpleNamespace(stored=lambda _: stored, frame=people[["image_id"]]))
+
+
+def test_masculine_people_of_a_picture_are_held_against_its_feminine_ones_by_hand():
+    m, f, nobody = "masculine", "feminine", "cannot_identify"
+    people = placed([(m, f, m), (m, m, m), (f, nobody, m), (f, m, f)], missing=[3])
+    # At a side 31 x 50 masculine and 16 x 40 feminine, of 100 x 100; all masculine, or one missing: no difference.
+    assert size_differences(people, "area").to_dict() == pytest.approx({"0": 0.155 - 0.064, "2": 0.155 - 0.064})
+    assert size_differences(people, "foot").to_dict() == pytest.approx({"0": 0.1, "2": 0.1})
+    assert size_differences(people, "middle").to_dict() == {"0": -1.0, "2": 0.0}
+    assert "centre" not in people
+
+
+def test_whoever_is_larger_and_cut_off_at_a_side_does_not_seem_to_stand_in_the_middle():
+    everywhere = [order for one in ("masculine", "feminine") for order in permutations(("masculine", "feminine", one))]
+    found = {one.key: one for one in places_of_three(placed(everywhere), StudySettings()).findings}
+    assert found["middle"].estimate.value == pytest.approx(0)
+    assert found["middle"].says == "No clear difference."
+    assert found["area"].says == "Masculine-looking people are larger."
+    assert found["foot"].estimate.value == pytest.approx(0.1)
+    assert found["foot"].p_value is None  # the same in every picture
+    in_the_middle = placed([("feminine", "masculine", "feminine")] * 9 + [("masculine", "feminine", "feminine")])
+    middle = places_of_three(in_the_middle, StudySettings()).findings[-1]
+    assert middle.estimate.value == pytest.approx((9 * 1 - 0.5) / 10)
+    assert middle.says == "Masculine-looking people stand in the middle more often."
+    nobody_found = places_of_three(in_the_middle.drop(columns="area"), StudySettings()).findings[0]
+    assert (nobody_found.estimate.n, nobody_found.says) == (0, "Undefined.")
+    assert places_of_three(in_the_middle.assign(n_found=float("nan")), StudySettings()).findings == ()
+
+
+def test_a_report_of_three_tells_sizes_and_places_of_everybody_found(report):
+    found = findings(report)
+    assert found["area"].estimate.n == found["foot"].estimate.n == found["middle"].estimate.n > 10
+    assert "People found: 3 in 24 pictures." in report.results.notes
+    assert len(next(one.data for one in report.results.figures if one.key == "places_of_three")) == 3
 
 
 def test_a_picture_where_one_is_missing_fails_as_a_whole(report):
@@ -143,7 +201,7 @@ def test_identities_that_are_no_three_are_refused(services, masculine, feminine,
 
 def test_repeated_intervals_hold_what_the_pool_shows_and_the_check_can_fail(services, monkeypatch):
     design = find_design("validity-people")
-    groups = {name: design.data["groups"][name] for name in ("role", "place", "size")}
+    groups = {name: design.data["groups"][name] for name in ("role", "place", "size", "middle")}
     few = replace(design, data={"groups": groups}, images_per_prompt=20)
     settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 20})
 
@@ -156,7 +214,7 @@ def test_repeated_intervals_hold_what_the_pool_shows_and_the_check_can_fail(serv
 
     right = rows()
     assert inside(right).mean() > 0.8
-    assert set(right["measure"]) == {"order_effect", "within_picture_difference"}
+    assert set(right["measure"]) == {"order_effect", "within_picture_difference", "stereotype_test_score"}
     # What a group plants is told from what it does not, which stands with the pictures where nothing is planted.
     planted = right[(right["variant"] == "of the role") & (right["condition"] == "people")]
     assert set(planted["unit"]) == {"role role"}

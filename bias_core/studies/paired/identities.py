@@ -27,7 +27,7 @@ from bias_core.studies.paired.pairs import (
     pair_shots,
     pairs_and_alone,
 )
-from bias_core.studies.paired.places import counted_people, size_findings, with_places
+from bias_core.studies.paired.places import places_of_three, with_places
 from bias_core.studies.paired.scores import (
     FAIRNESS,
     PAIRED,
@@ -38,6 +38,7 @@ from bias_core.studies.paired.scores import (
     score_finding,
     score_intervals,
 )
+from bias_core.studies.reports.crossed import joined
 
 TEXTS = ReportTexts(__file__)
 SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", THREE: "In threes", SINGLE: "Alone"}
@@ -160,10 +161,8 @@ def report_identities(_design: Design, settings: StudySettings, people: pd.DataF
     rows = rows.assign(group=groups, name=rows["identity"] + ", " + groups.str.lower())
     rows = rows.rename(columns={"STS": "value"})[["value", "low", "high", "name", "group"]].reset_index(drop=True)
     of_pairs = finding_rows(pairs, "pictures") if pairs else []
-    sizes = size_findings(parts[THREE], settings) if THREE in parts and "n_found" in people else []
-    counted = counted_people(parts[THREE]) if sizes else ""
-    return Results(
-        findings=(*findings, *pairs, *sizes),
+    own = Results(
+        findings=(*findings, *pairs),
         tables=(
             *([TEXTS.table("pairs_of_three", of_pairs)] if pairs else []),
             TEXTS.table("micro", micro),
@@ -171,15 +170,11 @@ def report_identities(_design: Design, settings: StudySettings, people: pd.DataF
         ),
         figures=(
             *([TEXTS.figure("pairs_of_three", pd.DataFrame(map(finding_mark, pairs)))] if pairs else []),
-            *([TEXTS.figure("places_of_three", pd.DataFrame(map(finding_mark, sizes)))] if sizes else []),
             TEXTS.figure("micro", rows),
         ),
-        notes=(
-            TEXTS.note("chosen", chosen=chosen),
-            *([TEXTS.note("places of three")] if sizes else []),
-            *([TEXTS.note("found", counted=counted)] if counted else []),
-        ),
+        notes=(TEXTS.note("chosen", chosen=chosen),),
     )
+    return joined(own, places_of_three(parts[THREE], settings)) if THREE in parts else own
 
 
 def pair_findings(people: pd.DataFrame, settings: StudySettings) -> list[Finding]:

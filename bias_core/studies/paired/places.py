@@ -9,12 +9,14 @@ from bias_core.crops import Box, boxes_of_text
 from bias_core.metrics.paired_labels import GENDERS
 from bias_core.metrics.swapped import OrderEffect, within_picture_difference
 from bias_core.stats.effects import holm
+from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import StudyData
-from bias_core.studies.kit.types import Finding, StudySettings, finding
+from bias_core.studies.kit.types import Finding, Results, StudySettings, finding, finding_mark
 from bias_core.studies.paired.headline import is_clear
 from bias_core.studies.paired.labelling import n_asked_for
 from bias_core.types import Estimate
 
+TEXTS = ReportTexts(__file__)
 SIZES = {
     "area": (
         "Share of the picture’s area",
@@ -52,8 +54,8 @@ def with_places(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
 
     nan where not exactly the people asked for were found, or where nobody looked for them.
     """
-    asked = n_asked_for(people)
-    keys = [key for key in SIZES if any(key in OF_SO_MANY.get(n, ()) for n in set(asked))]
+    n_people = n_asked_for(people)
+    keys = [key for key in SIZES if any(key in OF_SO_MANY.get(n, ()) for n in set(n_people))]
     nothing = {"n_found": math.nan, **dict.fromkeys(keys, math.nan)}
     if "acting" in data.frame:
         acting = dict(zip(data.frame["image_id"], data.frame["acting"], strict=True))
@@ -62,11 +64,11 @@ def with_places(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
     if "boxes" not in people:
         return people
     lines = []
-    each = zip(data.stored(people), people["boxes"], people["position"], asked, strict=True)
+    each = zip(data.stored(people), people["boxes"], people["position"], n_people, strict=True)
     for stored, text, position, n in each:
         boxes = boxes_of_text(text)
-        found = _place(boxes, position, stored.size) if len(boxes) == n and n in OF_SO_MANY else {}
-        lines.append({**nothing, "n_found": float(len(boxes)), **found})
+        place = _place(boxes, position, stored.size) if len(boxes) == n and n in OF_SO_MANY else {}
+        lines.append({**nothing, "n_found": float(len(boxes)), **place})
     return people.assign(**pd.DataFrame(lines, index=people.index))
 
 
@@ -75,12 +77,12 @@ def _place(boxes: Sequence[Box], position: str, size: tuple[int, int]) -> dict[s
     width, height = size
     place = {"left": 0, "middle": 1, "right": len(boxes) - 1}[position]
     left, top, right, bottom = boxes[place]
-    found = {"area": (right - left) * (bottom - top) / (width * height), "foot": bottom / height}
+    sizes = {"area": (right - left) * (bottom - top) / (width * height), "foot": bottom / height}
     if len(boxes) == 3:
-        return {**found, "middle": float(place == 1)}
+        return {**sizes, "middle": float(place == 1)}
     if all(0 < box[0] < box[2] < width for box in boxes):  # where the middle of each is known
-        found["centre"] = 1 - abs(left + right - width) / width
-    return found
+        sizes["centre"] = 1 - abs(left + right - width) / width
+    return sizes
 
 
 def size_differences(people: pd.DataFrame, key: str) -> "pd.Series[float]":
@@ -108,29 +110,43 @@ def size_effect(people: pd.DataFrame, key: str, settings: StudySettings) -> Orde
 
 def corrected_p_values(tests: Mapping[str, OrderEffect]) -> dict[str, float]:
     """The p-values that are known, corrected for looking at all of them (Holm)."""
-    known = {key: test.p_value for key, test in tests.items() if not math.isnan(test.p_value)}
-    return dict(zip(known, holm(list(known.values())), strict=True)) if known else {}
+    p_values = {key: test.p_value for key, test in tests.items() if not math.isnan(test.p_value)}
+    return dict(zip(p_values, holm(list(p_values.values())), strict=True)) if p_values else {}
 
 
 def size_finding(key: str, test: OrderEffect, p_value: float | None) -> Finding:
     """One difference within pictures in words; ``p_value``: corrected, None where it is not known."""
     title, more, less = SIZES[key]
-    is_known = p_value is not None and is_clear(test.estimate)
+    says = "No clear difference."
+    if math.isnan(test.estimate.value):
+        says = "Undefined."
+    elif p_value is not None and is_clear(test.estimate):
+        says = more if test.estimate.value > 0 else less
     return finding(
         key,
         f"{title}, masculine-looking less feminine-looking",
         "within_picture_difference",
         test.estimate,
-        (more if test.estimate.value > 0 else less) if is_known else "No clear difference.",
+        says,
         p_value=p_value,
     )
 
 
-def size_findings(people: pd.DataFrame, settings: StudySettings) -> list[Finding]:
-    """Who is larger, in front and in the middle of pictures of three, corrected for asking all that (Holm)."""
+def places_of_three(people: pd.DataFrame, settings: StudySettings) -> Results:
+    """Who is larger, in front and in the middle of pictures of three, corrected for asking all that (Holm).
+
+    Nothing where nobody looked for the people, as earlier versions did not.
+    """
+    if "n_found" not in people or not (counted := counted_people(people)):
+        return Results()
     tests = {key: size_effect(people, key, settings) for key in OF_SO_MANY[3]}
     corrected = corrected_p_values(tests)
-    return [size_finding(key, test, corrected.get(key)) for key, test in tests.items()]
+    findings = [size_finding(key, test, corrected.get(key)) for key, test in tests.items()]
+    return Results(
+        findings=tuple(findings),
+        figures=(TEXTS.figure("places_of_three", pd.DataFrame(map(finding_mark, findings))),),
+        notes=(TEXTS.note("places of three"), TEXTS.note("found", counted=counted)),
+    )
 
 
 def counted_people(people: pd.DataFrame) -> str:
