@@ -142,9 +142,10 @@ def places_of_three(people: pd.DataFrame, settings: StudySettings) -> Results:
     tests = {key: size_effect(people, key, settings) for key in OF_SO_MANY[3]}
     corrected = corrected_p_values(tests)
     findings = [size_finding(key, test, corrected.get(key)) for key, test in tests.items()]
+    lines = [{**finding_mark(one), "name": SIZES[one.key][0]} for one in findings]  # short, for narrow screens
     return Results(
         findings=tuple(findings),
-        figures=(TEXTS.figure("places_of_three", pd.DataFrame(map(finding_mark, findings))),),
+        figures=(TEXTS.figure("places_of_three", pd.DataFrame(lines)),),
         notes=(TEXTS.note("places of three"), TEXTS.note("found", counted=counted)),
     )
 
