@@ -103,7 +103,7 @@ def test_a_label_corrected_by_hand_moves_the_numbers_and_the_sizes_stay(report):
 def test_where_places_cannot_be_told_their_sizes_are_not_zero(services):
     found = findings(run(services, pairs=("doctor and nurse",), finder="halves"))
     assert found["area"].p_value is None
-    assert math.isnan(found["area"].estimate.low)
+    assert math.isnan(found["area"].estimate.value)
 
 
 def test_who_stands_nearer_to_the_middle_is_told_where_nobody_is_cut_off():
@@ -123,9 +123,10 @@ def test_who_stands_nearer_to_the_middle_is_told_where_nobody_is_cut_off():
     people["stereotyped_gender"] = people["identity"].map({"doctor": "masculine", "nurse": "feminine"})
     stored = [SimpleNamespace(size=(100, 80)) for _ in lines]
     frame = pd.DataFrame({"image_id": people["image_id"], "acting": ""})
-    placed = with_places(people.assign(boxes=boxes), SimpleNamespace(stored=lambda _: stored, frame=frame))
-    assert placed["centre"].isna().sum() == 8
     settings = StudySettings(options=SwappedOptions(pairs=("doctor and nurse",)))
+    data = SimpleNamespace(stored=lambda _: stored, frame=frame, settings=settings)
+    placed = with_places(people.assign(boxes=boxes), data)
+    assert placed["centre"].isna().sum() == 8
     found = {one.key: one for one in report_swapped(DESIGN, settings, placed).findings}["centre"]
     assert (found.estimate.value, found.estimate.n) == (pytest.approx(0.2), 20)
     earlier = {one.key: one for one in report_swapped(DESIGN, settings, placed.drop(columns="centre")).findings}

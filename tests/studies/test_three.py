@@ -18,6 +18,7 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.paired.identities import ThreeOptions
 from bias_core.studies.paired.labelling import labelled_people, relabelled
 from bias_core.studies.paired.places import places_of_three, size_differences, with_places
 from bias_core.studies.paired.tab import Labelling, labels_html
@@ -99,7 +100,8 @@ def placed(looks_of_pictures, missing=()):
         ]
     people = pd.DataFrame(lines)
     stored = [SimpleNamespace(size=(100, 100)) for _ in lines]
-    return with_places(people, SimpleNamespace(stored=lambda _: stored, frame=people[["image_id"]]))
+    settings = StudySettings(options=ThreeOptions())
+    return with_places(people, SimpleNamespace(stored=lambda _: stored, frame=people[["image_id"]], settings=settings))
 
 
 def test_masculine_people_of_a_picture_are_held_against_its_feminine_ones_by_hand():
@@ -176,8 +178,10 @@ def test_boxes_are_numbered_on_the_page(report):
 def test_without_a_finder_the_picture_is_parted(services):
     pictures = replace(DESIGN, images_per_prompt=1)
     settings = StudySettings(condition="people", options={"finder": "halves", "single_images": 1})
-    people = labelled_people(complete(run_study(pictures, settings, services)))
+    parted = complete(run_study(pictures, settings, services))
+    people = labelled_people(parted)
     assert (people["perceived_gender"] == people["truth"]).mean() > 0.8  # thirds show a little of who stands beside
+    assert not {"area", "foot", "middle"} & set(findings(parted))  # nobody was looked for: no sizes are known
 
 
 def test_imported_pictures_may_name_three():

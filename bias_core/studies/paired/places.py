@@ -13,7 +13,7 @@ from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import Finding, Results, StudySettings, finding, finding_mark
 from bias_core.studies.paired.headline import is_clear
-from bias_core.studies.paired.labelling import n_asked_for
+from bias_core.studies.paired.labelling import HALVES, n_asked_for
 from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
@@ -52,7 +52,8 @@ is drawn larger would seem to stand nearer to the middle.
 def with_places(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
     """``people`` with who acts, how many were found, and of each how large and where, in shares of the picture.
 
-    nan where not exactly the people asked for were found, or where nobody looked for them.
+    nan where not exactly the people asked for were found, or where nobody looked for them: of pictures that are parted
+    between those asked for all would be of one size.
     """
     n_people = n_asked_for(people)
     keys = [key for key in SIZES if any(key in OF_SO_MANY.get(n, ()) for n in set(n_people))]
@@ -61,7 +62,7 @@ def with_places(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
         acting = dict(zip(data.frame["image_id"], data.frame["acting"], strict=True))
         people = people.assign(acting=[acting[one] for one in people["image_id"]])
     people = people.assign(**nothing)
-    if "boxes" not in people:
+    if "boxes" not in people or data.settings.options.finder == HALVES:
         return people
     lines = []
     each = zip(data.stored(people), people["boxes"], people["position"], n_people, strict=True)
