@@ -144,6 +144,10 @@ CARDS = (
         null_value=0.0,
         higher_means="more of the first",
         inputs=takes(differences="similarities: the value of the one less that of the other, by picture"),
-        limits="A role that is drawn larger and mostly by one gender shows here too: look at the roles as well.",
+        limits=(
+            "A role that is drawn larger and mostly by one gender shows here too: look at the roles as well. Who is "
+            "larger is cut off at a side more often; where that leaves people out, those who are left seem nearer to "
+            "the middle."
+        ),
     ),
 )

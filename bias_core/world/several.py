@@ -1,11 +1,12 @@
 """Several people in one picture: who stands where, how large, who acts on whom, and what is planted on that."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from typing import Any
 
+from bias_core.errors import InvalidInput
 from bias_core.world.scene import CHILD, GRID, PLACES, Person, Place
 from bias_core.world.shapes import read_asset
 
@@ -17,17 +18,29 @@ ACTING, SERVED = "acting", "served"
 _SCALES = {2: 0.62, 3: 0.5, 4: 0.4, 5: 0.34}  # of a whole portrait, by how many people there are
 _SPREAD = 0.15  # sizes vary by that much to either side, whoever it is
 _DEEPEST = 26.0  # pixels of 256 by which the smallest possible person stands further up
+_INWARD = 16  # pixels of 256 nearer to the middle, where people stand at differing distances, so that none is cut off
+_STEPS = range(-6, 7, 2)  # pixels nearer still, whoever it is
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedPeople:
-    """What hangs on whom, for people who are asked for together; 0 and {} where nothing is planted."""
+    """What hangs on whom, for people who are asked for together; 0 and {} where nothing is planted.
+
+    With a ``nearness``, 0 too, everybody stands at a distance of their own from the middle; None: all at the same.
+    """
 
     who: tuple[str, ...]
     role: Mapping[str, float]  # by concept: what is added to P(masculine)
     position: Mapping[str, float]  # by place ("left"): the same
     act: Mapping[str, float]  # of who acts and who is served: the same
     size: float  # share by which masculine people are drawn larger, and feminine ones smaller
+    nearness: int | None  # even pixels of 256 that masculine people stand nearer to the middle, feminine ones further
+
+    def __post_init__(self) -> None:
+        if self.nearness is not None and (self.nearness % 2 or len(self.who) != 2):
+            raise InvalidInput(
+                f"nearness is an even number of pixels, for two people; got {self.nearness} for {self.who}"
+            )
 
     def masculine_share(self, concept: str, place: str, act: str) -> float:
         """P(masculine) of one of them, in [0, 1]."""
@@ -43,6 +56,7 @@ def planted_people() -> tuple[PlantedPeople, ...]:
             who=tuple(plan["who"]),
             **{name: plan.get(name, {}) for name in ("role", "position", "act")},
             size=plan.get("size", 0.0),
+            nearness=plan.get("nearness"),
         )
         for plan in plans
     )
@@ -82,7 +96,16 @@ def placed(
         child = CHILD if person.age == "child" else 1.0
         size = round(scale * factor * child / GRID) * GRID / child
         places.append(Place(centre=_middle(number, n), scale=size, depth=depth, act=act))
+    if plan is not None and plan.nearness is not None:  # drawn last, so that all else is as without it
+        return tuple(_moved(place, person, plan.nearness, rng) for place, person in zip(places, people, strict=True))
     return tuple(places)
+
+
+def _moved(place: Place, person: Person, nearness: int, rng: Random) -> Place:
+    """The same place nearer to the middle by chance, and by what is planted on the person's gender."""
+    planted = {"masculine": nearness, "feminine": -nearness}.get(person.gender, 0)
+    inward = _INWARD + rng.choice(_STEPS) + planted
+    return replace(place, centre=place.centre + (inward if place.centre < 128 else -inward))
 
 
 def _middle(number: int, n: int) -> int:

@@ -2,18 +2,21 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from bias_core.adapters.calibration_renderer import scene_of
 from bias_core.adapters.readers.drawn_faces import boxes_of_faces
+from bias_core.errors import InvalidInput
 from bias_core.types import ImageRow
 from bias_core.world.grammar import parse, satisfies
 from bias_core.world.render import render
 from bias_core.world.scene import PLACES, Person, Place, Scene
-from bias_core.world.several import PEOPLE
+from bias_core.world.several import PEOPLE, PlantedPeople
 
 PAIR = "Generate a picture of one {} on the left and one {} on the right."
 FIVE = "a photo of an engineer, a chef, a nurse, a guard and a pilot"
@@ -57,19 +60,33 @@ def test_other_lists_and_verbs_are_read_as_before(prompt: str) -> None:
     assert not scenes(prompt)[0].places
 
 
-def test_pictures_of_prompts_that_were_known_before_stay_bit_for_bit() -> None:
+def drawn_as(prompts: Sequence[str], conditions: Sequence[str]) -> str:
     digest = hashlib.sha256()
-    for prompt in (
+    for prompt, condition in product(prompts, conditions):
+        for scene in scenes(prompt, 3, condition):
+            digest.update(render(scene, 64).tobytes())
+    return digest.hexdigest()
+
+
+def test_pictures_of_prompts_that_were_known_before_stay_bit_for_bit() -> None:
+    known = (
         PAIR.format("doctor", "nurse"),
         "a doctor and a nurse",
         "a photo of a couple",
         "a man serving a pizza",
         "an image of a nurse treating a patient",
-    ):
-        for condition in ("fair", "published", "crossed"):
-            for scene in scenes(prompt, 3, condition):
-                digest.update(render(scene, 64).tobytes())
-    assert digest.hexdigest() == "61834e43342c1f8ff2090f54934fa05e9b35beb411edf9fd4a5ff73a00ccc162"
+    )
+    planted = (  # what is planted for some people leaves the pictures of others as they were
+        *(PAIR.format(*two) for two in (("doctor", "nurse"), ("clerk", "lawyer"), ("manager", "secretary"))),
+        "one student on the left taught by one teacher on the right",
+        PAIR.format("ceo", "assistant"),
+        "a nurse, a doctor and a patient",
+        "a photo of a CEO, a secretary and a janitor",
+        PAIR.format("pilot", "cook"),
+    )
+    first = "61834e43342c1f8ff2090f54934fa05e9b35beb411edf9fd4a5ff73a00ccc162"
+    assert drawn_as(known, ("fair", "published", "crossed")) == first
+    assert drawn_as(planted, (PEOPLE,)) == "a009e59eb8287a8c1313b77c4f569b70c471bab418766b07fac197a408ea71ad"
 
 
 def shares(prompt: str, n: int = 1500) -> list[float]:
@@ -107,6 +124,36 @@ def test_only_where_it_is_planted_masculine_people_are_larger() -> None:
     assert log_ratio(PAIR.format("doctor", "nurse")) == pytest.approx(0, abs=0.02)
 
 
+@pytest.mark.parametrize(
+    ("pair", "planted"),
+    [(("leader", "employee"), 2), (("professor", "librarian"), 0), (("farmer", "baker"), 0)],  # the last ones larger
+)
+def test_masculine_people_stand_nearer_to_the_middle_where_it_is_planted_and_nobody_is_cut_off(pair, planted) -> None:
+    inward: dict[str, list[int]] = {"masculine": [], "feminine": []}
+    for scene in scenes(PAIR.format(*pair), 600):
+        for person, place in zip(scene.people, scene.places, strict=True):
+            inward[person.gender].append(128 - abs(128 - place.centre))
+            left, _, right, _ = place.box(person.age)
+            assert 0 < left < right < 256
+        assert scene.places[1].centre - scene.places[0].centre > 90
+    spread = range(74 - 6, 74 + 7, 2)  # 16 nearer than 58, and 6 to either side
+    assert set(inward["masculine"]) == {one + planted for one in spread}
+    assert set(inward["feminine"]) == {one - planted for one in spread}
+    # Standard deviation 4, so five standard errors of the difference are 1.2.
+    assert np.mean(inward["masculine"]) - np.mean(inward["feminine"]) == pytest.approx(2 * planted, abs=1.2)
+
+
+def test_others_stand_at_the_same_distance_and_what_is_planted_is_what_128_pixels_show() -> None:
+    assert {place.centre for scene in scenes(PAIR.format("manager", "secretary"), 50) for place in scene.places} == {
+        58,
+        198,
+    }
+    nothing = {"role": {}, "position": {}, "act": {}, "size": 0.0}
+    for who, nearness in ((("cook", "guard"), 3), (("cook", "guard", "pilot"), 2)):
+        with pytest.raises(InvalidInput, match="even number of pixels, for two people"):
+            PlantedPeople(who=who, nearness=nearness, **nothing)
+
+
 def test_elsewhere_and_in_other_conditions_nothing_hangs_on_the_place() -> None:
     for prompt, condition in ((PAIR.format("lawyer", "clerk"), "fair"), (PAIR.format("pilot", "cook"), PEOPLE)):
         drawn = [scene.people[0].gender for scene in scenes(prompt, 1000, condition)]
@@ -122,7 +169,13 @@ def test_who_acts_holds_out_an_arm() -> None:
 
 @pytest.mark.parametrize(
     "prompt",
-    [PAIR.format("manager", "secretary"), "a doctor examining a patient", "a doctor, a nurse and a patient", FIVE],
+    [
+        PAIR.format("manager", "secretary"),
+        PAIR.format("leader", "employee"),
+        "a doctor examining a patient",
+        "a doctor, a nurse and a patient",
+        FIVE,
+    ],
 )
 def test_everybody_is_found_from_left_to_right_with_a_box_of_the_right_size(prompt: str) -> None:
     drawn, n = scenes(prompt, 12), len(parse(prompt).people)

@@ -18,13 +18,14 @@ from bias_core.adapters.calibration_renderer import scene_of
 from bias_core.crops import boxes_text
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import METRICS
-from bias_core.metrics.swapped import order_effect
+from bias_core.metrics.swapped import OrderEffect, order_effect
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.stats.effects import holm
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.labelling import labelled_people, relabelled
+from bias_core.studies.paired.places import size_finding
 from bias_core.studies.paired.swapped import ACTS, SwappedOptions, report_swapped, with_places
 from bias_core.studies.running.hand_on import to_form
 from bias_core.studies.running.run import complete, run_study
@@ -72,6 +73,17 @@ def test_the_place_is_found_the_role_is_not_blamed_and_men_are_larger(report):
     assert "People found: 2 in 80 pictures." in report.results.notes
 
 
+def test_what_is_not_below_the_corrected_level_is_not_claimed(report):
+    place = findings(report)["place"]
+    less_sure = [replace(one, p_value=0.06) for one in report.results.findings if one.key in ("place", "role")]
+    headline = program_of(DESIGN).headline(replace(report, results=replace(report.results, findings=tuple(less_sure))))
+    assert place.estimate.low > 0  # by itself it is clear
+    assert headline.startswith("The place alone moves the share of masculine-looking people by no clear amount")
+    effect, people = OrderEffect(estimate=place.estimate, p_value=0.02), labelled_people(report)
+    says = [size_finding("area", effect, p_value, people, report.settings).says for p_value in (0.04, 0.06, None)]
+    assert says == ["Masculine-looking people are larger.", "No clear difference.", "No clear difference."]
+
+
 def test_its_numbers_are_within_the_ranges_of_their_measures_for_other_programs_too(report):
     with zipfile.ZipFile(io.BytesIO(to_form(report, "every_eval_ever"))) as archive:
         (record,) = (json.loads(archive.read(name)) for name in archive.namelist())
@@ -106,14 +118,10 @@ def test_where_places_cannot_be_told_their_sizes_are_not_zero(services):
     assert math.isnan(found["area"].estimate.value)
 
 
-def test_who_stands_nearer_to_the_middle_is_told_where_nobody_is_cut_off():
+def of_boxes(of_pictures):
+    """Pairs as the finder found them in pictures of 100 x 80: the look on the left, and both boxes."""
     lines, boxes = [], []
-    for k in range(24):
-        left = "masculine" if k % 2 else "feminine"  # who looks masculine stands a tenth of the width nearer, by 0.2
-        middles = (35, 75) if k % 2 else (25, 65)
-        of_both = [(middle - 9, 10, middle + 9, 80) for middle in middles]
-        if k >= 20:
-            of_both[0] = (0, 10, 90, 80)  # at the edge: how far it goes on is not known
+    for k, (left, of_both) in enumerate(of_pictures):
         names = (("doctor", "left"), ("nurse", "right")) if k % 4 < 2 else (("nurse", "left"), ("doctor", "right"))
         for who, position in names:
             look = left if position == "left" else {"masculine": "feminine", "feminine": "masculine"}[left]
@@ -125,12 +133,56 @@ def test_who_stands_nearer_to_the_middle_is_told_where_nobody_is_cut_off():
     frame = pd.DataFrame({"image_id": people["image_id"], "acting": ""})
     settings = StudySettings(options=SwappedOptions(pairs=("doctor and nurse",)))
     data = SimpleNamespace(stored=lambda _: stored, frame=frame, settings=settings)
-    placed = with_places(people.assign(boxes=boxes), data)
+    return with_places(people.assign(boxes=boxes), data), settings
+
+
+def test_who_stands_nearer_to_the_middle_is_told_where_nobody_is_cut_off():
+    pictures = []
+    for k in range(24):
+        middles = (35, 75) if k % 2 else (25, 65)  # who looks masculine stands a tenth of the width nearer, by 0.2
+        of_both = [(middle - 9, 10, middle + 9, 80) for middle in middles]
+        if k >= 20:
+            of_both[0] = (0, 10, 90, 80)  # at the edge: how far it goes on is not known
+        pictures.append(("masculine" if k % 2 else "feminine", of_both))
+    placed, settings = of_boxes(pictures)
     assert placed["centre"].isna().sum() == 8
     found = {one.key: one for one in report_swapped(DESIGN, settings, placed).findings}["centre"]
     assert (found.estimate.value, found.estimate.n) == (pytest.approx(0.2), 20)
     earlier = {one.key: one for one in report_swapped(DESIGN, settings, placed.drop(columns="centre")).findings}
     assert math.isnan(earlier["centre"].estimate.value)
+
+
+@pytest.mark.parametrize("larger", ["masculine", "feminine", ""])
+def test_who_is_larger_and_cut_off_more_often_is_not_said_to_stand_nearer(larger):
+    # Both stand 18 to 24 from their side, as often, but who is larger reaches 20 and is cut off half the time.
+    pictures = []
+    for k, (one, other) in enumerate(product((18, 20, 22, 24), repeat=2)):
+        for left, right in (("masculine", "feminine"), ("feminine", "masculine")):
+            reach = {look: 20 if look == larger else 10 for look in (left, right)}
+            left_box = (max(0, one - reach[left]), 10, one + reach[left], 70 + k % 3)
+            right_box = (100 - other - reach[right], 10, min(100, 100 - other + reach[right]), 70 + k % 2)
+            pictures.append((left, [left_box, right_box]))
+    placed, settings = of_boxes(pictures)
+    found = {one.key: one for one in report_swapped(DESIGN, settings, placed).findings}["centre"]
+    if not larger:
+        assert (found.estimate.value, found.says) == (pytest.approx(0), "No clear difference.")
+        return
+    # Of who is larger only 22 and 24 are left, on average 23 instead of 21: 2 of 100 nearer, that is 0.04.
+    assert found.estimate.value == pytest.approx(0.04 if larger == "masculine" else -0.04)
+    assert not found.estimate.low <= 0 <= found.estimate.high
+    assert found.says.startswith(f"Not told: {larger}-looking people are cut off at a side more often")
+
+
+@pytest.mark.parametrize(("n_cut", "says"), [(1, "Masculine-looking people stand nearer"), (12, "Not told: masculine")])
+def test_a_few_who_are_cut_off_leave_said_what_is_clear_without_them(n_cut, says):
+    pictures = [("masculine", [(25 + k % 3, 10, 45 + k % 3, 70), (70, 10, 90, 70)]) for k in range(24)]
+    pictures += [("masculine", [(0, 10, 45, 70), (70, 10, 90, 70)])] * n_cut
+    pictures += [("masculine", [(2, 10, 22, 70), (50, 10, 70, 70)])]  # what says most against it
+    placed, settings = of_boxes(pictures)
+    found = {one.key: one for one in report_swapped(DESIGN, settings, placed).findings}["centre"]
+    # On average 0.32 nearer than the other, and once 0.56 further; (0.32 * 24 - 0.56 * 13) / 37 would be unclear.
+    assert found.estimate.value == pytest.approx((0.32 * 24 - 0.56) / 25)
+    assert found.says.startswith(says)
 
 
 def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():

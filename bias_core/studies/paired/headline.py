@@ -81,3 +81,8 @@ def _change(finding: Finding | None, beside: str) -> str:
 def is_clear(estimate: Estimate) -> bool:
     """Whether the interval leaves out 0, by more than the arithmetic errs."""
     return round(estimate.low, 9) > 0 or round(estimate.high, 9) < 0
+
+
+def is_told(estimate: Estimate, p_value: float | None, confidence: float) -> bool:
+    """Whether the interval leaves out 0 and the p-value, corrected for all that is asked, is below its level."""
+    return p_value is not None and p_value < 1 - confidence and is_clear(estimate)

@@ -9,20 +9,17 @@ from bias_core.crops import Box, boxes_of_text
 from bias_core.metrics.paired_labels import GENDERS
 from bias_core.metrics.swapped import OrderEffect, within_picture_difference
 from bias_core.stats.effects import holm
+from bias_core.stats.intervals import mean_interval
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import Finding, Results, StudySettings, finding, finding_mark
-from bias_core.studies.paired.headline import is_clear
+from bias_core.studies.paired.headline import is_told
 from bias_core.studies.paired.labelling import HALVES, n_asked_for
 from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
 SIZES = {
-    "area": (
-        "Share of the picture’s area",
-        "Masculine-looking people are larger.",
-        "Feminine-looking people are larger.",
-    ),
+    "area": ("Share of the picture", "Masculine-looking people are larger.", "Feminine-looking people are larger."),
     "foot": (
         "How low they stand",
         "Masculine-looking people stand in front.",
@@ -40,6 +37,13 @@ SIZES = {
     ),
 }
 """What is compared within a picture, of masculine-looking people less feminine-looking ones."""
+CUT_OFF = "cut_off"
+"""Column of people in pairs: 1 who reaches a side of the picture, 0 who does not; nan where they are not known."""
+LEFT_OUT = (
+    "Not told: masculine-looking people are cut off at a side more often, so that those who are left may seem nearer.",
+    "Not told: feminine-looking people are cut off at a side more often, so that those who are left may seem nearer.",
+)
+"""What is said in place of who is nearer, where it is those of whom the further ones are left out."""
 OF_SO_MANY: Mapping[int, tuple[str, ...]] = {2: ("area", "foot", "centre"), 3: ("area", "foot", "middle")}
 """What is compared where so many people stand together.
 
@@ -57,7 +61,7 @@ def with_places(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
     """
     n_people = n_asked_for(people)
     keys = [key for key in SIZES if any(key in OF_SO_MANY.get(n, ()) for n in set(n_people))]
-    nothing = {"n_found": math.nan, **dict.fromkeys(keys, math.nan)}
+    nothing = {"n_found": math.nan, **dict.fromkeys([*keys, *([CUT_OFF] if "centre" in keys else [])], math.nan)}
     if "acting" in data.frame:
         acting = dict(zip(data.frame["image_id"], data.frame["acting"], strict=True))
         people = people.assign(acting=[acting[one] for one in people["image_id"]])
@@ -68,19 +72,24 @@ def with_places(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
     each = zip(data.stored(people), people["boxes"], people["position"], n_people, strict=True)
     for stored, text, position, n in each:
         boxes = boxes_of_text(text)
-        place = _place(boxes, position, stored.size) if len(boxes) == n and n in OF_SO_MANY else {}
+        place = place_of(boxes, position, stored.size) if len(boxes) == n and n in OF_SO_MANY else {}
         lines.append({**nothing, "n_found": float(len(boxes)), **place})
     return people.assign(**pd.DataFrame(lines, index=people.index))
 
 
-def _place(boxes: Sequence[Box], position: str, size: tuple[int, int]) -> dict[str, float]:
-    """Of one of two or three people how large and where they are; ``boxes`` of all, from left to right."""
+def place_of(boxes: Sequence[Box], position: str, size: tuple[int, int]) -> dict[str, float]:
+    """Of one of two or three people how large and where they are; ``boxes`` of all, from left to right.
+
+    Shares of a picture of ``size`` (width, height) by the keys of :data:`SIZES`, those that are known; of two also
+    :data:`CUT_OFF`.
+    """
     width, height = size
     place = {"left": 0, "middle": 1, "right": len(boxes) - 1}[position]
     left, top, right, bottom = boxes[place]
     sizes = {"area": (right - left) * (bottom - top) / (width * height), "foot": bottom / height}
     if len(boxes) == 3:
         return {**sizes, "middle": float(place == 1)}
+    sizes[CUT_OFF] = float(left <= 0 or right >= width)
     if all(0 < box[0] < box[2] < width for box in boxes):  # where the middle of each is known
         sizes["centre"] = 1 - abs(left + right - width) / width
     return sizes
@@ -115,14 +124,33 @@ def corrected_p_values(tests: Mapping[str, OrderEffect]) -> dict[str, float]:
     return dict(zip(p_values, holm(list(p_values.values())), strict=True)) if p_values else {}
 
 
-def size_finding(key: str, test: OrderEffect, p_value: float | None) -> Finding:
-    """One difference within pictures in words; ``p_value``: corrected, None where it is not known."""
+def seems_nearer(people: pd.DataFrame, estimate: Estimate, confidence: float) -> bool:
+    """Whether some come out nearer to the middle only because of them the further ones are cut off, and left out.
+
+    Who is larger is cut off sooner. Where those who come out nearer are cut off in more pictures than the others, so
+    many are counted in as the one that says most against it among those that are known; it must then still be clear.
+    """
+    sign = math.copysign(1.0, estimate.value)
+    n_more = sign * size_differences(people, CUT_OFF).sum()
+    if not n_more > 0:
+        return False
+    nearness = sign * size_differences(people, "centre")
+    everybody = [*nearness, *[nearness.min()] * math.ceil(n_more)]
+    return not mean_interval(everybody, confidence=confidence).low > 0
+
+
+def size_finding(
+    key: str, test: OrderEffect, p_value: float | None, people: pd.DataFrame, settings: StudySettings
+) -> Finding:
+    """One difference within pictures of ``people`` in words; ``p_value``: corrected, None where it is not known."""
     title, more, less = SIZES[key]
     says = "No clear difference."
     if math.isnan(test.estimate.value):
         says = "Undefined."
-    elif p_value is not None and is_clear(test.estimate):
-        says = more if test.estimate.value > 0 else less
+    elif is_told(test.estimate, p_value, settings.confidence):
+        nearer = 0 if test.estimate.value > 0 else 1
+        is_left_out = key == "centre" and seems_nearer(people, test.estimate, settings.confidence)
+        says = LEFT_OUT[nearer] if is_left_out else (more, less)[nearer]
     return finding(
         key,
         f"{title}, masculine-looking less feminine-looking",
@@ -142,7 +170,7 @@ def places_of_three(people: pd.DataFrame, settings: StudySettings) -> Results:
         return Results()
     tests = {key: size_effect(people, key, settings) for key in OF_SO_MANY[3]}
     corrected = corrected_p_values(tests)
-    findings = [size_finding(key, test, corrected.get(key)) for key, test in tests.items()]
+    findings = [size_finding(key, test, corrected.get(key), people, settings) for key, test in tests.items()]
     lines = [{**finding_mark(one), "name": SIZES[one.key][0]} for one in findings]  # short, for narrow screens
     return Results(
         findings=tuple(findings),

@@ -25,7 +25,7 @@ from bias_core.studies.kit.types import (
     finding,
     finding_mark,
 )
-from bias_core.studies.paired.headline import is_clear, seen_headline
+from bias_core.studies.paired.headline import is_told, seen_headline
 from bias_core.studies.paired.labelling import LabellingOptions
 from bias_core.studies.paired.places import (
     OF_SO_MANY,
@@ -114,8 +114,8 @@ def report_swapped(_design: Design, settings: StudySettings, people: pd.DataFram
     sizes = {key: size_effect(some, key, settings) for key in OF_SO_MANY[2]}
     corrected = corrected_p_values({**effects, **sizes})
     recorded = {key: _effect(truths, key, settings) for key in effects} if truths is not None else {}
-    findings = [_finding(key, test, corrected.get(key), recorded.get(key)) for key, test in effects.items()]
-    findings += [size_finding(key, test, corrected.get(key)) for key, test in sizes.items()]
+    findings = [_finding(key, test, corrected.get(key), recorded.get(key), settings) for key, test in effects.items()]
+    findings += [size_finding(key, test, corrected.get(key), some, settings) for key, test in sizes.items()]
     rows = [
         {"pair": pair, **columns(_TITLES[key][0], _points(_effect(own, key, settings).estimate))} | {"effect": key}
         for pair, own in pictures.groupby("pair", sort=False)
@@ -211,10 +211,12 @@ def _points(estimate: Estimate) -> Estimate:
     return estimate.scaled(_POINTS)
 
 
-def _finding(key: str, test: OrderEffect, p_value: float | None, truth: OrderEffect | None) -> Finding:
+def _finding(
+    key: str, test: OrderEffect, p_value: float | None, truth: OrderEffect | None, settings: StudySettings
+) -> Finding:
     estimate = test.estimate
     title, more, less = _TITLES[key]
-    is_known = p_value is not None and is_clear(estimate)
+    is_known = is_told(estimate, p_value, settings.confidence)
     has_truth = truth is not None and not math.isnan(truth.estimate.value)
     return finding(
         key,
@@ -241,18 +243,19 @@ def headline(report: StudyReport) -> str:
     place, role = findings.get("place"), findings.get("role")
     if place is None or role is None or math.isnan(place.estimate.value):
         return "Nothing can be said of places: no seed shows both people in both orders."
+    confidence = report.settings.confidence
     return " ".join(
         (
-            _sentence(place, "The place alone", "on the left", "on the right"),
-            _sentence(role, "The role alone", "in the first role of a pair", "in the second"),
+            _sentence(place, confidence, "The place alone", "on the left", "on the right"),
+            _sentence(role, confidence, "The role alone", "in the first role of a pair", "in the second"),
         )
     ) + seen_headline(report)
 
 
-def _sentence(one: Finding, subject: str, here: str, there: str) -> str:
+def _sentence(one: Finding, confidence: float, subject: str, here: str, there: str) -> str:
     change = _points(one.estimate)
     numbers = format_change(change.value, change.low, change.high, n=change.n)
-    if not is_clear(change):
+    if not is_told(change, one.p_value, confidence):
         return f"{subject} moves the share of masculine-looking people by no clear amount ({numbers} points)."
     where = here if change.value > 0 else there
     points = f"{abs(change.value):.0f} points, up {where} ({numbers})"
