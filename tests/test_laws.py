@@ -24,7 +24,7 @@ STUDIES = {"explore", "association", "paired", "objects", "internal", "origins"}
 SLICES = {f"studies.{study}" for study in STUDIES}
 FLOORS = [
     {"types", "errors", "settings", "waiting"},
-    {"given_values", "protocols", "prompts", "wordings", "scales", "crops", "stats", "models"},
+    {"given_values", "number_text", "protocols", "prompts", "wordings", "scales", "crops", "stats", "models"},
     {"world"},
     {"metrics", "search", "store", "exchange", "adapters"},
     {"annotation", "engine"},

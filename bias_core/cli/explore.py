@@ -186,7 +186,7 @@ def models() -> None:
 
 def attributes(concept: Annotated[str, typer.Argument(help="Show only the set for this concept.")] = "") -> None:
     """List the built-in attributes with their real-world rates P*."""
-    from bias_core.studies.reports.text import format_given
+    from bias_core.number_text import format_given
 
     with user_errors(), open_services() as services:
         sets = load_attribute_sets(services.settings.assets_dir / "studies")

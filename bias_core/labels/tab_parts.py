@@ -20,10 +20,11 @@ from bias_core.annotation.task_owner import OwnerKey, tasks_of
 from bias_core.annotation.tasks import Task
 from bias_core.labels.run_task import serves
 from bias_core.labels.sets import JUDGED
+from bias_core.number_text import format_estimate, format_number
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import open_report
-from bias_core.studies.reports.text import format_estimate, format_number, title_of
+from bias_core.studies.reports.text import title_of
 from bias_core.studies.running.corrected import correct_run
 from bias_core.ui import messages
 from bias_core.ui.study.people import corrected_html

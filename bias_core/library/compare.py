@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bias_core.errors import InvalidInput
+from bias_core.number_text import format_estimate, typeset
 from bias_core.stats.intervals import percent
 from bias_core.studies.arms.results import arms_table, interval_figures
 from bias_core.studies.kit.setting_fields import option_values, settings_of
@@ -23,7 +24,7 @@ from bias_core.studies.kit.types import (
     columns,
     table,
 )
-from bias_core.studies.reports.text import format_estimate, read_by, title_of
+from bias_core.studies.reports.text import read_by, title_of
 from bias_core.types import Estimate
 
 KIND = "comparison"
@@ -252,5 +253,5 @@ def _shown(value: Any, *, percent_of: bool = False) -> str:
     if percent_of and isinstance(value, float):
         return percent(value)
     text = ", ".join(str(item).partition("|")[0] for item in value) if isinstance(value, (tuple, list)) else str(value)
-    text = f"{value:g}" if isinstance(value, float) else text
+    text = typeset(value) if isinstance(value, float) else text
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from bias_core.metrics.cards import METRICS, Card, Reference, formula, load_references
+from bias_core.number_text import typeset
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import page_of
@@ -104,7 +105,7 @@ def _null_place(metric: Card) -> str | None:
 def _bound(value: float) -> str:
     if math.isinf(value):
         return "−∞" if value < 0 else "∞"
-    return f"{value:.3g}".replace("-", "−")
+    return typeset(value, ".3g")
 
 
 def math_parts(line: str) -> list[tuple[str, str]]:

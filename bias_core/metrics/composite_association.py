@@ -15,6 +15,7 @@ from bias_core.metrics.composite_scores import (
     picture_estimate,
 )
 from bias_core.metrics.relative_lean import lean_score
+from bias_core.number_text import typeset
 from bias_core.stats.arrays import finite_vector
 from bias_core.stats.effects import Seed, bootstrap_interval
 from bias_core.stats.intervals import folded_interval
@@ -176,7 +177,7 @@ def internal_bias(
     texts, (ii, itp, it) = scores.text_text, scores.resamples.T
     alpha = bias_amplification(scores.image_prompt, scores.image_text, texts, minimum_text_text=minimum_text_text)
     if math.isnan(alpha):
-        note = f"TT is {texts:.4f}, nearer to 0 than {minimum_text_text:g}: the texts hardly lean"
+        note = f"TT is {typeset(texts, '.4f')}, nearer to 0 than {minimum_text_text:g}: the texts hardly lean"
         amplification = Estimate.undefined(sum(scores.n_units), note, null_value=1.0)
     else:
         ratio = (scores.image_prompt + scores.image_text) / (2 * texts)

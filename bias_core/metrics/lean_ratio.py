@@ -8,6 +8,7 @@ from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, Term, takes
+from bias_core.number_text import typeset
 from bias_core.stats.arrays import finite_vector, paired_vectors
 from bias_core.stats.intervals import check_confidence, fieller_interval, percent
 from bias_core.types import Estimate
@@ -83,7 +84,7 @@ def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_text
         return Estimate.undefined(pictures.n, note, null_value=0.0)
     value = log_amplification(pictures.value, texts, minimum_texts=minimum_texts)
     if math.isnan(value):
-        weak = f"the words hardly lean: {texts:.3f} of the way to a pole, less than {minimum_texts:g}"
+        weak = f"the words hardly lean: {typeset(texts, '.3f')} of the way to a pole, less than {minimum_texts:g}"
         return Estimate.undefined(pictures.n, weak if abs(texts) < minimum_texts else _OTHER_SIDE, null_value=0.0)
     low, high = sorted((pictures.low / texts, pictures.high / texts))
     if math.isnan(pictures.low):

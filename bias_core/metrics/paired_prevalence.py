@@ -14,6 +14,7 @@ from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
+from bias_core.number_text import typeset
 from bias_core.stats.arrays import Array, finite_vector, paired_vectors, probability
 from bias_core.stats.effects import Seed, percentile_estimate
 from bias_core.stats.intervals import check_confidence, difference_interval
@@ -160,7 +161,7 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
         n=difference.n,
         null_value=0.0,
         method=f"Rogan–Gladen, {difference.method}",
-        note="" if abs(raw) <= 1 else f"the formula gives {raw:.3f}, outside [-1, 1]",
+        note="" if abs(raw) <= 1 else f"the formula gives {typeset(raw, '.3f')}, outside [−1, 1]",
     )
 
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from bias_core.errors import InvalidInput
+from bias_core.number_text import typeset
 from bias_core.stats.arrays import Array, finite_vector, probability
 from bias_core.stats.intervals import (
     bootstrap_interval as bootstrap_interval,
@@ -130,7 +131,9 @@ def corrected_prevalence(
         low, high = raw - math.hypot(raw - low, reach), raw + math.hypot(high - raw, reach)
         method = f"Rogan–Gladen, {observed.method}"
     value, low, high = (min(max(bound, 0.0), 1.0) for bound in (raw, low, high))
-    note = "" if 0 <= raw <= 1 else f"the formula gives {raw:.3f}, outside [0, 1]: fewer errors than expected"
+    note = (
+        "" if 0 <= raw <= 1 else f"the formula gives {typeset(raw, '.3f')}, outside [0, 1]: fewer errors than expected"
+    )
     return Estimate(value=value, low=min(low, value), high=max(high, value), n=int(n), method=method, note=note)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bias_core.studies.reports.text import format_estimate
+from bias_core.number_text import format_estimate
 from tests.browser.doing import a_run, explore, open_accordion, switch
 from tests.browser.timing import slowdown
 

@@ -8,16 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bias_core.studies.reports.text import (
-    excerpt,
-    format_estimate,
-    format_given,
-    format_interval,
-    format_number,
-    format_p,
-    markdown_table,
-    readable,
-)
+from bias_core.number_text import format_estimate, format_given, format_interval, format_number, format_p
+from bias_core.studies.reports.text import excerpt, markdown_table, readable
 
 NAN, INF = math.nan, math.inf
 
@@ -29,11 +21,11 @@ NAN, INF = math.nan, math.inf
         (41.963, 40.4, 43.4, "42.0 [40.4, 43.4]"),  # 1.5
         (0.41963, 0.24012, 0.604, "0.42 [0.24, 0.60]"),  # 0.18
         (0.0123456, 0.0118, 0.0129, "0.01235 [0.01180, 0.01290]"),  # 0.00055
-        (-0.2, -12.4, 11.9, "0 [-12, 12]"),  # no negative zero
+        (-0.2, -12.4, 11.9, "0 [−12, 12]"),  # no negative zero
         (1234567.8, 1200000.1, 1270000.9, "1,234,568 [1,200,000, 1,270,001]"),
-        (3e-9, 1e-9, 5e-9, "3.0e-09 [1.0e-09, 5.0e-09]"),
+        (3e-9, 1e-9, 5e-9, "3.0e−09 [1.0e−09, 5.0e−09]"),
         (2.345, 1.2, INF, "2.3 [1.2, ∞]"),
-        (2.345, -INF, INF, "2.35 [-∞, ∞]"),
+        (2.345, -INF, INF, "2.35 [−∞, ∞]"),
     ],
 )
 def test_digits_follow_half_the_width_of_the_interval(value, low, high, text):
@@ -44,8 +36,8 @@ def test_digits_follow_half_the_width_of_the_interval(value, low, high, text):
 
 @pytest.mark.parametrize(
     ("value", "n", "text"),
-    [(-51.664, 3, "-52"), (-51.664, 1600, "-51.7"), (0.41963, 11, "0.42"), (0.41963, 10_007, "0.4196"),
-     (0.0523, 50, "0.052"), (1.0, 800, "1.000"), (0.0, 53, "0.00"), (-51.664, 0, "-51.7")],
+    [(-51.664, 3, "−52"), (-51.664, 1600, "−51.7"), (0.41963, 11, "0.42"), (0.41963, 10_007, "0.4196"),
+     (0.0523, 50, "0.052"), (1.0, 800, "1.000"), (0.0, 53, "0.00"), (-51.664, 0, "−51.7")],
 )  # fmt: skip
 def test_without_an_interval_digits_follow_n(value, n, text):
     assert format_number(value, n=n) == text
@@ -66,7 +58,7 @@ def test_nothing_is_a_word():
 def test_a_number_that_somebody_gave_stays_as_it_is():
     given = [33.33, 0.885, 331.0, 0.0, -30.0, 15.000000000000002, 1500.0]
     assert [format_given(value, n=3) for value in given] == [
-        "33.33", "0.885", "331", "0", "-30", "15", "1,500",
+        "33.33", "0.885", "331", "0", "−30", "15", "1,500",
     ]  # fmt: skip
     assert format_given(200 / 3, n=3) == "67"
     assert format_given(200 / 3, 60.2, 70.1) == "66.7"  # beside a number with that interval
@@ -85,7 +77,7 @@ def test_a_table_has_its_intervals_beside_their_values_and_no_empty_column():
     text = readable(frame)
     assert list(text.columns) == ["who", "n single", "STS single", "F single", "true", "p", "held", "score"]
     assert text.iloc[0].tolist() == [
-        "a", "3", "-33 [-88, 58]", "67", "not known", "< 0.001", "yes", "0.50 [0.40, 0.60]",
+        "a", "3", "−33 [−88, 58]", "67", "not known", "< 0.001", "yes", "0.50 [0.40, 0.60]",
     ]  # fmt: skip
     assert text.iloc[1].tolist() == [
         "b", "40", "15, no interval", "67", "12.5", "no test", "no", "0.250 [0.200, 0.300]",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bias_core.number_text import format_interval, format_number
 from bias_core.settings import ASSETS
 from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.association.tests import own_association
@@ -15,7 +16,7 @@ from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.saved import list_examples, open_example
-from bias_core.studies.reports.text import format_interval, format_number, table_of
+from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.study.closer_look import extremes_html, opened_html
 from bias_core.ui.study.pictures import which_choices
@@ -71,8 +72,8 @@ def test_every_number_is_said_in_words(report: StudyReport, tab: AssociationTab)
     html = tab.closer_html(report, "own")
     row = table_of(report, "table1").frame.loc[0]
     ends = row["low"], row["high"]
-    assert f"S = {format_number(row['S'], *ends)}<small>{format_interval(*ends)}".replace("-", "−") in html
-    assert f"d = {format_number(row['d'])}".replace("-", "−") in html
+    assert f"S = {format_number(row['S'], *ends)}<small>{format_interval(*ends)}" in html
+    assert f"d = {format_number(row['d'])}" in html
     assert "of 1,000 such runs" in html
     assert "The smallest p that 3 against 3 prompts can give here is 0.10" in html
     assert f"p = {row['p']:.3f}" in html
@@ -88,9 +89,19 @@ def test_a_score_that_rests_on_one_prompt_is_said_to(report: StudyReport, tab: A
     assert "stays on the same side of 0" in tab.closer_html(firm, "own")
 
 
+def test_a_negative_number_has_a_minus_sign_and_words_stay_as_they_were_typed(
+    report: StudyReport, tab: AssociationTab
+) -> None:
+    cold = changed(report, "table1", X=["-5 degrees"], S=[-0.25], low=[-0.31], high=[-0.19])
+    html = tab.closer_html(cold, "own")
+    assert "S = −0.250<small>[−0.310, −0.190]" in html
+    assert "−5 degrees" not in html
+    assert "-5 degrees" in html
+
+
 def test_a_headline_says_the_side_and_never_that_nothing_is_there(report: StudyReport, tab: AssociationTab) -> None:
     clear = headline(changed(report, "table1", q=[0.01], S=[-0.2]))
-    assert clear.startswith(f"Pictures of Arts lean more to “man” than pictures of {EVIL} do: S = -0.20 [")
+    assert clear.startswith(f"Pictures of Arts lean more to “man” than pictures of {EVIL} do: S = −0.20 [")
     unclear = headline(changed(report, "table1", q=[0.3]))
     assert "not told apart" in unclear
     assert "3 against 3 prompts give p = 0.10 at best: take more" in unclear

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 from jinja2 import UndefinedError
 
+from bias_core.studies.kit.types import StudyFigure
 from bias_core.ui.templates import STATIC, TEMPLATES, environment, render, script
 
 ROOT = Path(__file__).parent.parent.parent
@@ -42,6 +44,17 @@ def test_numbers_are_written_as_in_reports():
     assert shown("{{ 12345|count }} {{ 0.4213|number(0.24, 0.6) }} {{ 0.2401|interval(0.6) }}") == (
         "12,345 0.42 [0.24, 0.60]"
     )
+
+
+def test_words_that_begin_with_a_hyphen_stay_and_numbers_have_a_minus_sign() -> None:
+    frame = pd.DataFrame({"name": ["-5 degrees", "no -1"], "value": [-0.25, 0.5], "low": [-0.5, 0.25], "n": [-3, 4]})
+    frame = frame.assign(high=[0.125, 0.75])[["name", "value", "low", "high", "n"]]
+    table = render("frame", frame=frame, name="a table")
+    plot = shown("{{ figure|svg }}", figure=StudyFigure(key="f", title="F", kind="intervals", data=frame))
+    assert all("-5 degrees<" in part and "no -1<" in part for part in (table, plot))
+    assert all(text in table for text in ("−0.25 [−0.50, 0.12]", ">−3<"))
+    assert re.search(r">−0\.\d+<", plot)  # of the axis
+    assert not re.search(r">-0\.\d", table + plot)
 
 
 def test_constants_of_a_script_cannot_end_it():

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput
+from bias_core.number_text import format_interval, format_number
 from bias_core.studies.explore import view as explore_view, view as sentences
 from bias_core.studies.explore.headline import shares_headline, verdict
 from bias_core.studies.explore.options import explore_settings
@@ -18,7 +19,6 @@ from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.types import Progress, StudyFigure
 from bias_core.studies.reports.embedded import NARROW, figure_svg
-from bias_core.studies.reports.text import format_interval, format_number
 from bias_core.types import Attribute, Estimate, ReaderErrors
 from bias_core.ui import messages
 from bias_core.ui.study import view as study_html

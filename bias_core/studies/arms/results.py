@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.paired_prevalence import PairedTest
+from bias_core.number_text import format_number, format_p
 from bias_core.stats.effects import benjamini_hochberg
 from bias_core.studies.arms.at_any_time import difference_at_any_time
 from bias_core.studies.arms.statistics import difference, number_at, numbers_together, places_together, ranks_of
@@ -31,7 +32,6 @@ from bias_core.studies.kit.types import (
     table,
 )
 from bias_core.studies.kit.watching import stop_rule
-from bias_core.studies.reports.text import format_number, format_p
 
 Lines = Mapping[str, Sequence[Finding]]  # by its key, a finding of every arm
 RATE = 0.05  # accepted share of false discoveries among the differences that are called clear

@@ -4,8 +4,9 @@ from typing import Any
 
 import pandas as pd
 
+from bias_core.number_text import format_estimate, format_p
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.text import format_estimate, format_p, table_of
+from bias_core.studies.reports.text import table_of
 
 SIGNIFICANT = 0.05
 

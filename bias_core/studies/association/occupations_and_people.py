@@ -14,6 +14,7 @@ from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix, even_mix_association
 from bias_core.metrics.rank_agreement import kendall_tau
+from bias_core.number_text import typeset
 from bias_core.prompts import fill_template
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.arms.statistics import lean_sample, table_over_arms
@@ -134,7 +135,7 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
     for name, one in leanings.items():
         texts = data.texts([fill_template(occupations[form], name) for form in _FORMS])
         text = float(association(*(row[None] for row in texts))[0])
-        printed, says = published.get(name, {}), f"Its prompt alone leans by {text:+.4f}."
+        printed, says = published.get(name, {}), f"Its prompt alone leans by {typeset(text, '+.4f')}."
         findings.append(
             finding(name, name, "association", one.mean, says, published=printed.get("image"), sample=one.sample)
         )

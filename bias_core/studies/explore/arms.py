@@ -15,6 +15,7 @@ from bias_core.metrics.alignment import resampled_variance_shares
 from bias_core.metrics.paired_association import Neutral, association_difference_test
 from bias_core.metrics.paired_prevalence import PairedTest, prevalence_difference_test
 from bias_core.metrics.paired_variety import picture_change_estimate, variety_difference_tests
+from bias_core.number_text import format_number
 from bias_core.stats.arrays import unit_rows
 from bias_core.stats.sequential import difference_sequence
 from bias_core.studies.arms.crossed import cross_arms
@@ -44,7 +45,6 @@ from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.crossed import mosaics_of
 from bias_core.studies.reports.looks import looks_over_arms
 from bias_core.studies.reports.scales import compare_scales
-from bias_core.studies.reports.text import format_number
 from bias_core.types import Estimate
 
 SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from bias_core.number_text import format_rate, format_share, typeset
 from bias_core.studies.arms.crossed import crossed_arms_headline
 from bias_core.studies.explore.languages import LANGUAGES, languages_headline
 from bias_core.studies.explore.mitigation import overcorrected_sentence
@@ -15,7 +16,6 @@ from bias_core.studies.reports.crossed import crossed_headline
 from bias_core.studies.reports.headline import differences_headline, numbers_headline
 from bias_core.studies.reports.looks import AS_READ, CORRECTED, KEY as LOOKS, LOOKS as LOOK_NAMES, looks_headline
 from bias_core.studies.reports.scales import DISTANCES, scales_arms_headline, scales_headline
-from bias_core.studies.reports.text import format_rate, format_share
 from bias_core.types import is_sourced
 
 _NO_SOURCE = "No real-world rate with a source is known, so that nothing here is called too often or too rare."
@@ -91,7 +91,7 @@ def _differences_of_arms(report: StudyReport) -> str:
         return differences_headline(report, frame)
     row = clear.sort_values("difference", key=abs, ascending=False).iloc[0]
     name = row["finding"].rpartition(": ")[0] or row["finding"].partition(",")[0]  # of an attribute, or a look
-    gap = [f"{100 * row[end]:+.0f}".replace("-", "−") for end in ("difference", "low", "high")]
+    gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
     return (
         f"“{name}” is seen in {format_rate(row['value first'])} of the pictures of “{row['first']}” and in "
         f"{format_rate(row['value second'])} of “{row['second']}”, on the same {row['n']} seeds: "

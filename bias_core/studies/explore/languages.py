@@ -9,6 +9,7 @@ import pandas as pd
 
 from bias_core.metrics.paired_prevalence import prevalence_difference_test
 from bias_core.metrics.stereotype import prevalence_estimate
+from bias_core.number_text import format_rate
 from bias_core.prompts import SLOT, fill_template
 from bias_core.stats.effects import holm
 from bias_core.studies.arms.statistics import mean_sample
@@ -25,7 +26,6 @@ from bias_core.studies.kit.types import (
     figure,
     table,
 )
-from bias_core.studies.reports.text import format_rate
 from bias_core.types import Attribute, Estimate
 from bias_core.wordings import FORMS, Wording, rival_concepts
 

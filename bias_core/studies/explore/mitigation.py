@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bias_core.metrics.mitigation import remaining_gap_estimate
+from bias_core.number_text import format_rate, format_share
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import Finding, Results, StudyFigure, columns, drawable, figure, lean, point, table
-from bias_core.studies.reports.text import format_rate, format_share
 from bias_core.types import Estimate
 
 MITIGATION = "mitigation"  # key of the figure and of the table

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from bias_core.number_text import format_share
 from bias_core.studies.explore.headline import headline
 from bias_core.studies.explore.options import SUGGESTED, PackOptions, attributes_of_cells, cells_of, prompts_of
 from bias_core.studies.explore.report import Exploration
@@ -12,7 +13,6 @@ from bias_core.studies.kit.designs import PACK, pack_design
 from bias_core.studies.kit.rows import larger, scaled
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Design, Shot, StudyReport, StudySettings, listed
-from bias_core.studies.reports.text import format_share
 
 
 def pack_of(name: str, settings: StudySettings) -> tuple[Design, StudySettings]:

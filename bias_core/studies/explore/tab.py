@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
+from bias_core.number_text import format_number
 from bias_core.studies.explore import view
 from bias_core.studies.explore.arms import SEED_GIVES_ANOTHER, SEEDS
 from bias_core.studies.explore.options import KIND, OLD_KIND
@@ -18,7 +19,6 @@ from bias_core.studies.kit.designs import PACK
 from bias_core.studies.kit.readers import ERRORS_KNOWN
 from bias_core.studies.kit.types import StudyFigure, StudyReport
 from bias_core.studies.reports.embedded import data_uri
-from bias_core.studies.reports.text import format_number
 from bias_core.ui import messages
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.drawing import DrawingPart

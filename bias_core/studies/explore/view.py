@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.stereotype import prevalence_estimate
+from bias_core.number_text import format_change, format_rate, format_share, typeset
 from bias_core.scales import load_scales
 from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.headline import verdict
@@ -18,7 +19,7 @@ from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.scale_scores import READ_AS
 from bias_core.studies.kit.types import StudyFigure, figure, lean
 from bias_core.studies.reports.embedded import N_COLOURS, average_uri, data_uri, figure_svg
-from bias_core.studies.reports.text import LIMITS, format_change, format_rate, format_share
+from bias_core.studies.reports.text import LIMITS
 from bias_core.studies.running.drawn import prompt_facts, reason_of
 from bias_core.types import Estimate
 from bias_core.ui.templates import render
@@ -192,7 +193,7 @@ def _similarities(exploration: Exploration, number: int) -> list[dict[str, Any]]
 
 
 def _signed(number: float) -> str:
-    return "cannot tell" if math.isnan(number) else f"{number:+.3f}"
+    return "cannot tell" if math.isnan(number) else typeset(number, "+.3f")
 
 
 def _share(share: Estimate) -> str:

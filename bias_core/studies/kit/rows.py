@@ -17,6 +17,7 @@ from bias_core.exchange.imports import ImportedImages, key
 from bias_core.exchange.picture_metadata import PictureMetadata
 from bias_core.models.catalogue import check_condition
 from bias_core.models.hosted import hosted_name
+from bias_core.number_text import typeset
 from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
 from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, TextToImage
 from bias_core.studies.kit.rewriting import Rewriting, check_own_rewriting, rewriting_of
@@ -256,7 +257,7 @@ def _counted(values: Iterable[object], n: int) -> str:
     >>> _counted([20, 20], 2), _counted([20, 20, 30, None], 4)
     ('20', '20 (2), 30 (1)')
     """
-    counts = Counter(f"{one:g}" if isinstance(one, float) else str(one) for one in values if one not in (None, ""))
+    counts = Counter(typeset(one) if isinstance(one, float) else str(one) for one in values if one not in (None, ""))
     if set(counts.values()) == {n}:
         return next(iter(counts))
     return listed([f"{text} ({times:,})" for text, times in counts.most_common()], ", ")

@@ -15,12 +15,12 @@ import pandas as pd
 from PIL import Image
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.number_text import typeset
 from bias_core.studies.kit.setting_fields import RemembersNames, setting, settings_class, settings_of
 from bias_core.types import Estimate, ImageRow, ReaderFacts, Sampler, StoredImage
 
 if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
     from bias_core.metrics.paired_prevalence import PairedTest
-
 
 FigureKind = Literal[
     "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "mosaic",
@@ -362,7 +362,7 @@ class WatchedShare:
         return f"{self._words(self.estimate.low)} to {self._words(self.estimate.high)}"
 
     def _words(self, value: float) -> str:
-        return f"{100 * value:+.0f}" if self.is_score else f"{100 * value:.0f} %"
+        return typeset(100 * value, "+.0f") if self.is_score else f"{100 * value:.0f} %"
 
 
 @dataclass(frozen=True, kw_only=True)

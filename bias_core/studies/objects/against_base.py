@@ -18,6 +18,7 @@ from bias_core.metrics.hill_numbers import VarietyChange, variety_change
 from bias_core.metrics.object_distribution import object_counts
 from bias_core.metrics.object_odds import ObjectComparison, ObjectOdds, object_odds
 from bias_core.metrics.object_shift import ObjectShift, object_shift
+from bias_core.number_text import format_p
 from bias_core.stats.intervals import percent
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.types import (
@@ -31,7 +32,6 @@ from bias_core.studies.kit.types import (
     lean,
     listed,
 )
-from bias_core.studies.reports.text import format_p
 from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)

@@ -4,8 +4,8 @@ import math
 
 import pandas as pd
 
+from bias_core.number_text import format_change, format_share
 from bias_core.studies.kit.types import StudyReport, listed
-from bias_core.studies.reports.text import format_change, format_share
 from bias_core.types import Estimate
 
 _NO_BASE = "Whether any of this is bias cannot be told: there is no base to hold it against."

@@ -15,6 +15,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.object_bias import distribution_bias_at
+from bias_core.number_text import typeset
 from bias_core.prompts import fix_articles
 from bias_core.stats.effects import mean_interval, wilson_interval
 from bias_core.store.images import pixel_digest
@@ -432,7 +433,7 @@ def _notes(sets: Mapping[str, captions.Scores], changes: Mapping[str, Mapping[st
     base, *others = sets
     notes = []
     for key, (of, _) in _COMPARED.items():
-        values = ", ".join(f"{scores.estimates[of].value:.3f} ({name})" for name, scores in sets.items())
+        values = ", ".join(f"{typeset(scores.estimates[of].value, '.3f')} ({name})" for name, scores in sets.items())
         against = [f"{_direction(changes[name][key])} from {base} to {name}" for name in others if key in changes[name]]
         notes.append(f"{key}: {values}. It {', '.join(against)}." if against else f"{key}: {values}.")
     return notes

@@ -16,6 +16,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.exchange import ExchangeEffect, PartEffects, decided_step, exchange_effect, part_effects
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
+from bias_core.number_text import format_change, format_estimate
 from bias_core.stats.intervals import wilson_interval
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.kit.designs import ReportTexts
@@ -40,7 +41,6 @@ from bias_core.studies.kit.types import (
     mark,
 )
 from bias_core.studies.origins.spi import model_suits
-from bias_core.studies.reports.text import format_change, format_estimate
 from bias_core.types import Estimate, StoredImage
 
 TEXTS = ReportTexts(__file__)

@@ -2,15 +2,9 @@
 
 import pandas as pd
 
+from bias_core.number_text import format_change, format_estimate, format_given, format_interval, format_number, typeset
 from bias_core.studies.kit.types import StudyFigure, StudyReport, listed
-from bias_core.studies.reports.text import (
-    format_change,
-    format_estimate,
-    format_given,
-    format_interval,
-    format_number,
-    table_of,
-)
+from bias_core.studies.reports.text import table_of
 from bias_core.types import is_sourced
 
 GAIN = "gain-"  # begins the keys of the figures of predicted gain
@@ -131,7 +125,7 @@ def _users_sentence(table: pd.DataFrame) -> str:
     if BEYOND not in table or table[BEYOND].isna().all():
         return "No attribute of these nationalities has a real-world rate with a source, so that none is compared."
     parts = [
-        f"{row['nationality']} {row[BEYOND]:+.2f} ({row['users']:g} million)"
+        f"{row['nationality']} {typeset(row[BEYOND], '+.2f')} ({row['users']:g} million)"
         for _, row in table.dropna(subset=BEYOND).sort_values("users").iterrows()
     ]
     few = (

@@ -14,6 +14,7 @@ from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
+from bias_core.number_text import format_change
 from bias_core.prompts import fill_template
 from bias_core.stats.effects import benjamini_hochberg, percentile_estimate
 from bias_core.studies.arms.statistics import (
@@ -63,7 +64,6 @@ from bias_core.studies.origins.cells import (
     wanted_nationalities,
 )
 from bias_core.studies.origins.headline import BEYOND, headline
-from bias_core.studies.reports.text import format_change
 from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)

@@ -22,6 +22,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.predicted_gain import PredictedGain, predicted_gain
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
 from bias_core.metrics.steps_seen import StepsSeen, first_seen_steps, visible_steps
+from bias_core.number_text import typeset
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
@@ -281,7 +282,7 @@ def _findings(curve: Curve) -> tuple[Finding, ...]:
     if clear is not None:
         does = "more" if steps[clear].value > 0 else "less"
         when = f"The first step at which that is told is step {clear + 1}, where it is seen {does} often."
-    far = f"It is farthest from 0 at step {strongest + 1} of {len(steps)}: {steps[strongest].value:+.3f}."
+    far = f"It is farthest from 0 at step {strongest + 1} of {len(steps)}: {typeset(steps[strongest].value, '+.3f')}."
     key, title = f"{curve.nationality} {curve.name}", f"{curve.nationality}, {curve.name}"
     says = f"{lean(whole, *_WHOLE)} {when} {far}"
     spi = f"As the paper has it. {lean(curve.spi_band[0], *_FIRST_STEP)}"

@@ -3,8 +3,8 @@
 import numpy as np
 
 from bias_core.metrics.steps_seen import StepsSeen
+from bias_core.number_text import format_change
 from bias_core.studies.kit.types import Finding, StudyReport, finding
-from bias_core.studies.reports.text import format_change
 from bias_core.types import Estimate
 
 VISIBLE, FIRST = "visible", "first seen"  # ends of the findings' keys

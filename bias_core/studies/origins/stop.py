@@ -16,6 +16,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.metrics.similarity import similarity_estimate
 from bias_core.metrics.stereotype import attribute_prevalence
+from bias_core.number_text import typeset
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
@@ -264,15 +265,15 @@ def _attributes(design: Design, settings: StudySettings, data: StudyData, cluste
 def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
     """How close the best text comes, and the pictures drawn from it."""
     best, key = cluster.prompts[0], f"{cluster.nationality} {cluster.number}"
-    says = f'"{best.text}", against {best.baseline:.3f} for "{settings.options.prefix}" alone'
+    says = f'"{best.text}", against {typeset(best.baseline, ".3f")} for "{settings.options.prefix}" alone'
     if best.others is not None:
-        says += f"; {best.others:.3f} to the other pictures"
+        says += f"; {typeset(best.others, '.3f')} to the other pictures"
     # Whether the score is optimistic is said of all of them at once.
     entries = [(f"{key} text", "closest text", replace(best.score, note=""), says)]
     if cluster.drawn_rows is not None:
-        says = f"Its own pictures come to {cluster.own_closeness():.3f} of each other"
+        says = f"Its own pictures come to {typeset(cluster.own_closeness(), '.3f')} of each other"
         if len(cluster.others):
-            says += f", the nationality's others to {cluster.others_closeness():.3f} of them"
+            says += f", the nationality's others to {typeset(cluster.others_closeness(), '.3f')} of them"
         estimate = cluster.closeness(cluster.drawn_rows, settings)
         entries.append((f"{key} pictures", "pictures of that text", estimate, says))
     return [finding(k, f"{cluster.name}: {of}", "mean_similarity", estimate, f"{s}.") for k, of, estimate, s in entries]

@@ -11,6 +11,7 @@ import gradio as gr
 import numpy as np
 import pandas as pd
 
+from bias_core.number_text import format_change, format_estimate
 from bias_core.studies.kit.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.origins.cells import own_concepts, without_names
 from bias_core.studies.origins.headline import GAIN, PROMPTS, texts_of
@@ -18,7 +19,7 @@ from bias_core.studies.origins.spi import first_clear_step
 from bias_core.studies.origins.steps_in_words import step_sentences
 from bias_core.studies.origins.stop import TEXTS, Regenerated, cluster_names, regenerate
 from bias_core.studies.reports.embedded import N_COLOURS
-from bias_core.studies.reports.text import format_change, format_estimate, table_of
+from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import followed
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages

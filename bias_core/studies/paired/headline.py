@@ -2,8 +2,8 @@
 
 import math
 
+from bias_core.number_text import format_change
 from bias_core.studies.kit.types import Finding, StudyReport
-from bias_core.studies.reports.text import format_change
 from bias_core.types import Estimate
 
 _FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired", "three")

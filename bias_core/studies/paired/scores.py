@@ -13,6 +13,7 @@ from bias_core.annotation.tasks import SINGLE
 from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.paired_labels import ANDROGYNOUS, UNCLEAR, checked_labels, generation_failures
 from bias_core.metrics.paired_stereotype import StereotypeTestScore, stereotype_gap, stereotype_test_score
+from bias_core.number_text import format_number, format_share
 from bias_core.studies.arms.statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
@@ -37,7 +38,6 @@ from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.headline import headline, is_clear
 from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED
 from bias_core.studies.reports.crossed import joined
-from bias_core.studies.reports.text import format_number, format_share
 
 TEXTS = ReportTexts(__file__)
 PAIRED, FAIRNESS, THREE = "paired", "fairness", "three"

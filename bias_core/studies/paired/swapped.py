@@ -11,6 +11,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import GENDERS
 from bias_core.metrics.swapped import OrderEffect, order_effect
+from bias_core.number_text import format_change
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
@@ -36,7 +37,6 @@ from bias_core.studies.paired.places import (
     with_places,
 )
 from bias_core.studies.paired.scores import PAIRED, in_setting, paired_program
-from bias_core.studies.reports.text import format_change
 from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from bias_core.annotation.tasks import SINGLE
 from bias_core.metrics.paired_labels import ANDROGYNOUS, ANSWERS, ANSWERS_IN_FOUR, NOT_TWO_PEOPLE, UNCLEAR, UNTOLD
+from bias_core.number_text import format_interval, format_number, format_share
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Design, StudyReport
 from bias_core.studies.paired.identities import design_of_two
@@ -24,7 +25,7 @@ from bias_core.studies.paired.labelling import (
     with_answers,
 )
 from bias_core.studies.paired.pairs import GENDERS
-from bias_core.studies.reports.text import format_interval, format_number, format_share, table_of
+from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors

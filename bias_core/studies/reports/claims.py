@@ -9,22 +9,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from bias_core.number_text import format_estimate, format_given, format_number, format_p, format_share
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.types import ArmReport, Measured, StudyReport, StudySettings
-from bias_core.studies.reports.text import (
-    Row,
-    at_any_time,
-    day_of,
-    drawn_by,
-    finding_rows,
-    format_estimate,
-    format_given,
-    format_number,
-    format_p,
-    format_share,
-    is_known,
-    read_by,
-)
+from bias_core.studies.reports.text import Row, at_any_time, day_of, drawn_by, finding_rows, is_known, read_by
 from bias_core.types import IMPORTED, ImageRow
 
 _LONGEST = 90  # letters of a prompt

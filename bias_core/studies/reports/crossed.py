@@ -12,6 +12,7 @@ import pandas as pd
 
 from bias_core.metrics.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.number_text import format_number
 from bias_core.stats.effects import holm
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import (
@@ -35,7 +36,6 @@ from bias_core.studies.reports.crossed_scores import (
     score_results,
     stereotypes_named,
 )
-from bias_core.studies.reports.text import format_number
 from bias_core.types import Attribute, Estimate
 
 MakeSample = Callable[[Sequence[str], np.ndarray], Sample]

@@ -10,6 +10,7 @@ import numpy as np
 
 from bias_core.metrics.crossed_stereotype import CrossedStereotype, crossed_stereotype
 from bias_core.metrics.intersections import LEAST_EXPECTED
+from bias_core.number_text import typeset
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.designs import read_study
 from bias_core.studies.kit.types import Finding, Results, Sample, StudyTable, columns, figure, listed, mark, table
@@ -23,7 +24,7 @@ _SIDES = {
 """Which look an attribute of this name is about."""
 _ALSO = {"doctor": "physician"}  # further words for occupations of the paired stereotype test
 _SCORED = (
-    "100: all people of this combination look as the stereotype of the occupation has it, -100: none, 0: one half. STS "
+    "100: all people of this combination look as the stereotype of the occupation has it, −100: none, 0: one half. STS "
     "is drawn towards that of all, the more so the less sure it is; its interval is that of the score as counted."
 )
 
@@ -160,7 +161,7 @@ def _score_says(score: Estimate, overall: Estimate) -> str:
     says = "No clear lean either way"
     if not score.low <= 0 <= score.high:
         says = "Looks as the stereotype has it" if score.value > 0 else "Looks against the stereotype"
-    return f"{says}; of all people it is {overall.value:.0f}."
+    return f"{says}; of all people it is {typeset(overall.value, '.0f')}."
 
 
 def _score_table(lines: Sequence[tuple[ScoredCells, int]]) -> StudyTable:

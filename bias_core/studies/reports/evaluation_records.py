@@ -26,19 +26,10 @@ from bias_core.exchange.export import DatasetFacts
 from bias_core.metrics.cards import METRICS, Card
 from bias_core.models.catalogue import is_hub_id, load_catalogue, split_revision
 from bias_core.models.hosted import hosted_name
+from bias_core.number_text import format_interval, format_p, rounded
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.types import Finding, Measured, StudyReport, StudySettings
-from bias_core.studies.reports.text import (
-    LIMITS,
-    Row,
-    finding_rows,
-    format_interval,
-    format_p,
-    is_known,
-    plain,
-    rounded,
-    title_of,
-)
+from bias_core.studies.reports.text import LIMITS, Row, finding_rows, is_known, plain, title_of
 from bias_core.types import IMPORTED, ModelInfo
 
 SCHEMA = "0.3.0"

@@ -33,6 +33,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange.picture_metadata import FIGURE_MARK
+from bias_core.number_text import typeset
 from bias_core.studies.reports.figure_labels import name_points, name_rows
 
 if TYPE_CHECKING:
@@ -382,9 +383,8 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
             red, green, blue, _ = shown.cmap(shown.norm(value))
             # Dark or light text, whichever is read better; both stay as they are in the dark.
             colour = "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
-            axes.text(
-                j, i, f"{value:.{0 if reach >= _TENS else 2}f}", ha="center", va="center", fontsize=7, color=colour
-            )
+            number = typeset(value, f".{0 if reach >= _TENS else 2}f")
+            axes.text(j, i, number, ha="center", va="center", fontsize=7, color=colour)
 
 
 def _mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001

@@ -9,10 +9,11 @@ from typing import Any
 
 import pandas as pd
 
+from bias_core.number_text import format_estimate, format_given, format_number
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.kit.watching import stop_rule
-from bias_core.studies.reports.text import finding_rows, format_estimate, format_given, format_number, is_known
+from bias_core.studies.reports.text import finding_rows, is_known
 
 AGAINST_P_STAR = {"attribute_prevalence", "signed_difference", "stereotype_score"}
 """Measures that are compared with a P*: only a study that knows where it comes from makes a headline of them."""

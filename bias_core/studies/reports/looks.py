@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.perceived_gender import gender_lean, look_shares
+from bias_core.number_text import format_share
 from bias_core.stats.class_shares import unbiased_scores
 from bias_core.store.readings import Question, open_picture
 from bias_core.studies.kit.judging import CALLS, Picture, ask_judge, calls_of, question_about
@@ -28,7 +29,6 @@ from bias_core.studies.kit.types import (
     lean,
     table,
 )
-from bias_core.studies.reports.text import format_share
 from bias_core.types import ClassErrors, Estimate
 
 HEAD, CUT_OUT = "perceived gender", "perceived gender, cut out"

@@ -6,6 +6,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined, Template
 
 from bias_core.exchange.export import DatasetFacts
+from bias_core.number_text import rounded
 from bias_core.studies.kit.types import Measured, StudyReport
 from bias_core.studies.reports.claims import claims
 from bias_core.studies.reports.headline import headline
@@ -21,7 +22,6 @@ from bias_core.studies.reports.text import (
     notes_of,
     one_line,
     plain,
-    rounded,
     title_of,
 )
 

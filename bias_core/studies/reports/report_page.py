@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from bias_core.exchange.export import DatasetFacts
 from bias_core.metrics.cards import METRICS, Card, load_references
+from bias_core.number_text import NO_INTERVAL
 from bias_core.studies.kit.protocol import CHECKLIST
 from bias_core.studies.kit.types import ArmReport, Measured, StudyReport
 from bias_core.studies.reports.claims import circumstances, claims
@@ -20,7 +21,6 @@ from bias_core.studies.reports.embedded import figure_svg, light_uri
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import (
     LIMITS,
-    NO_INTERVAL,
     arms_overview,
     day_of,
     excerpt,

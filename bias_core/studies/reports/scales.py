@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.ordinal import OrderedTest, distance_to_goal, end_share, level_distance, mean_level, ordered_test
+from bias_core.number_text import format_interval, format_number, format_p, format_share
 from bias_core.stats.class_shares import ClassShares
 from bias_core.stats.intervals import wilson_interval
 from bias_core.studies.kit.scale_scores import READ_AS, ScaleScore
@@ -24,7 +25,6 @@ from bias_core.studies.kit.types import (
     or_nan,
     table,
 )
-from bias_core.studies.reports.text import format_interval, format_number, format_p, format_share
 from bias_core.types import Estimate
 
 MakeSample = Callable[[Sequence[str], np.ndarray], Sample]

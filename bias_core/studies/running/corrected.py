@@ -20,6 +20,7 @@ from bias_core.annotation.tasks import SINGLE, Task, scale_task
 from bias_core.metrics.paired_labels import ANDROGYNOUS
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.number_text import format_estimate, format_number, format_share
 from bias_core.stats.class_shares import class_shares
 from bias_core.stats.effects import wilson_interval
 from bias_core.stats.two_phase import (
@@ -33,7 +34,6 @@ from bias_core.stats.two_phase import (
 from bias_core.store.manifests import ManifestStore
 from bias_core.studies.arms.statistics import two_shares
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable, columns, intervals, table
-from bias_core.studies.reports.text import format_estimate, format_number, format_share
 from bias_core.studies.running.run_readings import (
     CANNOT_TELL,
     CODES,

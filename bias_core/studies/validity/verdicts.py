@@ -10,6 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from bias_core.metrics.cards import METRICS
+from bias_core.number_text import typeset
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.types import Results, StudyFigure, StudySettings, StudyTable, finding, mark
@@ -232,7 +233,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
     """A line per measure; the means are those of the first condition, of those between, and of the last."""
     lines = []
     for verdict in verdicts:
-        first, *between, last = ("–" if math.isnan(mean) else f"{mean:.3g}" for mean in verdict.means)
+        first, *between, last = ("–" if math.isnan(mean) else typeset(mean, ".3g") for mean in verdict.means)
         held, alarms = (
             "–" if share is None else f"{100 * share.value:.1f} % of {share.n:,}"
             for share in (verdict.coverage, verdict.false_alarms)

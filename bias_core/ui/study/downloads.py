@@ -59,7 +59,7 @@ def _table_bytes(report: StudyReport, key: str, form: str) -> bytes:
         frame = report.results.frame(key)
     if form == "csv":
         return csv_bytes(frame)
-    text: str = (
-        f"{markdown_table(readable(frame))}\n" if form == "md" else readable(frame).to_latex(index=False, escape=True)
-    )
-    return text.encode()
+    if form == "md":
+        return f"{markdown_table(readable(frame))}\n".encode()
+    text: str = readable(frame).to_latex(index=False, escape=True)
+    return text.replace("−", "$-$").encode()

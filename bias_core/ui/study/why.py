@@ -8,9 +8,10 @@ import numpy as np
 
 from bias_core.annotation.collected import labels_for_run
 from bias_core.metrics.paired_labels import GENDERS
+from bias_core.number_text import format_number
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.text import format_number, read_by
+from bias_core.studies.reports.text import read_by
 from bias_core.studies.running.corrected import PeopleAnswers
 from bias_core.studies.running.run_readings import CODES, NO, YES, Reading, readings_of
 from bias_core.types import StoredImage

@@ -15,18 +15,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 from markupsafe import Markup
 
+from bias_core.number_text import format_estimate, format_interval, format_number, format_p, typeset
 from bias_core.studies.kit.types import StudyFigure
 from bias_core.studies.reports.embedded import NARROW, data_uri, figure_svg
 from bias_core.studies.reports.figures import WIDEST
-from bias_core.studies.reports.text import (
-    excerpt,
-    format_estimate,
-    format_interval,
-    format_number,
-    format_p,
-    is_known,
-    number_columns,
-)
+from bias_core.studies.reports.text import excerpt, is_known, number_columns
 from bias_core.ui.study.downloads import FIGURE_FORMS, TABLE_FORMS
 
 MOST_WATCHED = 8  # shares that are shown while pictures come
@@ -39,10 +32,6 @@ _FEW: Mapping[str, int] = {"scatter": 24, "mosaic": 3}  # points, or columns, th
 _LONG_NAME = 30  # letters: beside such names a narrow figure has no room for its marks
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
-_READ = re.compile(
-    r"<(?P<verbatim>code|pre|script|style|textarea)\b.*?</(?P=verbatim)>|>[^<>]+(?=<)", re.S
-)  # or verbatim
-_HYPHEN = re.compile(r"(?<=[>\s(\[,])-(?=\d)")  # of a negative number
 
 
 class _Layout(Extension):
@@ -78,7 +67,8 @@ def environment() -> Environment:
         "interval": format_interval,
         "estimate": format_estimate,
         "p": format_p,
-        "form": format,
+        "typeset": typeset,
+        "form": format,  # of markup, and of what is never negative
         "picture": data_uri,
         "svg": lambda figure, marks=None: Markup(figure_svg(figure, marks=marks, width=_width(figure, marks))),
         "excerpt": excerpt,
@@ -119,12 +109,8 @@ def axis(scale: Sequence[float], width: float, edge: float) -> Callable[[float],
 
 
 def render(name: str, /, **values: Any) -> str:
-    """The template ``name`` (without its ending) with these values in it; minus signs are "−" in what is read."""
-    return _READ.sub(_with_minus_signs, environment().get_template(f"{name}.html").render(values))
-
-
-def _with_minus_signs(part: re.Match[str]) -> str:
-    return part[0] if part["verbatim"] else _HYPHEN.sub("−", part[0])
+    """The template ``name`` (without its ending) with these values in it."""
+    return environment().get_template(f"{name}.html").render(values)
 
 
 def script(name: str, /, **constants: Any) -> str:

@@ -1,0 +1,171 @@
+"""Numbers as text, for reading: as many digits as the interval bears out, thousands parted, "−" before a negative one.
+
+A value and the ends of its interval have the decimals that show half the interval's width in two digits:
+42 [24, 60], 0.42 [0.24, 0.60], 0.4213 [0.4168, 0.4258]. Without an interval, half the width is taken as s/√n,
+with s the power of ten at or above the value: −51.664 from three pictures is −52, from a thousand −51.7.
+What programs read (CSV, JSON, links, commands) has numbers as Python writes them.
+"""
+
+import math
+
+NOT_KNOWN = "not known"
+UNDEFINED = "undefined"
+NO_INTERVAL = "no interval"
+NO_TEST = "no test"
+_USUAL_N = 1000  # three digits, where nothing says how many there were
+_MOST_DECIMALS = 6
+_EXACT_DECIMALS = 3  # a number with no more than these is as somebody gave it: 33.33, 0.885
+_ROUNDING = 1e-9
+_SMALLEST_P = 0.001
+_SPACE = "\N{NO-BREAK SPACE}"
+
+
+def typeset(value: float, form: str = "g") -> str:
+    """A number in Python's format ``form``, with the minus sign of print.
+
+    >>> typeset(-0.25), typeset(-1234.5, ",.0f"), typeset(0.1, "+.2f")
+    ('−0.25', '−1,234', '+0.10')
+    """
+    return f"{value:{form}}".replace("-", "−")
+
+
+def format_number(value: float | None, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
+    """A value with the digits that its interval, else its n, bears out.
+
+    >>> format_number(-51.664, n=3), format_number(0.4213, 0.24, 0.6), format_number(math.nan)
+    ('−52', '0.42', 'undefined')
+    """
+    if value is None:
+        return NOT_KNOWN
+    value, low, high = float(value), float(low), float(high)
+    if math.isnan(value):
+        return UNDEFINED
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return _rounded(value, _decimals(_half_width(value, low, high, n)))
+
+
+def rounded(value: float, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> float:
+    """The number that :func:`format_number` writes, for programs; what is not finite stays as it is.
+
+    >>> rounded(0.48371, 0.38, 0.58), rounded(-51.664, n=3)
+    (0.48, -52.0)
+    """
+    return round(value, _decimals(_half_width(value, low, high, n))) + 0.0 if math.isfinite(value) else value
+
+
+def format_interval(low: float, high: float, *, value: float = math.nan, n: float | None = None) -> str:
+    """Both ends in brackets, or that there are none; ``value`` and ``n`` matter where they coincide.
+
+    >>> format_interval(0.2401, 0.6), format_interval(24, 60), format_interval(math.nan, 1)
+    ('[0.24, 0.60]', '[24, 60]', 'no interval')
+    """
+    if math.isnan(low) or math.isnan(high):
+        return NO_INTERVAL
+    middle = value if math.isfinite(value) else next(filter(math.isfinite, (low, high)), 0.0)
+    decimals = _decimals(_half_width(middle, low, high, n))
+    ends = (_rounded(end, decimals) if math.isfinite(end) else format_number(end) for end in (low, high))
+    return f"[{', '.join(ends)}]"
+
+
+def format_estimate(value: float, low: float, high: float, *, n: float | None = None) -> str:
+    """A value with its interval behind it.
+
+    >>> format_estimate(41.96, 24.1, 60.2), format_estimate(-51.664, math.nan, math.nan, n=3)
+    ('42 [24, 60]', '−52, no interval')
+    """
+    text, interval = format_number(value, low, high, n=n), format_interval(low, high, value=value, n=n)
+    if math.isnan(value):
+        return text
+    return f"{text}, {interval}" if interval == NO_INTERVAL else f"{text} {interval}"
+
+
+def format_change(value: float, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
+    """A difference with its interval behind it, each with its sign.
+
+    >>> format_change(-8.29, -26.3, 9.54), format_change(0.4021, 0.281, 0.519), format_change(0.2)
+    ('−8 [−26, +10]', '+0.40 [+0.28, +0.52]', '+0.200')
+    """
+    if math.isnan(value):
+        return UNDEFINED
+    decimals = _decimals(_half_width(value, low, high, n))
+    signed = [typeset(round(one, decimals) + 0.0, f"+,.{decimals}f") for one in (value, low, high)]
+    return signed[0] if math.isnan(low) or math.isnan(high) else f"{signed[0]} [{signed[1]}, {signed[2]}]"
+
+
+def format_share(value: float, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
+    r"""A share in percent with its interval: whole percents, and decimals where the interval bears them out.
+
+    >>> format_share(0.9333, 0.8407, 0.9738), format_share(0.4837, 0.4812, 0.4861), format_share(0.25, n=8)
+    ('93\xa0% [84, 97]', '48.4\xa0% [48.1, 48.6]', '25\xa0%, no interval')
+    """
+    if math.isnan(value):
+        return UNDEFINED
+    value, low, high = 100 * value, 100 * low, 100 * high
+    decimals = max(0, _decimals(_half_width(value, low, high, n)) - 1)
+    text = f"{_rounded(value, decimals)}{_SPACE}%"
+    if math.isnan(low) or math.isnan(high):
+        return f"{text}, {NO_INTERVAL}"
+    return f"{text} [{_rounded(low, decimals)}, {_rounded(high, decimals)}]"
+
+
+def format_rate(rate: float | None) -> str:
+    r"""A rate that has no interval, in whole percents.
+
+    >>> format_rate(0.5625), format_rate(math.nan)
+    ('56\xa0%', 'undefined')
+    """
+    return UNDEFINED if rate is None or math.isnan(rate) else f"{_rounded(100 * rate, 0)}{_SPACE}%"
+
+
+def format_p(p_value: float | None) -> str:
+    """A p-value with three decimals, "< 0.001" below that, and words where there is none.
+
+    >>> format_p(0.0312), format_p(1e-5), format_p(None)
+    ('0.031', '< 0.001', 'no test')
+    """
+    if p_value is None or math.isnan(p_value):
+        return NO_TEST
+    return f"< {_SMALLEST_P:g}" if p_value < _SMALLEST_P else f"{p_value:.3f}"
+
+
+def format_given(
+    value: float | None,
+    low: float = math.nan,
+    high: float = math.nan,
+    *,
+    n: float | None = None,
+    absent: str = NOT_KNOWN,
+) -> str:
+    """A number as somebody gave it where it has few digits, else as :func:`format_number` has it.
+
+    ``low`` and ``high`` are of what it is compared with.
+
+    >>> format_given(33.33), format_given(0.5), format_given(100 / 3, n=12), format_given(None)
+    ('33.33', '0.5', '33', 'not known')
+    """
+    if value is None or math.isnan(value):
+        return absent
+    if math.isfinite(value) and abs(round(value, _EXACT_DECIMALS) - value) < _ROUNDING:
+        return typeset(value + 0.0, f",.{_EXACT_DECIMALS}f").rstrip("0").rstrip(".")
+    return format_number(value, low, high, n=n)
+
+
+def _half_width(value: float, low: float, high: float, n: float | None) -> float:
+    if math.isfinite(low) and math.isfinite(high) and high > low:
+        return (high - low) / 2
+    one_sided = [abs(end - value) for end in (low, high) if math.isfinite(end) and end != value]
+    if one_sided and not (math.isfinite(low) and math.isfinite(high)):
+        return one_sided[0]
+    scale = 10.0 ** math.ceil(math.log10(abs(value))) if value else 1.0
+    return scale / math.sqrt(n if n is not None and n >= 1 else _USUAL_N)
+
+
+def _decimals(half_width: float) -> int:
+    return max(0, 1 - math.floor(math.log10(half_width)))
+
+
+def _rounded(value: float, decimals: int) -> str:
+    if decimals > _MOST_DECIMALS:
+        return typeset(value, ".1e") if value else "0"
+    return typeset(round(value, decimals) + 0.0, f",.{decimals}f")  # + 0.0: no negative zero
