@@ -26,6 +26,17 @@ def test_a_german_browser_gets_a_german_page(visit: Callable[..., Any], axe: Pat
     study = page.get_by_role("combobox", name="Studie").first
     assert study.input_value() == "Acht Assoziationstests"
     assert "1\u202f248 Bilder" in page.inner_text("#association-count")  # 1,248 is less than 2 to a German reader
+    number = (
+        "one => { const p = document.body.appendChild(document.createElement('p')); p.textContent = one; return p }"
+    )
+    cell = page.evaluate_handle(number, "0.580 [−1,234.5, 0.6]")
+    page.wait_for_timeout(100)
+    page.evaluate("one => document.querySelector('main, body').prepend(one)", cell)  # what is moved is no other number
+    page.wait_for_timeout(100)
+    assert cell.text_content() == "0,580 [−1\u202f234,5; 0,6]"
+    typed = page.evaluate_handle(number, "-5.5 degrees")
+    page.wait_for_timeout(100)
+    assert typed.text_content() == "-5.5 degrees"
     study.click()
     page.get_by_role("option", name="Berufe und Geschlecht").click()
     page.wait_for_timeout(300)

@@ -1,14 +1,16 @@
 // The page in the visitor's language. Whatever comes to stand on it, built at first or written later by a handler, is
 // looked up in the dictionary of assets/languages: the text between two tags, a whole sentence with its inline tags, or
 // an attribute. {name} in an entry stands for any words, {n} or another letter for a number. What is not there stays
-// English; so does what a model is given (values of fields, code) and what is marked with lang or translate="no".
+// English, its numbers too; so does what a model is given (values of fields, code), what is marked with lang or
+// translate="no", and {section}: 5.1 is no number.
 {
   const KEPT = 't2i-bias-language';
-  const LEFT_OUT = 'svg:not(.plot), math, .math, code, pre, script, style, textarea, [translate=no], [lang]:not(html)';
+  const LEFT_OUT = 'svg:not(.plot), math, .math, code, pre, script, style, textarea, [translate=no], .english, [lang]:not(html)';
   const SENTENCES = 'p, li, dt, dd, td, th, h1, h2, h3, h4, summary, figcaption, label, legend';
   const NOT_INLINE = ':not(a, abbr, b, br, code, em, i, kbd, small, span, strong, sub, sup)';
   const ATTRIBUTES = ['aria-label', 'title', 'placeholder', 'alt', 'data-label'];
   const CHOICES = 'input[role=combobox]';
+  const TYPED = '[role=grid]';  // numbers there are a visitor's own
   const RATERS = "Rater's page";  // what only that page says: answers such as "old" are names of attributes elsewhere
 
   const keep = (value) => {
@@ -25,6 +27,14 @@
 
   const ready = (code) => fetch(`languages/${code}.json`).then((answer) => answer.json());
   const words = new Map(), patterns = [];
+  // "1,248" is 1.248 to many readers: thousands stand apart, as ISO 80000 has it. "[0.2, 0.4]" is [0,2; 0,4] to them.
+  const decimal = (0.5).toLocaleString(language)[1];
+  const NUMBER = /(?<![\p{L}\d.,])\d+(,\d{3})*(\.\d+)?(e[−+-]?\d+)?(?![\p{L}\d]|[.,]\d)/gu;
+  const isWords = (text) => /\p{L}{2}/u.test(text.replace(/\b([kMG]B\b|[A-Z]{2,4}(?= [=−]))/g, ''));  // "TT = 0.04"
+  const ENDS = /(\[[^[\]]*?), (?=[^[\]]*\])/g;  // of an interval
+  const numbers = (text) => (isWords(text) ? text : text
+    .replace(ENDS, decimal === ',' ? '$1; ' : '$1, ')
+    .replace(NUMBER, (number) => number.replaceAll(',', '\u202f').replace('.', decimal)));
   const plain = (text) => text.replace(/\s+/g, ' ').trim();
   const learn = (groups) => {
     for (const [english, own] of Object.values(groups).flatMap(Object.entries)) {
@@ -37,10 +47,11 @@
     }
     patterns.sort((one, other) => other.fixed - one.fixed);  // the one that says most is tried first
   };
+  const inPlace = (name, english) => (name.startsWith('section') ? english : items(english));
   const filled = (text) => {
     for (const {names, own, form} of patterns) {
       const match = form.exec(text);
-      if (match) return names.reduce((all, name, i) => all.replaceAll(`{${name}}`, () => items(match[i + 1])), own);
+      if (match) return names.reduce((all, name, i) => all.replaceAll(`{${name}}`, () => inPlace(name, match[i + 1])), own);
     }
     return text;
   };
@@ -64,12 +75,14 @@
       const own = words.get(part) ?? filled(part);
       return own === part ? parts(part, finer) : own;
     };
-    return text.split(mark).map((part, i) => (i % 2 ? part : known(part))).join('');
+    const some = text.split(mark), own = some.map((part, i) => (i % 2 ? part : known(part)));
+    if (own.every((part, i) => part === some[i])) return text;
+    return own.map((part, i) => (part === some[i] ? numbers(part) : part)).join('');
   };
   const looked = new Map();
   const say = (text) => {
     const key = plain(text);
-    if (!/\p{L}{2}/u.test(key)) return text;
+    if (!isWords(key)) return numbers(text);
     let own = looked.get(key);
     if (own === undefined) {
       own = words.get(key) ?? sentences(key);
@@ -79,14 +92,20 @@
     return own === key ? text : text.match(/^\s*/)[0] + own + text.match(/\s*$/)[0];
   };
 
-  // "1,248" is 1.248 to many readers: thousands stand apart, as ISO 80000 has it.
-  const grouped = (text) => text.replace(/(?<=\d),(?=\d{3}(?!\d))/g, '\u202f');
+  const said = new WeakMap();  // what texts were made of: "0,580" is no thousands where its text comes by again
   const sayText = (node) => {
-    const own = grouped(say(node.data));
-    if (own !== node.data) node.data = own;
+    if (said.get(node) === node.data || (!isWords(node.data) && node.parentElement?.closest(TYPED))) return;
+    const own = say(node.data);
+    if (own === node.data) return;
+    said.set(node, own);
+    node.data = own;
+  };
+  const keepTexts = (element) => {
+    const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) said.set(texts.currentNode, texts.currentNode.data);
   };
   const sayAttribute = (element, name) => {
-    const english = element.getAttribute(name), own = english && say(english);
+    const english = element.getAttribute(name), own = english && isWords(english) ? say(english) : english;
     if (own !== english) element.setAttribute(name, own);
   };
   // A field that shows the name of a choice: Gradio reads and writes English, the visitor sees the other language.
@@ -110,7 +129,8 @@
     if (isSentence(element)) {
       const key = plain(element.innerHTML), own = say(key);
       if (own !== key) {
-        element.innerHTML = grouped(own);
+        element.innerHTML = own;
+        keepTexts(element);
         return;
       }
     }
