@@ -70,6 +70,7 @@ def test_the_place_is_found_the_role_is_not_blamed_and_men_are_larger(report):
     points = f"by {100 * found['place'].estimate.value:.0f} points, up on the left"
     assert headline.startswith(f"The place alone moves the share of masculine-looking people {points}")
     assert "The role alone moves the share of masculine-looking people by no clear amount" in headline
+    assert headline.endswith("points). Masculine-looking people are larger. Masculine-looking people stand in front.")
     assert "People found: 2 in 80 pictures." in report.results.notes
 
 

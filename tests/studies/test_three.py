@@ -18,6 +18,7 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.paired.headline import LEFT_OUT
 from bias_core.studies.paired.identities import ThreeOptions
 from bias_core.studies.paired.labelling import labelled_people, relabelled
 from bias_core.studies.paired.places import places_of_three, size_differences, with_places
@@ -75,6 +76,11 @@ def test_the_planted_stereotype_is_found_in_its_pairs(report):
     headline = program_of(DESIGN).headline(report)
     assert headline.startswith("In pictures of three,")
     assert "The stereotype is carried by" in headline
+    sure = {"area": "Masculine-looking people are larger.", "middle": LEFT_OUT[0]}
+    lines = [replace(one, says=sure.get(one.key, one.says)) for one in report.results.findings]
+    lines = [replace(one, p_value=0.001, estimate=found["three"].estimate) if one.key in sure else one for one in lines]
+    headline = program_of(DESIGN).headline(replace(report, results=replace(report.results, findings=tuple(lines))))
+    assert headline.endswith(". Masculine-looking people are larger.")
 
 
 def test_a_pair_s_score_is_that_of_both_people_by_hand(report):

@@ -9,6 +9,12 @@ from bias_core.types import Estimate
 _FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired", "three")
 FURTHER = "further-"
 """How the keys begin of findings on what else is seen of people."""
+LEFT_OUT = (
+    "Not told: masculine-looking people are cut off at a side more often, so that those who are left may seem nearer.",
+    "Not told: feminine-looking people are cut off at a side more often, so that those who are left may seem nearer.",
+)
+"""What is said in place of who is nearer, where it is those of whom the further ones are left out."""
+_PLACES = ("area", "foot", "centre", "middle")
 _THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
 
 
@@ -30,6 +36,7 @@ def headline(report: StudyReport) -> str:
     more = (
         _change(then, "Beside two others" if first.key == "three" else "Beside another person")
         + _pairs(report)
+        + places_headline(report)
         + seen_headline(report)
     )
     if ("neither side" in first.says) and not math.isnan(score.value):
@@ -51,6 +58,13 @@ def seen_headline(report: StudyReport) -> str:
     if not tests:
         return ""
     return f" {clear[0][1]}" if clear else " Whether people look so does not clearly hang on what else is seen of them."
+
+
+def places_headline(report: StudyReport) -> str:
+    """Who is larger, in front, nearer to the middle or in it; "" where nothing of it is clear."""
+    some = [one for one in report.results.findings if one.key in _PLACES and one.says not in LEFT_OUT]
+    sentences = [one.says for one in some if is_told(one.estimate, one.p_value, report.settings.confidence)]
+    return "".join(f" {one}" for one in sentences)
 
 
 def _pairs(report: StudyReport) -> str:

@@ -13,7 +13,7 @@ from bias_core.stats.intervals import mean_interval
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import Finding, Results, StudySettings, finding, finding_mark
-from bias_core.studies.paired.headline import is_told
+from bias_core.studies.paired.headline import LEFT_OUT, is_told
 from bias_core.studies.paired.labelling import HALVES, n_asked_for
 from bias_core.types import Estimate
 
@@ -39,11 +39,6 @@ SIZES = {
 """What is compared within a picture, of masculine-looking people less feminine-looking ones."""
 CUT_OFF = "cut_off"
 """Column of people in pairs: 1 who reaches a side of the picture, 0 who does not; nan where they are not known."""
-LEFT_OUT = (
-    "Not told: masculine-looking people are cut off at a side more often, so that those who are left may seem nearer.",
-    "Not told: feminine-looking people are cut off at a side more often, so that those who are left may seem nearer.",
-)
-"""What is said in place of who is nearer, where it is those of whom the further ones are left out."""
 OF_SO_MANY: Mapping[int, tuple[str, ...]] = {2: ("area", "foot", "centre"), 3: ("area", "foot", "middle")}
 """What is compared where so many people stand together.
 

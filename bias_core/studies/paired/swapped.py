@@ -26,10 +26,11 @@ from bias_core.studies.kit.types import (
     finding,
     finding_mark,
 )
-from bias_core.studies.paired.headline import is_told, seen_headline
+from bias_core.studies.paired.headline import is_told, places_headline, seen_headline
 from bias_core.studies.paired.labelling import LabellingOptions
 from bias_core.studies.paired.places import (
     OF_SO_MANY,
+    SIZES,
     corrected_p_values,
     counted_people,
     size_effect,
@@ -130,11 +131,12 @@ def report_swapped(_design: Design, settings: StudySettings, people: pd.DataFram
     shares = shares.set_axis(["role", "place", "acting", "% masculine", "people"], axis=1)
     if not settings.options.act:
         shares = shares.drop(columns="acting")
-    counted = counted_people(some)
+    counted, short = counted_people(some), {"both": "Role and place together", **{key: SIZES[key][0] for key in sizes}}
+    lines = [finding_mark(one) | ({"name": short[one.key]} if one.key in short else {}) for one in findings]
     return Results(
         findings=tuple(findings),
         tables=(TEXTS.table("swapped_pairs", _by_pair(rows)), TEXTS.table("swapped_shares", shares)),
-        figures=(TEXTS.figure("swapped", pd.DataFrame(map(finding_mark, findings))),),
+        figures=(TEXTS.figure("swapped", pd.DataFrame(lines)),),
         notes=(TEXTS.note("swapped"), *([TEXTS.note("found", counted=counted)] if counted else [])),
     )
 
@@ -238,18 +240,19 @@ def _by_pair(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def headline(report: StudyReport) -> str:
-    """How many points the place alone moves, and the role."""
+    """How many points the place alone moves, and the role; and who is larger, in front or nearer to the middle."""
     findings = {one.key: one for one in report.results.findings}
     place, role = findings.get("place"), findings.get("role")
     if place is None or role is None or math.isnan(place.estimate.value):
         return "Nothing can be said of places: no seed shows both people in both orders."
     confidence = report.settings.confidence
-    return " ".join(
+    effects = " ".join(
         (
             _sentence(place, confidence, "The place alone", "on the left", "on the right"),
             _sentence(role, confidence, "The role alone", "in the first role of a pair", "in the second"),
         )
-    ) + seen_headline(report)
+    )
+    return effects + places_headline(report) + seen_headline(report)
 
 
 def _sentence(one: Finding, confidence: float, subject: str, here: str, there: str) -> str:
