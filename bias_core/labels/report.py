@@ -103,28 +103,26 @@ def label_report(
     people, answers = majority_labels(labelled, task), _answers(labelled)
     raters, findings = _raters_table(progress, answers), _agreement(answers, task)
     findings += scale_findings(answers, task) if task.scale else ()
-    missing = [] if findings else ["Agreement needs two pictures that two raters have answered."]
+    n_answered = sum(one.item.gold is None and len(one.answers) > 0 for one in labelled)
+    n_each = f"{n_answered:,} of {progress.n_items:,} pictures have an answer, {progress.n_complete:,} have all "
+    notes = [f"{n_each}{task.raters_per_item}."] if progress.n_complete < n_answered else []
+    notes += [] if findings else ["Agreement needs two pictures that two raters have answered."]
     tables = [raters, _checks_table(labelled), _pairs_table(answers), *group_tables(answers, facts or {}, task)]
     tables.append(_machines_table(automatic or {}, people))
     for name, labels in (automatic or {}).items():
         some, more = _compared(name, labels, people, task)
         findings += some
         tables += more
-    tables += [
-        _coverage(people, task),
-        _answer_counts(answers, task),
-        answers_between(votes_of(answers)),
-        _disputed(people),
-    ]
-    tables += [table("labels", "Majority labels", people, _LABELS_NOTE)]
+    tables += [_coverage(people, task), _answer_counts(answers, task), answers_between(votes_of(answers))]
+    tables += [_disputed(people), table("labels", "Majority labels", people, _LABELS_NOTE)]
     sets = set_results(labelled, task) if task.sets else Results()
     results = Results(
         findings=(*sets.findings, *findings),
         tables=tuple(one for one in (*sets.tables, *tables) if len(one.frame)),
         figures=(*sets.figures, *drawable([answers_figure(people, task), _raters_figure(raters.frame)])),
-        notes=(*missing, _LABELS_NOTE),
+        notes=(*notes, _LABELS_NOTE),
     )
-    report = report_of(task, results, n_planned=progress.n_items, n_images=progress.n_complete)
+    report = report_of(task, results, n_planned=progress.n_items, n_images=n_answered)
     return replace(report, pictures=pictures_frame(people, task))
 
 

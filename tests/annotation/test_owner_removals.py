@@ -64,6 +64,9 @@ def test_an_excluded_rater_s_answers_stay_are_marked_and_count_in_nothing(store:
     alphas = [r.results.findings[0].estimate.value for r in (before, report)]
     assert alphas[0] < 0.5
     assert alphas[1] == 1.0
+    assert [(one.n_images, one.n_planned) for one in (before, report)] == [(5, 5)] * 2
+    assert "5 of 5 pictures have an answer, 0 have all 3." in report.results.notes
+    assert not any("have an answer" in note for note in before.results.notes)
     table = report.results.tables[0].frame.set_index("rater")
     assert table.loc[bad, "excluded"]
     assert table.loc[bad, "compared"] == 0
