@@ -229,3 +229,9 @@ def test_equal_arms_share_a_rank_and_undefined_ones_have_none():
     assert [(r.rank, r.low, r.high) for r in ranks_of(numbers_together([ones, ones]))] == [(1.5, 1.5, 1.5)] * 2
     undefined = numbers_together([spread([1.0, np.nan]), spread([1.0, 2.0])])
     assert all(math.isnan(rank.rank) for rank in ranks_of(undefined))
+    nobody_knows = mean_sample(names(2), [math.nan, math.nan])  # of none of its pictures
+    for arms in ([nobody_knows, ones], [nobody_knows, nobody_knows]):
+        numbers = numbers_together(arms, depends_on_n=True)
+        assert math.isnan(numbers.values[0])
+        assert all(math.isnan(rank.rank) for rank in ranks_of(numbers))
+    assert math.isnan(number_at(ones, np.arange(9), 0, np.random.default_rng(0)))

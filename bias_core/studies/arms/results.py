@@ -59,7 +59,8 @@ def compare_arms(design: Design, settings: StudySettings, program: Program, arms
         "Ranks of the arms",
         ranked,
         "Rank 1 has the largest number, which need not be the most biased: see what each measure says. "
-        "Low and high: ranks in resamples of the pictures.",
+        "Low and high: ranks in resamples of the pictures. There are none where an arm has fewer than two pictures "
+        "that can be compared.",
     )
     differences_table = table(
         "differences",

@@ -300,7 +300,9 @@ def _normal_test(numbers: Sequence[float], drawn: Floats, n: int, paired: bool, 
 
 
 def number_at(sample: Sample, places: Places, n: int, rng: np.random.Generator) -> float:
-    """The number at ``n`` of these units: its average over subsamples without replacement."""
+    """The number at ``n`` of these units: its average over subsamples without replacement; nan of no unit."""
+    if not n or not len(places):
+        return math.nan
     if n >= len(places):
         return float(sample.statistic(places))
     return float(_numbers(sample, rng.permuted(np.tile(places, (N_SUBSAMPLES, 1)), axis=1)[:, :n]).mean())
