@@ -100,6 +100,8 @@ def test_who_acts_is_told_from_where_they_stand(services):
     found = findings(report)
     assert found["acting"].estimate.low > 0
     assert found["acting"].p_value < 0.05
+    points = f"by {100 * found['acting'].estimate.value:.0f} points, up where they act"
+    assert f"The act alone moves the share of masculine-looking people {points}" in program_of(DESIGN).headline(report)
     assert found["place"].estimate.low < 0 < found["place"].estimate.high
     assert set(report.results.frame("swapped_shares")["acting"]) == {"left", "right"}
 

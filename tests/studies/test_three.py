@@ -211,7 +211,7 @@ def test_identities_that_are_no_three_are_refused(services, masculine, feminine,
 
 def test_repeated_intervals_hold_what_the_pool_shows_and_the_check_can_fail(services, monkeypatch):
     design = find_design("validity-people")
-    groups = {name: design.data["groups"][name] for name in ("role", "place", "size", "middle")}
+    groups = {name: design.data["groups"][name] for name in ("role", "place", "near", "large", "middle")}
     few = replace(design, data={"groups": groups}, images_per_prompt=20)
     settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 20})
 
@@ -228,7 +228,16 @@ def test_repeated_intervals_hold_what_the_pool_shows_and_the_check_can_fail(serv
     # What a group plants is told from what it does not, which stands with the pictures where nothing is planted.
     planted = right[(right["variant"] == "of the role") & (right["condition"] == "people")]
     assert set(planted["unit"]) == {"role role"}
-    assert "size people" in set(right.loc[right["variant"] == "of the role", "unit"])
+    assert "large people" in set(right.loc[right["variant"] == "of the role", "unit"])
+    nearness = right[right["variant"] == "of how near to the middle they stand"]
+    spread = nearness.dropna(subset="low")
+    # Planted on some, not on others at distances of their own, of whatever size; where all stand at one, no interval.
+    assert set(zip(spread["unit"], spread["condition"], strict=True)) == {
+        ("near centre", "fair"), ("near centre", "people"), ("large people", "fair")
+    }  # fmt: skip
+    planted = nearness[nearness["condition"] == "people"]["target"]
+    assert ((planted > 0) & (planted < 0.1)).all()
+    assert (nearness.loc[nearness["unit"] == "role people", "value"] == 0).all()
     monkeypatch.setattr(people, "order_effect", lambda *given, **how: shifted(order_effect(*given, **how)))
     wrong = rows().query("measure == 'order_effect'")
     assert not inside(wrong).any()

@@ -131,7 +131,7 @@ def report_swapped(_design: Design, settings: StudySettings, people: pd.DataFram
     shares = shares.set_axis(["role", "place", "acting", "% masculine", "people"], axis=1)
     if not settings.options.act:
         shares = shares.drop(columns="acting")
-    counted, short = counted_people(some), {"both": "Role and place together", **{key: SIZES[key][0] for key in sizes}}
+    counted, short = counted_people(some), {**_SHORT, **{key: SIZES[key][0] for key in sizes}}
     lines = [finding_mark(one) | ({"name": short[one.key]} if one.key in short else {}) for one in findings]
     return Results(
         findings=tuple(findings),
@@ -159,6 +159,10 @@ _TITLES = {
         "More people look masculine where they are acted on.",
     ),
 }
+
+
+_SHORT = {"both": "Role and place together", "acting": "Acting less acted on"}
+"""What stands in the figure, where long names do not fit on narrow screens."""
 
 
 def _effects(settings: StudySettings) -> list[str]:
@@ -240,19 +244,19 @@ def _by_pair(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def headline(report: StudyReport) -> str:
-    """How many points the place alone moves, and the role; and who is larger, in front or nearer to the middle."""
+    """How many points the place alone moves, the role, and the act; and who is larger, in front or nearer."""
     findings = {one.key: one for one in report.results.findings}
     place, role = findings.get("place"), findings.get("role")
     if place is None or role is None or math.isnan(place.estimate.value):
         return "Nothing can be said of places: no seed shows both people in both orders."
     confidence = report.settings.confidence
-    effects = " ".join(
-        (
-            _sentence(place, confidence, "The place alone", "on the left", "on the right"),
-            _sentence(role, confidence, "The role alone", "in the first role of a pair", "in the second"),
-        )
-    )
-    return effects + places_headline(report) + seen_headline(report)
+    effects = [
+        _sentence(place, confidence, "The place alone", "on the left", "on the right"),
+        _sentence(role, confidence, "The role alone", "in the first role of a pair", "in the second"),
+    ]
+    if (acting := findings.get("acting")) and not math.isnan(acting.estimate.value):
+        effects.append(_sentence(acting, confidence, "The act alone", "where they act", "where they are acted on"))
+    return " ".join(effects) + places_headline(report) + seen_headline(report)
 
 
 def _sentence(one: Finding, confidence: float, subject: str, here: str, there: str) -> str:

@@ -16,7 +16,6 @@ from bias_core.metrics.paired_stereotype import StereotypeTestScore, stereotype_
 from bias_core.metrics.perceived_gender import gender_lean, look_shares
 from bias_core.metrics.swapped import order_effect, within_picture_difference
 from bias_core.prompts import fill_template
-from bias_core.stats.effects import holm
 from bias_core.studies.kit.designs import read_study
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.setting_fields import setting, settings_class
@@ -25,7 +24,14 @@ from bias_core.studies.paired import labelling
 from bias_core.studies.paired.identities import pair_findings
 from bias_core.studies.paired.labelling import PairOptions
 from bias_core.studies.paired.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
-from bias_core.studies.paired.places import OF_SO_MANY, SIZES, size_differences, with_places
+from bias_core.studies.paired.places import (
+    OF_SO_MANY,
+    SIZES,
+    corrected_p_values,
+    place_of,
+    size_differences,
+    with_places,
+)
 from bias_core.studies.paired.scores import THREE, in_setting, labelled_by
 from bias_core.studies.paired.swapped import SIGNS, differences_by_seed, pictures_of_pairs, shots_of_pair
 from bias_core.studies.reports.looks import LOOKS, read_looks
@@ -255,6 +261,7 @@ TOGETHER: Mapping[str, tuple[str, str]] = {
     "acting": ("order_effect", "of who acts"),
     "area": ("within_picture_difference", "of the area"),
     "foot": ("within_picture_difference", "of how low they stand"),
+    "centre": ("within_picture_difference", "of how near to the middle they stand"),
     "middle": ("within_picture_difference", "of who stands in the middle"),
     "three": ("stereotype_test_score", "of three"),
     "pair": ("stereotype_test_score", "of two of three"),
@@ -279,15 +286,16 @@ def together_shots(design: Design, settings: StudySettings) -> list[Shot]:
         raise InvalidInput(f"conditions are {FAIR}, {PEOPLE}; got {', '.join(settings.options.conditions)}")
     prompts, shots = replace(design, data=read_study("pst")), list[Shot]()
     for (name, group), (place, condition) in product(design.data["groups"].items(), enumerate((FAIR, PEOPLE))):
-        who, n = tuple(group["who"]), pool_size(design, settings) // group["orders"]
+        others = group.get("instead", ()) if condition == FAIR else ()
+        who, n = tuple(others or group["who"]), pool_size(design, settings) // group["orders"]
         of_group = (
             [ordered_shot(prompts, order, n, THREE) for order in permutations(who)]
             if len(who) > 2
             else shots_of_pair((who[0], who[1]), group.get("act", ""), n)
         )
-        facts = {"acting": "", "planted": condition}
+        facts, drawn = {"acting": "", "planted": condition}, PEOPLE if others else condition
         shots += [
-            replace(shot, group=name, condition=condition, first_seed=place * n, facts={**facts, **shot.facts})
+            replace(shot, group=name, condition=drawn, first_seed=place * n, facts={**facts, **shot.facts})
             for shot in of_group
         ]
     return shots
@@ -299,7 +307,8 @@ def measure_together(design: Design, settings: StudySettings, data: StudyData) -
     stereotypes = {
         name: looks
         for group in groups.values()
-        for name, looks in zip(group["who"], group.get("stereotypes", GENDERS), strict=True)
+        for who in (group["who"], *([group["instead"]] if "instead" in group else []))
+        for name, looks in zip(who, group.get("stereotypes", GENDERS), strict=True)
     }
     everyone = labelling.people_of(data.frame, pd.DataFrame({"stereotyped_gender": stereotypes}))
     people = with_places((yield from labelling.label_people(everyone, design, settings, data)), data)
@@ -347,31 +356,27 @@ def _together_lines(
 
 
 def _as_recorded(people: pd.DataFrame, data: StudyData) -> pd.DataFrame:
-    """The people as they were drawn: how they look, how large, how low, and who stands in the middle."""
+    """The people as they were drawn: how they look, how large, and where they stand."""
     lines = []
     for truth, position in zip(data.truths(people), people["position"], strict=True):
-        left, top, right, bottom = (truth or {}).get(f"{position}_box", (0, 0, 128, 256))  # two alike: a half each
-        lines.append(
-            {
-                "area": (right - left) * (bottom - top) / 256**2,
-                "foot": bottom / 256,
-                "middle": float(position == "middle"),
-            }
-        )
-    return people.assign(**pd.DataFrame(lines, index=people.index), perceived_gender=people["truth"])
+        boxes = [box for name, box in (truth or {}).items() if name.endswith("_box")]
+        boxes = sorted(boxes, key=lambda box: box[0] + box[2]) or [(0, 0, 128, 256), (128, 0, 256, 256)]  # alike
+        lines.append(place_of(boxes, position, (256, 256)))
+    places = pd.DataFrame(lines, index=people.index, columns=list(SIZES))
+    return people.assign(**places, perceived_gender=people["truth"])
 
 
 def _values_by_seed(people: pd.DataFrame) -> dict[str, np.ndarray]:
     """What the measures take, a row for each seed: two differences of effects, differences within pictures, or people.
 
-    nan where somebody cannot be scored.
+    nan where somebody cannot be scored; without what is known of nobody.
     """
     seeds, n = np.unique(people["seed"]), people["position"].nunique()
     pictures = people.drop_duplicates("image_id")
     by_picture = [pictures["seed"], pictures.groupby("seed").cumcount()]
     values = {}
     for key in OF_SO_MANY[n]:
-        if key in TOGETHER:
+        if people[key].notna().any():
             differences = pictures["image_id"].map(size_differences(people, key)).set_axis(by_picture)
             values[key] = differences.unstack().reindex(seeds).to_numpy()
     if n > 2:
@@ -394,19 +399,20 @@ def _targets(values: Mapping[str, np.ndarray], settings: StudySettings) -> dict[
 
 
 def _tests(values: Mapping[str, np.ndarray], settings: StudySettings) -> dict[str, tuple[Estimate, float]]:
-    """Each measure of these pictures with its p-value, corrected as the study of the pictures does."""
+    """Each measure of these pictures with its p-value, corrected as the study of the pictures does; nan: no test."""
     how: dict[str, Any] = {"confidence": settings.confidence, "n_resamples": N_SIGNS, "rng": settings.seed}
     tests = {
         key: within_picture_difference(some[~np.isnan(some)], **how)
         if key in SIZES
         else order_effect(*some[~np.isnan(some).any(axis=1)].T, sign=SIGNS.get(key, -1), **how)
         for key, some in values.items()
-        if key != "three"
+        if key != "three" and not np.isnan(some).all()
     }
-    corrected = holm([1.0 if math.isnan(test.p_value) else test.p_value for test in tests.values()])
-    together = zip(tests.items(), corrected, strict=True)
+    corrected = corrected_p_values(tests)
     of_three = _tests_of_three(values["three"], settings) if "three" in values else {}
-    return of_three | {key: (test.estimate, float(p_value)) for (key, test), p_value in together if key in TOGETHER}
+    return of_three | {
+        key: (test.estimate, corrected.get(key, math.nan)) for key, test in tests.items() if key in TOGETHER
+    }
 
 
 def _tests_of_three(three: np.ndarray, settings: StudySettings) -> dict[str, tuple[Estimate, float]]:
