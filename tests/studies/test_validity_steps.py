@@ -68,7 +68,8 @@ def report(tmp_path_factory):
     services = FakeServices(tmp_path_factory.mktemp("data"))
     model = Planted(services.encoder("calibration-clip"))
     services.text_to_image = lambda _name: model
-    settings = StudySettings(model="calibration-diffusion", options={"conditions": ["fair", "published"]})
+    options = {"conditions": ["fair", "published"], "repetitions": 2}
+    settings = StudySettings(model="calibration-diffusion", options=options)
     yield complete(run_study(replace(DESIGN, data=SMALL), settings, services))
     services.close()
 
@@ -86,8 +87,8 @@ def test_gains_follow_what_finished_pictures_gain_and_velocities_that_do_not_are
 def test_intervals_of_what_is_not_planted_hold_nothing_and_so_few_are_inconclusive(report):
     verdicts = table_of(report, "verdicts").frame
     (line,) = verdicts.to_dict("records")
-    assert line["intervals hold"] == "100.0 % of 3"  # both attributes under fair, the other one under published
-    assert line["false alarms"] == "0.0 % of 3"
+    assert line["intervals hold"] == "100.0 % of 6"  # twice both attributes under fair, the other one under published
+    assert line["false alarms"] == "0.0 % of 6"
     assert float(line["mean, nothing planted"]) == 0
     assert float(line["mean, all planted"]) == pytest.approx(0.44, abs=0.1)
     assert line["verdict"].startswith("inconclusive")

@@ -10,6 +10,7 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.run import complete, run_study
 from bias_core.studies.validity.texts import _parts
 from tests.studies.oasis_runs import real_services, table
@@ -40,6 +41,7 @@ def test_the_planted_attribute_is_named_where_it_is_shared_and_told_apart_from_c
     shares = {one.title: one.estimate for one in report.results.findings}
     assert shares["Clusters whose attribute a text names, against the others, an attribute is planted"].n == 2
     assert "too few" not in " ".join(report.results.notes)
+    assert "names it in 100\N{NO-BREAK SPACE}% [34, 100]" in headline(report)
 
 
 def test_an_attribute_that_is_in_too_few_pictures_is_said(world):
@@ -47,6 +49,7 @@ def test_an_attribute_that_is_in_too_few_pictures_is_said(world):
     report = run(world, nurse, clusters=1)
     assert not table(report, "texts")["is planted"].any()
     assert "1 planted attributes are in too few pictures" in " ".join(report.results.notes)
+    assert headline(report).startswith("No planted attribute is in enough pictures")
 
 
 def test_a_cluster_and_the_others_have_their_shares_and_no_picture_in_common():

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.text import table_of
 from bias_core.studies.validity.verdicts import HEADLINE, named
 
 ADVICE: Mapping[str, str] = {
@@ -46,14 +45,14 @@ class VerdictLine(NamedTuple):
 
 
 def verdict_lines(report: StudyReport) -> list[VerdictLine]:
-    """The verdicts of a validity study with their shares."""
+    """The verdicts of a validity study with their shares; none of a search for texts, which has no intervals."""
     shares: dict[str, dict[str, Any]] = {
         figure.key: {str(row["name"]): row for row in figure.data.to_dict("records")}
         for figure in report.results.figures
         if {"name", "value", "low", "high", "n"} <= set(figure.data)
     }
     lines = []
-    for row in named("verdicts", table_of(report, "verdicts").frame).to_dict("records"):
+    for row in named("verdicts", report.results.frame("verdicts")).to_dict("records"):
         measure, planted, verdict = (str(row[column]) for column in ("measure", "what is planted", "verdict"))
         name = f"{measure}, {planted}" if planted else measure
         middle = [] if row["mean, some planted"] == "–" else str(row["mean, some planted"]).split(", ")

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy import stats
 
 from bias_core.metrics.exchange import decided_step, exchange_effect, part_effects
-from bias_core.metrics.predicted_gain import predicted_gain
+from bias_core.metrics.predicted_gain import PredictedGain, predicted_gain
 from bias_core.models.catalogue import check_condition
 from bias_core.stats.intervals import wilson_interval
 from bias_core.studies.kit.program import Measuring, Program, StudyData
@@ -50,16 +50,17 @@ _ROUNDING = 1e-9
 
 @settings_class(frozen=True, kw_only=True)
 class StepOptions(Options):
-    """Under which conditions steps are traced, and beside which base prompt."""
+    """Under which conditions steps are traced, how often, and beside which base prompt."""
 
     conditions: tuple[str, ...] = setting(LADDER, "Conditions", "Two or more, as more is planted")
+    repetitions: int = setting(4, "Repetitions", "How often the gain is measured, on other seeds", ge=1, le=500)
     base_prompt: str = setting("a photo of a person", "Base prompt", "Drawn from the same noise, to compare with")
     guided: bool = setting(False, "Guided velocities", "With classifier-free guidance, instead of conditional ones")
 
 
 def step_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of every concept under every condition, all on the same seeds."""
-    n = scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+    """Pictures of every concept under every condition, all on the same seeds, which repetitions share out."""
+    n = scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS) * settings.options.repetitions
     return [
         Shot(prompt=case["prompt"], n=n, group=condition, condition=condition, facts={"concept": case["concept"]})
         for condition in ladder(settings)
@@ -91,11 +92,12 @@ def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> M
     for concept, condition, part, (own, base, spi) in cells:
         gained = finished[concept, condition].astype(float) - finished[concept, first]
         for i, attribute in enumerate(attributes):
-            gain = predicted_gain(base[:, :, i], own[:, :, i], confidence=settings.confidence)
             here = {"concept": concept, "attribute": attribute.name, "condition": condition}
             here["planted"] = attribute.name in planted[str(concept)]
-            lines.append(_line(here, gain.whole, ladder(settings)))
-            of_seeds = {"gain": gain.each.mean(axis=1), "SPI": spi[:, :, i].mean(axis=1), "finished": gained[:, i]}
+            gains = _gains(base[:, :, i], own[:, :, i], settings)
+            lines += [_line(here, gain.whole, ladder(settings), k) for k, gain in enumerate(gains)]
+            each = np.concatenate([gain.each.mean(axis=1) for gain in gains])
+            of_seeds = {"gain": each, "SPI": spi[:, :, i].mean(axis=1), "finished": gained[:, i]}
             seeds.append(pd.DataFrame({**here, "seed": [one.row.seed for one in data.stored(part)], **of_seeds}))
     table = pd.concat(seeds, ignore_index=True)
     findings = _correlations(table[table["condition"] != first], settings)
@@ -109,7 +111,13 @@ def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> M
     return replace(results, findings=(*findings, *results.findings), tables=tables)
 
 
-def _line(here: Mapping[str, Any], whole: Estimate, conditions: Sequence[str]) -> dict[str, Any]:
+def _gains(base: np.ndarray, own: np.ndarray, settings: StudySettings) -> list[PredictedGain]:
+    """The gain of every repetition, each on its own part of the seeds; margins ``(n_seeds, n_steps)``."""
+    parts = np.array_split(np.arange(len(own)), settings.options.repetitions)
+    return [predicted_gain(base[part], own[part], confidence=settings.confidence) for part in parts]
+
+
+def _line(here: Mapping[str, Any], whole: Estimate, conditions: Sequence[str], repetition: int) -> dict[str, Any]:
     """One interval; attributes that are not planted stand with the first condition, in which nothing is."""
     first, is_null = conditions[0], here["condition"] == conditions[0] or not here["planted"]
     return measured(
@@ -117,7 +125,7 @@ def _line(here: Mapping[str, Any], whole: Estimate, conditions: Sequence[str]) -
         whole,
         target=0.0 if is_null else math.nan,
         unit=f"{here['concept']}, {here['attribute']}",
-        repetition=0 if here["planted"] else conditions.index(here["condition"]),
+        repetition=len(conditions) * repetition + (0 if here["planted"] else conditions.index(here["condition"])),
         condition=first if is_null else here["condition"],
         planted="attributes of people",
     )

@@ -15,7 +15,7 @@ from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.saved import SavedReport, from_text, to_text
-from bias_core.studies.reports.text import MOST_ROWS, markdown_table, table_of
+from bias_core.studies.reports.text import MOST_ROWS, markdown_table
 from bias_core.studies.validity.verdicts import AS_PUBLISHED, HEADLINE, STANDS_FOR, TEXTS, named, rule
 
 STUDIES = (
@@ -25,6 +25,7 @@ STUDIES = (
     "validity-pairs",
     "validity-bases",
     "validity-objects",
+    "validity-texts",
     "validity-mitigation",
     "validity-intersections",
     "validity-languages",
@@ -33,11 +34,11 @@ STUDIES = (
     "validity-people",
 )
 """All of them, in the order in which they are told."""
-ON_STEPS = ("validity-causes",)
+ON_STEPS = ("validity-steps", "validity-causes")
 """Those of denoising steps and of parts of a model, beside them in the reports on diffusion models."""
 
 SHIPPED = ASSETS / "validity"
-LEFT_OUT = ("repetitions",)  # tables too long for a report; `study run` writes them
+LEFT_OUT = ("repetitions", "seeds", "texts")  # tables too long for a report; `study run` writes them
 
 NOT_HERE: Mapping[str, str] = {
     "association_effect_size": "S in other units; it has no interval of its own",
@@ -49,7 +50,7 @@ NOT_HERE: Mapping[str, str] = {
     "model_distance": "relative to the models in a table, so it has no planted value",
     "mean_similarity": "in the encoder's own units, so it has no planted value",
     "stereotype_propagation_index": "of denoising steps, which the renderer has none of; validity-steps tests it "
-    "on the diffusion model, as validity-texts does the search of texts (StOP)",
+    "on the diffusion model",
     "exchange_effect": "of denoising steps, too; validity-causes tests it on the diffusion model",
     "part_effects": "of the parts of a model, too; validity-causes tests it on the diffusion model",
     "drawing_effect": "of the parts of a model, too; validity-causes tests it on the diffusion model",
@@ -85,13 +86,14 @@ def report_files(reports: Sequence[StudyReport], others: Sequence[str] = ()) -> 
 
 
 def _smaller(svg: bytes) -> bytes:
-    """A drawing in three quarters of the bytes: hundredths of a point, one font, no indents.
+    """A drawing in two thirds of the bytes: hundredths of a point, one font, no indents, no facts beside its title.
 
     >>> print(_smaller(b'  <text style="font-family: A, B" x="355.438105"/>').decode())
     <text style="font-family: 'DejaVu Sans', sans-serif" x="355.44"/>
     """
     text = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), svg.decode())
     text = re.sub(r'font-family: [^;"]+', "font-family: 'DejaVu Sans', sans-serif", text)
+    text = re.sub(r"(?s)<(metadata)\b.*?/\1>\n?", "", text)
     return re.sub(r"^ +", "", re.sub(r" *\n(?=[LzC\"])", " ", text), flags=re.MULTILINE).encode()
 
 
@@ -135,7 +137,7 @@ def _without_repetitions(report: StudyReport) -> StudyReport:
 
 def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
     """The verdicts of all studies, the rule that they follow, and where the details are."""
-    verdicts = pd.concat([table_of(report, "verdicts").frame for report in map(_named, reports)], ignore_index=True)
+    verdicts = pd.concat([report.results.frame("verdicts") for report in map(_named, reports)], ignore_index=True)
     names = {metric.name: key for key, metric in METRICS.items()}
     headlines, published = (
         verdicts[verdicts["kind"] == kind].drop(columns="kind") for kind in (HEADLINE, AS_PUBLISHED)

@@ -27,6 +27,7 @@ _TITLES = {
     "validity-pairs": "Pairs of people",
     "validity-bases": "Objects against a base",
     "validity-objects": "Objects",
+    "validity-texts": "Texts of clusters",
     "validity-mitigation": "Mitigation",
     "validity-intersections": "Intersections",
     "validity-languages": "Languages",

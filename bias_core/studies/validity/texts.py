@@ -9,6 +9,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.similarity import mean_similarity
+from bias_core.number_text import format_share
 from bias_core.protocols import ImageTextEncoder, LanguageModel
 from bias_core.search.stop import optimise_prompts
 from bias_core.stats.effects import wilson_interval
@@ -16,8 +17,7 @@ from bias_core.studies.kit.designs import find_design, typed_options
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, finding, mark
-from bias_core.studies.validity.headline import headline
+from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyReport, StudySettings, finding, mark
 from bias_core.studies.validity.repetitions import LADDER
 from bias_core.studies.validity.verdicts import TEXTS, named
 
@@ -141,7 +141,9 @@ def _results(table: pd.DataFrame, n_cases: int) -> Results:
         share = wilson_interval(int(lines["named"].sum()), len(lines))
         what = "an attribute is planted" if planted else "none is planted"
         title = f"Clusters whose attribute a text names, {variant}, {what}"
-        findings.append(finding(f"{variant} {planted}", title, mean_similarity.__name__, share, TEXTS.note("named")))
+        findings.append(
+            finding(_key(str(variant), bool(planted)), title, mean_similarity.__name__, share, TEXTS.note("named"))
+        )
     for (variant, concept, name), lines in table[table["planted"]].groupby(["search", "concept", "attribute"]):
         share = wilson_interval(int(lines["named"].sum()), len(lines))
         shares.append(mark(f"{concept}, {name}, {variant}", share, n=len(lines)))
@@ -151,6 +153,25 @@ def _results(table: pd.DataFrame, n_cases: int) -> Results:
         tables=(TEXTS.table("texts", named("texts", table)),),
         figures=(TEXTS.figure("named", shares),),
         notes=(TEXTS.note("clusters"), *([TEXTS.note("too few", n=missing)] if missing else [])),
+    )
+
+
+def _key(variant: str, planted: bool) -> str:
+    return f"{variant} {planted}"
+
+
+def headline(report: StudyReport) -> str:
+    """How often the search that the app uses names what is planted, and how often such words come by themselves."""
+    shares = {
+        one.key: format_share(one.estimate.value, one.estimate.low, one.estimate.high, n=one.estimate.n)
+        for one in report.results.findings
+    }
+    planted, none = shares.get(_key(CONTRAST, True)), shares[_key(CONTRAST, False)]
+    if planted is None:
+        return "No planted attribute is in enough pictures, and lacking in enough, for clusters that share it."
+    return (
+        f"Of clusters that share a planted attribute, one of the three best texts names it in {planted}; of clusters "
+        f"without one such a word comes up in {none}."
     )
 
 
