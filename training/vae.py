@@ -36,6 +36,7 @@ def train_vae(
     *,
     minutes: float,
     batch: int = 24,
+    held_out: int = 256,
     decoder_only: bool = False,
     reader: Path | None = None,
     seed: int = 0,
@@ -46,6 +47,7 @@ def train_vae(
     Weights in ``out`` are trained further. With ``decoder_only`` the latents keep their meaning, so that a
     generator already trained on them stays valid. Pixels weigh a mouth little, though it says who is drawn:
     a ``reader`` adds how far its embedding of the picture that comes back is from that of the original.
+    The error that is recorded is of ``held_out`` further pictures.
     """
     torch.manual_seed(seed)
     rng = Random(seed)
@@ -69,7 +71,7 @@ def train_vae(
     average = train(model, loss_of, name="vae", checkpoint=work / "vae.pt", minutes=minutes, lr=2e-3, ema=0.995)
     model.load_state_dict(average.state)
     with torch.no_grad():
-        x = pictures(256)
+        x = pictures(held_out)
         z = model.encode(x).latent_dist.sample()
         error = F.l1_loss(model.decode(z).sample, x).item()
     if not decoder_only:

@@ -25,7 +25,7 @@ def folders(work: Path) -> diffusion.Folders:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A compressor, a reader, a generator and one adapter, each trained for a few steps."""
     work = tmp_path_factory.mktemp("calibration")
-    vae.train_vae(work, work / "vae", minutes=0.004, batch=4)
+    vae.train_vae(work, work / "vae", minutes=0.004, batch=4, held_out=8)
     clip.train_clip(work, work / "clip", minutes=0.004, batch=8, held_out=200)
     diffusion.train_base(folders(work), minutes=0.004, batch=4, pool=16)
     diffusion.train_lora("published", folders(work), minutes=0.004, batch=4, pool=16)
