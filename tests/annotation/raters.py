@@ -9,18 +9,25 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
+from sqlalchemy import func, select
 
+from bias_core.annotation import schema
+from bias_core.annotation.rating import Turn, give_answer
 from bias_core.annotation.schema import metadata
 from bias_core.annotation.task_owner import CreatedTask, TaskPicture, create_task, set_status
 from bias_core.annotation.tasks import pst_task
+
+if TYPE_CHECKING:
+    from bias_core.annotation.label_store import LabelStore
 
 _MOST_TRIES, _PAUSE_SECONDS = 1200, 0.5
 
 CHOICES = {"left": "feminine", "right": "masculine"}
 GOLD = {"left": "feminine", "right": "feminine"}
+FAILED = {"left": "not_two_people", "right": "not_two_people"}
 
 
 def pictures(folder: Path, n: int, *, n_gold: int = 0) -> list[TaskPicture]:
@@ -129,3 +136,29 @@ class WebRater:
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
+
+
+def say(store: LabelStore, code: str, turn: Turn, choices: Any = CHOICES, **more: Any) -> Turn:
+    """Answer what is shown."""
+    more = {"answer_id": new_id(), "item": turn.item, "duration_ms": 500} | more
+    return give_answer(store, code, choices=choices, **more)
+
+
+def counts_are_right(store: LabelStore) -> bool:
+    """Every item's count of claims is the number of assignments that claim it, excluded raters' apart."""
+    claimed = (
+        select(schema.assignments.c.item_id, func.count())
+        .join(schema.raters, schema.raters.c.id == schema.assignments.c.rater_id)
+        .where(schema.assignments.c.state.in_(("shown", "answered")), schema.raters.c.excluded_ms.is_(None))
+        .group_by(schema.assignments.c.item_id)
+    )
+    with store.read() as connection:
+        counted = dict(connection.execute(select(schema.items.c.id, schema.items.c.n_claims)).all())
+        real = dict(connection.execute(claimed).all())
+    return counted == {item: real.get(item, 0) for item in counted}
+
+
+def n_rows(store: LabelStore, table: str) -> int:
+    """How many rows a table of the store has."""
+    with store.read() as connection:
+        return connection.scalar(select(func.count()).select_from(metadata.tables[table])) or 0

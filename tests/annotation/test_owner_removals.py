@@ -13,8 +13,7 @@ from bias_core.annotation.rating import delete_my_answers, give_answer, join, ne
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, owned_task, picture_path, set_status
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels.report import label_report, people_labels
-from tests.annotation.raters import CHOICES, every_row, new_id, open_task
-from tests.annotation.test_rating import FAILED, counts_are_right, say
+from tests.annotation.raters import CHOICES, FAILED, counts_are_right, every_row, new_id, open_task, say
 
 if TYPE_CHECKING:
     from bias_core.annotation.label_store import LabelStore
