@@ -33,7 +33,7 @@ MEASURED, JUDGED = 0, 3_500_000_000
 torch takes the last 32 bits of a seed alone, so that from 2**36, where judgements began once, came the same noises as
 from 0; those from 3_000_000_000 up to here told how words were to be aimed anew. A judgement has pictures of its own
 as long as both stay below 2**32. Concepts that were mended after it ("janitor", "musician", "philosophy", and pairs)
-were judged anew from 3_700_000_000."""
+were judged anew from 3_700_000_000, those whose words were set upright by hand from 3_800_000_000."""
 STEPS = 8
 """Steps per picture. Rates at 6, 8, 12 and 20 steps differ by at most 0.03 (128 pictures, 12 attributes)."""
 

@@ -76,7 +76,7 @@ def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> M
     texts = data.texts([one.positive for one in attributes] + [one.negative for one in attributes])
     direction = (texts[:k] - texts[k:]).T
     finished = {key: rows[part.index] @ direction > 0 for key, part in data.frame.groupby(["concept", "group"])}
-    planted = {case["concept"]: set(case["planted"]) for case in design.data["cases"]}
+    cases = {case["concept"]: case for case in design.data["cases"]}
     lines: list[dict[str, Any]] = []
     seeds: list[pd.DataFrame] = []
     first = ladder(settings)[0]
@@ -93,9 +93,10 @@ def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> M
         gained = finished[concept, condition].astype(float) - finished[concept, first]
         for i, attribute in enumerate(attributes):
             here = {"concept": concept, "attribute": attribute.name, "condition": condition}
-            here["planted"] = attribute.name in planted[str(concept)]
-            gains = _gains(base[:, :, i], own[:, :, i], settings)
-            lines += [_line(here, gain.whole, ladder(settings), k) for k, gain in enumerate(gains)]
+            case, gains = cases[str(concept)], _gains(base[:, :, i], own[:, :, i], settings)
+            here["planted"] = attribute.name in case["planted"]
+            wholes = [_turned(gain.whole) if attribute.name in case.get("rarer", ()) else gain.whole for gain in gains]
+            lines += [_line(here, whole, ladder(settings), k) for k, whole in enumerate(wholes)]
             each = np.concatenate([gain.each.mean(axis=1) for gain in gains])
             of_seeds = {"gain": each, "SPI": spi[:, :, i].mean(axis=1), "finished": gained[:, i]}
             seeds.append(pd.DataFrame({**here, "seed": [one.row.seed for one in data.stored(part)], **of_seeds}))
@@ -115,6 +116,11 @@ def _gains(base: np.ndarray, own: np.ndarray, settings: StudySettings) -> list[P
     """The gain of every repetition, each on its own part of the seeds; margins ``(n_seeds, n_steps)``."""
     parts = np.array_split(np.arange(len(own)), settings.options.repetitions)
     return [predicted_gain(base[part], own[part], confidence=settings.confidence) for part in parts]
+
+
+def _turned(estimate: Estimate) -> Estimate:
+    """The gain of the opposite, where that is planted."""
+    return replace(estimate, value=-estimate.value, low=-estimate.high, high=-estimate.low)
 
 
 def _line(here: Mapping[str, Any], whole: Estimate, conditions: Sequence[str], repetition: int) -> dict[str, Any]:
