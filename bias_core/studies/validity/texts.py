@@ -146,7 +146,7 @@ def _results(table: pd.DataFrame, n_cases: int) -> Results:
         )
     for (variant, concept, name), lines in table[table["planted"]].groupby(["search", "concept", "attribute"]):
         share = wilson_interval(int(lines["named"].sum()), len(lines))
-        shares.append(mark(f"{concept}, {name}, {variant}", share, n=len(lines)))
+        shares.append(mark(f"{concept}, {name}", share, n=len(lines), group=variant))
     missing = n_cases - table.loc[table["planted"], ["concept", "attribute"]].drop_duplicates().shape[0]
     return Results(
         findings=tuple(findings),
