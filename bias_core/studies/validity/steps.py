@@ -79,7 +79,7 @@ def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> M
     cases = {case["concept"]: case for case in design.data["cases"]}
     lines: list[dict[str, Any]] = []
     seeds: list[pd.DataFrame] = []
-    first = ladder(settings)[0]
+    first, *between, _last = ladder(settings)  # `between` most is planted already: the last has hardly more of it
 
     def trace_all(concept: str) -> list[tuple[Any, pd.DataFrame, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
         """Of a concept every condition with its pictures and what is seen in their steps."""
@@ -96,14 +96,14 @@ def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> M
             case, gains = cases[str(concept)], _gains(base[:, :, i], own[:, :, i], settings)
             here["planted"] = attribute.name in case["planted"]
             wholes = [_turned(gain.whole) if attribute.name in case.get("rarer", ()) else gain.whole for gain in gains]
-            lines += [_line(here, whole, ladder(settings), k) for k, whole in enumerate(wholes)]
+            if not here["planted"] or condition not in between:
+                lines += [_line(here, whole, ladder(settings), k) for k, whole in enumerate(wholes)]
             each = np.concatenate([gain.each.mean(axis=1) for gain in gains])
             of_seeds = {"gain": each, "SPI": spi[:, :, i].mean(axis=1), "finished": gained[:, i]}
             seeds.append(pd.DataFrame({**here, "seed": [one.row.seed for one in data.stored(part)], **of_seeds}))
     table = pd.concat(seeds, ignore_index=True)
     findings = _correlations(table[table["condition"] != first], settings)
-    note = TEXTS.note("finished gain", least=LEAST_CORRELATION)
-    results = results_of(pd.DataFrame(lines), settings, notes=(note,))
+    results = results_of(pd.DataFrame(lines), settings, notes=[TEXTS.note("finished gain", least=LEAST_CORRELATION)])
     tables = (
         TEXTS.table("correlations", finding_rows(findings, "seeds")),
         *results.tables,
