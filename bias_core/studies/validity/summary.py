@@ -33,6 +33,7 @@ STUDIES = (
     "validity-tones",
     "validity-gender",
     "validity-people",
+    "validity-raters",
 )
 """All of them, in the order in which they are told."""
 ON_STEPS = ("validity-steps", "validity-causes")
@@ -43,11 +44,6 @@ LEFT_OUT = ("repetitions", "seeds", "texts")  # tables too long for a report; `s
 
 NOT_HERE: Mapping[str, str] = {
     "association_effect_size": "S in other units; it has no interval of its own",
-    "fleiss_kappa": "of raters, not of pictures",
-    "cohen_kappa": "of raters, not of pictures",
-    "krippendorff_alpha": "of raters, not of pictures",
-    "judgement_slope": "of raters, not of pictures",
-    "judgement_side": "of raters, not of pictures",
     "model_distance": "relative to the models in a table, so it has no planted value",
     "mean_similarity": "in the encoder's own units, so it has no planted value",
     "stereotype_propagation_index": "of denoising steps, which the renderer has none of; validity-steps tests it "
@@ -61,7 +57,6 @@ NOT_HERE: Mapping[str, str] = {
     "picture_change": "in the encoder's own units, so it has no planted value",
     "kendall_tau": "of two orders, not of pictures",
     "chao_shen_entropy": "it has no interval; the variety against a base is tested",
-    "missing_things": "of a judge's answers, whose errors are measured on their own; not tested yet",
     "refused_share": "of requests; the renderer refuses nothing",
 }
 """Why no validity study tests a measure."""

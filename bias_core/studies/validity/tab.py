@@ -34,6 +34,7 @@ _TITLES = {
     "validity-tones": "Skin tones and age groups",
     "validity-gender": "Perceived gender in four",
     "validity-people": "People who stand together",
+    "validity-raters": "Raters",
 }
 _GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
 

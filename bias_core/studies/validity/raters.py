@@ -1,0 +1,254 @@
+"""Raters who err at a known rate, again and again: what is said of them and of their answers, against what is planted.
+
+Pictures are what there is to rate; the raters are simulated, so that it is known how they err.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import optimize, special, stats
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.agreement import Coefficient, agreement_estimate
+from bias_core.metrics.disagreement import largest_disagreement
+from bias_core.metrics.missing_things import missing_things
+from bias_core.metrics.paired_labels import LOOKS
+from bias_core.metrics.set_judgements import ALIKE, LEFT, RIGHT, set_judgements
+from bias_core.stats.arrays import Array
+from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.studies.validity.headline import headline
+from bias_core.studies.validity.repetitions import LADDER, PoolOptions, in_each_repetition, pool_size
+from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
+from bias_core.types import ReaderErrors
+
+CONDITIONS = ("chance", "half", "accurate")
+ACCURACY: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.5, 0.9), strict=True))
+"""How often a rater answers from the picture; else by lot."""
+MISTAKEN: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.2, 0.5), strict=True))
+"""How often an androgynous person is called feminine by raters who else err as in the last condition."""
+SLOPE: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 2.0, 4.0), strict=True))
+SIDE: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.4, 0.8), strict=True))
+MISSING: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.2, 0.4), strict=True))
+LOOKED, COMPARED = "looks", "sets"
+N_UNANSWERED = 0.3  # share of the answers that raters leave out, where that is allowed
+N_RATERS, N_PAIRS, SIZE, SAY_ALIKE, SIDES_VARY = 10, 40, 6, 0.1, 0.4
+_BY_LOT = (0.4, 0.3, 0.2, 0.1)  # who does not look says the first look most often; the other of two raters, the last
+_JUDGE, _N_KNOWN = (0.9, 0.85), 200  # sensitivity and specificity of a judge, and the answers they are measured on
+_SPECTRUM = "spectrum"
+_WHO, _JUDGED, _ASKED = "raters who err", "slope and side of raters", "things left out"
+
+Codes = NDArray[np.int64]
+Pooled = Literal["one", "each"]
+
+
+@settings_class(frozen=True, kw_only=True)
+class RaterOptions(PoolOptions):
+    """How often simulated raters answer."""
+
+    conditions: tuple[str, ...] = setting(CONDITIONS, "Conditions", "Raters who answer by lot, half so, and hardly so")
+
+
+def rater_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """A pool of people with four looks, and one of each set that is compared."""
+    if settings.images:
+        raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
+    if tuple(settings.options.conditions) != CONDITIONS:
+        raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
+    n, pool = pool_size(design, settings), settings.options.pool
+    cells = [(LOOKED, _SPECTRUM), *((COMPARED, condition) for condition in LADDER)]
+    return [
+        Shot(
+            prompt=str(design.data[group]), n=n, group=group, condition=condition, first_seed=i * pool,
+            facts={"planted": condition},
+        )
+        for i, (group, condition) in enumerate(cells)
+    ]  # fmt: skip
+
+
+def measure_raters(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Agreement, what raters disagree about, judgements of sets, and a judge's answers, in every repetition."""
+    frame = data.frame.reset_index(drop=True)
+    truths = data.truths(frame)
+    if None in truths:
+        raise InvalidInput("what is drawn must be on record: choose calibration-renderer")
+    looks = np.array([LOOKS.index(str(truth["gender"])) for truth in truths if truth is not None])
+    shown = looks[frame["group"] == LOOKED]
+    masculine = looks == LOOKS.index("masculine")
+    shares = {
+        name: float(masculine[(frame["group"] == COMPARED) & (frame["planted"] == name)].mean()) for name in LADDER
+    }
+    n, confidence = design.images_per_prompt, settings.confidence
+    agreements, judges = _Agreements(shown, n, confidence), _Judgements(shares, confidence)
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for place, condition in enumerate(CONDITIONS):
+            chance = np.random.default_rng([settings.seed, repetition, place])
+            where = {"condition": condition, "repetition": repetition}
+            yield from agreements.lines(where, chance)
+            yield from judges.lines(where, chance)
+            yield _missing_line(n, where, chance, confidence)
+
+    lines = yield from in_each_repetition(data, work)
+    facts = {"n": n, "n_raters": N_RATERS, "n_pairs": N_PAIRS, "n_known": _N_KNOWN}
+    return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("raters", **facts),))
+
+
+def answer_table(accuracy: float, by_lot: Sequence[float], mistaken: float = 0.0) -> Array:
+    """Of each look, a row, how often a rater says each: from the picture, else by lot; (n_looks, n_looks).
+
+    ``mistaken``: how often an androgynous person at whom a rater looks is called feminine.
+    """
+    from_picture = np.eye(len(by_lot))
+    of, as_what = LOOKS.index("androgynous"), LOOKS.index("feminine")
+    from_picture[of, of], from_picture[of, as_what] = 1 - mistaken, mistaken
+    table: Array = accuracy * from_picture + (1 - accuracy) * np.asarray(by_lot)
+    return table
+
+
+def coincidences(shares: Array, raters: Sequence[Array]) -> Array:
+    """How often two raters, whichever, give each two answers to one picture; (n_answers, n_answers), sum 1."""
+    pairs = [(one.T * shares) @ other for one in raters for other in raters if one is not other]
+    mean: Array = np.mean(pairs, axis=0)
+    return mean
+
+
+def true_agreement(shares: Array, raters: Sequence[Array], *, marginals: Pooled = "one") -> float:
+    """The coefficient of agreement in endlessly many pictures: 1 less observed by expected disagreement.
+
+    Parameters
+    ----------
+    shares : (n_looks,), of the pictures, sum 1.
+    raters : of each, :func:`answer_table`.
+    marginals : one for all raters, as Fleiss' κ and Krippendorff's α have it, or each their own, as Cohen's κ.
+    """
+    said = np.array([shares @ table for table in raters])
+    mean = said.mean(axis=0)
+    first, second = (said[0], said[1]) if marginals == "each" else (mean, mean)
+    return float(1 - (1 - np.trace(coincidences(shares, raters))) / (1 - first @ second))
+
+
+def true_line(shares: Sequence[float], slope: float, side: float) -> tuple[float, float]:
+    """Slope and side of the logistic line over raters whose sides vary and who now and then say alike.
+
+    It is the line nearest to what endlessly many such judgements show: their slope is flatter than each rater's own.
+    """
+    differences, weights = _differences(shares)
+    points, of_points = np.polynomial.hermite_e.hermegauss(31)
+    at = side + SIDES_VARY * points + slope * differences[:, np.newaxis]
+    shown = SAY_ALIKE / 2 + (1 - SAY_ALIKE) * special.expit(at) @ (of_points / of_points.sum())
+
+    def score(line: Array) -> Array:
+        off = weights * (shown - special.expit(line[0] + line[1] * differences))
+        return np.array([off.sum(), off @ differences])
+
+    found = optimize.root(score, [side, slope])
+    return float(found.x[1]), float(found.x[0])
+
+
+def _differences(shares: Sequence[float]) -> tuple[Array, Array]:
+    """How much more the right set of two can show, and how often it does, over all orders of two sets."""
+    counts = np.arange(SIZE + 1)
+    each = [stats.binom.pmf(counts, SIZE, share) for share in shares]
+    joint = sum(np.outer(one, other) for one in each for other in each if one is not other)
+    weights: Array = np.asarray(joint).ravel() / np.asarray(joint).sum()
+    return np.subtract.outer(counts, counts).ravel() / -SIZE, weights
+
+
+@dataclass(frozen=True)
+class _Agreements:
+    """Raters of single pictures."""
+
+    shown: Codes  # the look of each picture of the pool
+    n: int  # pictures that are rated
+    confidence: float
+
+    def lines(self, where: Mapping[str, Any], chance: np.random.Generator) -> Iterator[dict[str, Any]]:
+        """Every coefficient of one condition in one repetition, and the pair of answers that raters give most often."""
+        accuracy, looks = ACCURACY[where["condition"]], chance.choice(self.shown, self.n)
+        alike = [answer_table(accuracy, _BY_LOT) for _ in range(3)]
+        two = [answer_table(accuracy, by_lot) for by_lot in (_BY_LOT, _BY_LOT[::-1])]
+        answers = _answers(looks, alike, chance).astype(object)
+        some = answers.copy()
+        some[chance.random(some.shape) < N_UNANSWERED] = None
+        kinds: tuple[tuple[Coefficient, Any, list[Array]], ...] = (
+            ("krippendorff_alpha", some, alike),
+            ("fleiss_kappa", answers, alike),
+            ("cohen_kappa", _answers(looks, two, chance), two),
+        )
+        for name, ratings, raters in kinds:
+            estimate = agreement_estimate(ratings, coefficient=name, confidence=self.confidence, rng=chance)
+            target = true_agreement(self._shares, raters, marginals="each" if name == "cohen_kappa" else "one")
+            yield measured(name, estimate.of_null(0.0), target=target, planted=_WHO, **where)
+        yield self._mistaken(looks, where, chance)
+
+    @property
+    def _shares(self) -> Array:
+        shares: Array = np.bincount(self.shown, minlength=len(LOOKS)) / len(self.shown)
+        return shares
+
+    def _mistaken(self, looks: Codes, where: Mapping[str, Any], chance: np.random.Generator) -> dict[str, Any]:
+        tables = [answer_table(ACCURACY[CONDITIONS[-1]], _BY_LOT, MISTAKEN[where["condition"]]) for _ in range(3)]
+        both = np.triu(coincidences(self._shares, tables), k=1)
+        estimate = largest_disagreement(_answers(looks, tables, chance), confidence=self.confidence)
+        target = float(both.max() / both.sum())
+        return measured("largest_disagreement", estimate, target=target, planted="androgynous for feminine", **where)
+
+
+def _answers(looks: Codes, raters: Sequence[Array], chance: np.random.Generator) -> Codes:
+    """What each rater says of each picture, (n_pictures, n_raters)."""
+    columns = [
+        (chance.random(len(looks))[:, np.newaxis] > table[looks].cumsum(axis=1)[:, :-1]).sum(axis=1) for table in raters
+    ]
+    return np.stack(columns, axis=1)
+
+
+@dataclass(frozen=True)
+class _Judgements:
+    """Raters who say which of two sets of pictures shows more."""
+
+    shares: Mapping[str, float]  # of each set, by its name
+    confidence: float
+
+    def lines(self, where: Mapping[str, Any], chance: np.random.Generator) -> Iterator[dict[str, Any]]:
+        """Slope and side of one condition in one repetition."""
+        planted = SLOPE[where["condition"]], SIDE[where["condition"]]
+        judged = set_judgements(self._judgements(*planted, chance), confidence=self.confidence)
+        targets = true_line(list(self.shares.values()), *planted)
+        for key, estimate, target in zip(
+            ("judgement_slope", "judgement_side"), (judged.slope, judged.side), targets, strict=True
+        ):
+            yield measured(key, estimate, target=target, planted=_JUDGED, **where)
+
+    def _judgements(self, slope: float, side: float, chance: np.random.Generator) -> pd.DataFrame:
+        names = list(self.shares)
+        sets = np.array([chance.choice(len(names), 2, replace=False) for _ in range(N_PAIRS)])
+        shown = chance.binomial(SIZE, np.array(list(self.shares.values()))[sets]) / SIZE
+        difference = np.tile(shown[:, 1] - shown[:, 0], N_RATERS)
+        sides = np.repeat(side + SIDES_VARY * chance.standard_normal(N_RATERS), N_PAIRS)
+        right = chance.random(len(difference)) < special.expit(sides + slope * difference)
+        choice = np.where(chance.random(len(difference)) < SAY_ALIKE, ALIKE, np.where(right, RIGHT, LEFT))
+        left, other = (np.tile(np.array(names)[of], N_RATERS) for of in sets.T)
+        raters = np.repeat(np.arange(N_RATERS), N_PAIRS)
+        return pd.DataFrame({"rater": raters, "left": left, "right": other, "difference": difference, "choice": choice})
+
+
+def _missing_line(n: int, where: Mapping[str, Any], chance: np.random.Generator, confidence: float) -> dict[str, Any]:
+    """The share of things that pictures lack, by a judge whose errors were measured on other pictures."""
+    missing, (sensitivity, specificity) = MISSING[where["condition"]], _JUDGE
+    known = [chance.binomial(_N_KNOWN, rate) / _N_KNOWN for rate in _JUDGE]
+    errors = ReaderErrors(sensitivity=known[0], specificity=known[1], n_positive=_N_KNOWN, n_negative=_N_KNOWN)
+    there = chance.random(n) >= missing
+    says = chance.random(n) < np.where(there, sensitivity, 1 - specificity)
+    estimate = missing_things(says.astype(float), errors=errors, confidence=confidence)
+    return measured("missing_things", estimate, target=missing, planted=_ASKED, variant="corrected", **where)
+
+
+PROGRAMS = {
+    "validity_raters": Program(shots=rater_shots, measure=measure_raters, options=RaterOptions, headline=headline)
+}
