@@ -149,6 +149,7 @@ CARDS = (
         null_value=None,
         higher_means="raters disagree about one pair of answers alone",
         inputs=takes(ratings="ratings: answers, a row per picture and a column per rater"),
-        limits="Frequent answers meet more often: compare each pair with its share by chance.",
+        limits="Frequent answers meet more often: compare each pair with its share by chance. Where pairs are about "
+        "equally frequent, the largest share reads too large.",
     ),
 )

@@ -19,7 +19,7 @@ from bias_core.metrics.missing_things import missing_things
 from bias_core.metrics.paired_labels import LOOKS
 from bias_core.metrics.set_judgements import ALIKE, LEFT, RIGHT, set_judgements
 from bias_core.stats.arrays import Array
-from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.validity.headline import headline
@@ -250,5 +250,7 @@ def _missing_line(n: int, where: Mapping[str, Any], chance: np.random.Generator,
 
 
 PROGRAMS = {
-    "validity_raters": Program(shots=rater_shots, measure=measure_raters, options=RaterOptions, headline=headline)
+    "validity_raters": Program(
+        shots=rater_shots, measure=measure_raters, options=RaterOptions, headline=headline, ahead=nothing_ahead
+    )
 }

@@ -51,6 +51,7 @@ STANDS_FOR: Mapping[str, str] = {
     "effective_number": "variety_change",
     "jaccard_hallucination": "added_objects",
     "generative_miss_rate": "missing_objects",
+    "fleiss_kappa": "krippendorff_alpha",
     "log_amplification": "relative_lean_difference",  # ours, but words of this world hardly lean, so it is not shown
 }
 """What headlines show in place of a measure, mostly of a paper, by their keys."""
