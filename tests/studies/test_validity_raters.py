@@ -39,7 +39,7 @@ def test_every_measure_of_raters_stands_by_its_target_and_the_check_can_fail(tmp
     assert (rows["low"] <= rows["target"]).mean() > 0.85 < (rows["target"] <= rows["high"]).mean()
     null = rows[(rows["condition"] == "chance") & (rows["measure"] != "largest_disagreement")]
     assert null["target"].abs().max() < 1e-6
-    agreements = raters._Agreements(np.arange(200) % 4, 100, 0.95)
+    agreements = raters._Agreements(shown=np.arange(200) % 4, n=100, confidence=0.95)
     assert [holds(agreements, "fleiss_kappa", seed) for seed in range(3)] == [True] * 3
     estimate = raters.agreement_estimate
     monkeypatch.setattr(raters, "agreement_estimate", lambda *given, **how: estimate(*given, **how).scaled(1.0, 0.5))
@@ -72,7 +72,7 @@ def test_the_true_line_is_that_of_very_many_raters(monkeypatch):
     shares = {"few": 0.2, "half": 0.5, "most": 0.9}
     monkeypatch.setattr(raters, "N_RATERS", 601)
     monkeypatch.setattr(raters, "N_PAIRS", 307)
-    frame = raters._Judgements(shares, 0.95)._judgements(3.0, 0.5, np.random.default_rng(1))
+    frame = raters._Judgements(shares=shares, confidence=0.95)._judgements(3.0, 0.5, np.random.default_rng(1))
     judged = raters.set_judgements(frame)
     slope, side = true_line(list(shares.values()), 3.0, 0.5)
     assert judged.slope.value == pytest.approx(slope, abs=0.08)

@@ -41,7 +41,7 @@ N_RATERS, N_PAIRS, SIZE, SAY_ALIKE, SIDES_VARY = 10, 40, 6, 0.1, 0.4
 _BY_LOT = (0.4, 0.3, 0.2, 0.1)  # who does not look says the first look most often; the other of two raters, the last
 _JUDGE, _N_KNOWN = (0.9, 0.85), 200  # sensitivity and specificity of a judge, and the answers they are measured on
 _SPECTRUM = "spectrum"
-_WHO, _JUDGED, _ASKED = "raters who err", "slope and side of raters", "things left out"
+_WHO, _JUDGED, _THINGS = "raters who err", "slope and side of raters", "things left out"
 
 Codes = NDArray[np.int64]
 Pooled = Literal["one", "each"]
@@ -84,7 +84,8 @@ def measure_raters(design: Design, settings: StudySettings, data: StudyData) -> 
         name: float(masculine[(frame["group"] == COMPARED) & (frame["planted"] == name)].mean()) for name in LADDER
     }
     n, confidence = design.images_per_prompt, settings.confidence
-    agreements, judges = _Agreements(shown, n, confidence), _Judgements(shares, confidence)
+    agreements = _Agreements(shown=shown, n=n, confidence=confidence)
+    judges = _Judgements(shares=shares, confidence=confidence)
 
     def work(repetition: int) -> Iterator[dict[str, Any]]:
         for place, condition in enumerate(CONDITIONS):
@@ -127,9 +128,9 @@ def true_agreement(shares: Array, raters: Sequence[Array], *, marginals: Pooled 
     raters : of each, :func:`answer_table`.
     marginals : one for all raters, as Fleiss' κ and Krippendorff's α have it, or each their own, as Cohen's κ.
     """
-    said = np.array([shares @ table for table in raters])
-    mean = said.mean(axis=0)
-    first, second = (said[0], said[1]) if marginals == "each" else (mean, mean)
+    answers = np.array([shares @ table for table in raters])
+    mean = answers.mean(axis=0)
+    first, second = (answers[0], answers[1]) if marginals == "each" else (mean, mean)
     return float(1 - (1 - np.trace(coincidences(shares, raters))) / (1 - first @ second))
 
 
@@ -147,8 +148,8 @@ def true_line(shares: Sequence[float], slope: float, side: float) -> tuple[float
         off = weights * (shown - special.expit(line[0] + line[1] * differences))
         return np.array([off.sum(), off @ differences])
 
-    found = optimize.root(score, [side, slope])
-    return float(found.x[1]), float(found.x[0])
+    solution = optimize.root(score, [side, slope])
+    return float(solution.x[1]), float(solution.x[0])
 
 
 def _differences(shares: Sequence[float]) -> tuple[Array, Array]:
@@ -160,7 +161,7 @@ def _differences(shares: Sequence[float]) -> tuple[Array, Array]:
     return np.subtract.outer(counts, counts).ravel() / -SIZE, weights
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Agreements:
     """Raters of single pictures."""
 
@@ -208,7 +209,7 @@ def _answers(looks: Codes, raters: Sequence[Array], chance: np.random.Generator)
     return np.stack(columns, axis=1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Judgements:
     """Raters who say which of two sets of pictures shows more."""
 
@@ -241,12 +242,12 @@ class _Judgements:
 def _missing_line(n: int, where: Mapping[str, Any], chance: np.random.Generator, confidence: float) -> dict[str, Any]:
     """The share of things that pictures lack, by a judge whose errors were measured on other pictures."""
     missing, (sensitivity, specificity) = MISSING[where["condition"]], _JUDGE
-    known = [chance.binomial(_N_KNOWN, rate) / _N_KNOWN for rate in _JUDGE]
-    errors = ReaderErrors(sensitivity=known[0], specificity=known[1], n_positive=_N_KNOWN, n_negative=_N_KNOWN)
+    rates = [chance.binomial(_N_KNOWN, rate) / _N_KNOWN for rate in _JUDGE]
+    errors = ReaderErrors(sensitivity=rates[0], specificity=rates[1], n_positive=_N_KNOWN, n_negative=_N_KNOWN)
     there = chance.random(n) >= missing
     says = chance.random(n) < np.where(there, sensitivity, 1 - specificity)
     estimate = missing_things(says.astype(float), errors=errors, confidence=confidence)
-    return measured("missing_things", estimate, target=missing, planted=_ASKED, variant="corrected", **where)
+    return measured("missing_things", estimate, target=missing, planted=_THINGS, variant="corrected", **where)
 
 
 PROGRAMS = {
