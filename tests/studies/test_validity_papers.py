@@ -188,6 +188,9 @@ def test_measures_without_a_study_are_named_with_the_reason(pairs):
     told = page.split("## Not tested here")[1]
     assert f"- {METRICS['kendall_tau'].name}: of two orders, not of pictures." in told
     assert f"- {METRICS['stereotype_test_score'].name}:" not in told
+    other = replace(pairs, settings=replace(pairs.settings, model="org/name"))
+    elsewhere = report_files([other])["README.md"].decode().split("## Not tested here")[1]
+    assert f"- {METRICS['differential_association'].name}: tested on calibration-renderer." in elsewhere
     assert set(NOT_HERE) <= set(METRICS)
     assert set(MEASURES) & set(NOT_HERE) == {"weighted_alignment_score"}  # measured, but without an interval
 

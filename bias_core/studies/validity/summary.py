@@ -181,11 +181,14 @@ def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
 
 
 def _not_tested(reports: Sequence[StudyReport]) -> Iterator[str]:
-    """A line on each measure of which no study tells anything."""
-    tested = {finding.metric for report in reports for finding in report.results.findings}
+    """A line on each measure of which no study tells anything, or of another generator's pictures alone."""
+    model = reports[0].settings.model
+    everywhere = [*reports, *(saved.report for saved in load_shipped())]
+    on = {finding.metric: of.settings.model for of in reversed(everywhere) for finding in of.results.findings}
     for key, metric in METRICS.items():
-        if key not in tested:
-            yield f"- {metric.name}: {NOT_HERE.get(key, 'not tested yet')}."
+        if on.get(key) != model:
+            why = f"tested on {on[key]}" if key in on else NOT_HERE.get(key, "not tested yet")
+            yield f"- {metric.name}: {why}."
 
 
 def _instead(names: Mapping[str, str], label: str) -> str:
