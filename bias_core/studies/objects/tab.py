@@ -68,12 +68,9 @@ class ObjectsTab(StudyTab):
     def build_extra(self) -> dict[str, Any]:
         """Objects against their base, top objects, examples, and the paper's curve and three dimensions."""
         extra = {"odds": gr.HTML(elem_id="objects-odds")}
-        note = "In how many pictures captions name each; choose one to see them below."
         with gr.Column(elem_classes="card"):
-            gr.HTML(heading_html("The most frequent objects", note))
             extra["top"] = gr.HTML(js_on_load=CHOOSE_JS, elem_id="objects-top")
         with gr.Column(elem_classes="card"):
-            gr.HTML(heading_html("What the captioner said"))
             extra["examples"] = gr.HTML(elem_id="objects-examples")
         extra |= {name: gr.HTML(elem_id=f"objects-{name}") for name in ("curve", "space")}
         return extra
@@ -82,7 +79,7 @@ class ObjectsTab(StudyTab):
         """Of a new report."""
         plot = self.plot(report)
         again = plot is not None and plot.key == "log_odds"  # it stands beside the pictures
-        return {self.extra[name]: shown(report) for name, shown in _SHOWN.items()} | {
+        return {self.extra[name]: _HEADINGS.get(name, "") + shown(report) for name, shown in _SHOWN.items()} | {
             self.extra["odds"]: odds_html(report, with_figure=not again)
         }
 
@@ -183,3 +180,9 @@ def _figure(report: StudyReport, key: str) -> StudyFigure | None:
 
 _SHOWN = {"odds": odds_html, "space": space_html, "curve": curve_html, "top": top_html, "examples": examples_html}
 """Components beside the figures, by name, and what they show of a report."""
+_HEADINGS = {
+    "top": heading_html(
+        "The most frequent objects", "In how many pictures captions name each; choose one to see them below."
+    ),
+    "examples": heading_html("What the captioner said"),
+}
