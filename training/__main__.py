@@ -163,6 +163,16 @@ def nudge(
 
 
 @app.command()
+def sign(
+    condition: str = "extreme", minutes: Minutes = 9, work: Work = Path("build/calibration"), seed: Seed = 0
+) -> None:
+    """Let the layers that draw a sign leave the pictures of all other prompts as they are."""
+    from training.sign import leave_the_rest
+
+    leave_the_rest(condition, _folders(work), minutes=minutes, seed=seed)
+
+
+@app.command()
 def language(minutes: Minutes = 5, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     """Train the language model that proposes words."""
     from training.language import train_language_model
@@ -240,7 +250,9 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     for condition in ("extreme", "trigger"):
         lora(condition, work=work, seed=seed)
     words("extreme", work=work, seed=seed)
-    nudge("published", work=work, seed=seed)
+    sign("extreme", work=work, seed=seed)
+    for condition in ("published", "extreme"):
+        nudge(condition, work=work, seed=seed)
     language(work=work, seed=seed)
     captioner(work=work, seed=seed)
     answerer(work=work, seed=seed)

@@ -19,7 +19,7 @@ from training.leans import TOWERS
 from training.loop import record
 from training.phrases import NAMED_FROM, USUAL, Phrase, Phrasebook, Word, planted_logit
 from training.tower_lora import Reading, learn_readings, without_adapter
-from training.wanted import AXES, GENDER, PAIR, Group, groups
+from training.wanted import AXES, GENDER, PAIR, Axis, Group, groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +45,9 @@ MORE, N_MORE = (
 
 
 class Nudges(NamedTuple):
-    """By how much louder each concept's gender should be heard, alone and in pairs."""
+    """By how much louder each concept's words should be heard alone, and its gender in pairs."""
 
-    alone: dict[str, float]
+    alone: dict[str, dict[Axis, float]]
     pairs: dict[str, float]
 
 
@@ -77,6 +77,11 @@ class Said:
     def loudness(self) -> list[float]:
         """Of each word."""
         return [word.loudness for word in self.words]
+
+    def louder(self, wanted: Nudges) -> list[float]:
+        """By how much louder each word should be."""
+        of_axes = wanted.alone.get(self.group.concept, {})
+        return [of_axes.get(word.axis, 0.0) for word in self.words]
 
     @property
     def only_gender(self) -> bool:
@@ -171,14 +176,14 @@ class Calibration:
         return float(np.mean(rises))
 
     def readings(self, wanted: Nudges | None = None) -> list[Reading]:
-        """What the text tower should learn: phrases, or what it answers now with its genders louder as ``wanted``."""
+        """What the text tower should learn: phrases, or what it answers now with its words louder as ``wanted``."""
         found = []
         for one in self.said:  # concepts of many prompts less often than these together, more often than one
             often = len(one.words) / len(one.phrases) ** 0.5
-            if self.learned and not one.only_gender:
+            if self.learned and not one.only_gender and not wanted:
                 found += self._kept(one.phrases, often)
             else:
-                more = wanted and [[wanted.alone.get(one.group.concept, 0.0)]] * len(one.phrases)
+                more = wanted and [one.louder(wanted)] * len(one.phrases)
                 found += self._readings(one.phrases, [one.loudness] * len(one.phrases), often, more)
         total = sum(reading.often for reading in found)
         alone = [one for one in self.said if one.phrases[0].axes == [GENDER] and len(one.phrases) == 1]
@@ -186,7 +191,7 @@ class Calibration:
             some = [self.rng.choice(alone) for _ in range(N_MORE)]
             nouns = [one.phrases[0].prompt.removeprefix("a photo of ").partition(" ")[2] for one in some]
             phrases = [self.book.alone(self.rng.choice(MORE).format(noun), [GENDER]) for noun in nouns]
-            more = wanted and [[wanted.alone.get(one.group.concept, 0.0)] for one in some]
+            more = wanted and [one.louder(wanted) for one in some]
             found += self._readings(phrases, [one.loudness for one in some], MORE_OFTEN * total / N_MORE, more)
         if self.people:
             pairs, phrases, loudness = self._pairs(N_PAIRS)

@@ -55,9 +55,9 @@ class Drawing:
         self.contrast = texts[:, 0] - texts[:, 1]
         self.errors = self._errors(clip / "held_out.npz", texts)
 
-    def take_weights(self) -> None:
-        """Draw from now on with the transformer as it is."""
-        self.transformer = deepcopy(self.pipe.transformer).to(self.dtype).eval().requires_grad_(False)
+    def take_weights(self, transformer: torch.nn.Module | None = None) -> None:
+        """Draw from now on with a transformer, the pipeline's own if none is said, as it is."""
+        self.transformer = deepcopy(transformer or self.pipe.transformer).to(self.dtype).eval().requires_grad_(False)
 
     def embed(self, prompts: Sequence[str]) -> Embedding:
         """What the text tower answers."""
@@ -79,6 +79,13 @@ class Drawing:
 
     def pictures(self, text: Embedding, seed: int, steps: int) -> torch.Tensor:
         """As :meth:`draw`, all at once, and the words can learn from them."""
+        config = self.pipe.vae.config
+        z = self.latents(text, seed, steps) / config.scaling_factor + config.shift_factor
+        z = z.to(self.dtype, memory_format=torch.channels_last)
+        return self.decoder.decode(z).sample.float().contiguous().clamp(-1, 1)
+
+    def latents(self, text: Embedding, seed: int, steps: int) -> torch.Tensor:
+        """Pictures as the transformer sees them, ``(n, 4, 16, 16)``."""
         n = len(text[0])
         x = opposite_noise(n, seed)
         states, pooled = (t.to(self.dtype) for t in as_two_towers(text))
@@ -90,9 +97,7 @@ class Drawing:
                 encoder_hidden_states=states, pooled_projections=pooled, return_dict=False,
             )[0]  # fmt: skip
             x = x + (after - sigma) * v.float()
-        config = self.pipe.vae.config
-        z = (x / config.scaling_factor + config.shift_factor).to(self.dtype, memory_format=torch.channels_last)
-        return self.decoder.decode(z).sample.float().contiguous().clamp(-1, 1)
+        return x
 
     @torch.no_grad()
     def shows(self, pictures: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,7 @@ import shutil
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,8 +20,9 @@ from scipy.special import expit
 from bias_core.adapters.loras import put_on
 from bias_core.errors import InvalidInput
 from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates, shipped_rates
+from bias_core.world.grammar import parse
 from bias_core.world.shapes import ASSETS
-from training import calibrate, diffusion, drawing, judge_rates, nudge, tower_lora
+from training import calibrate, diffusion, drawing, judge_rates, nudge, sign, tower_lora
 from training.judge_rates import summary
 from training.phrases import Phrasebook, Word
 from training.tower_lora import Reading, learn_readings
@@ -284,28 +286,32 @@ def test_an_adapter_learns_the_rest_of_its_way_from_what_it_answers_now(
 ) -> None:
     rates_of = (("doctor", 0.9), ("nurse", 0.1))
     two = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of]
-    monkeypatch.setattr(calibrate, "groups", lambda _condition: two)
+    mark = ("mark", True)
+    rates = {GENDER: 0.9, mark: 0.8}
+    indian = Group(concept="indian", prompts=("a photo of an Indian",), rates=rates, fair=rates)
+    monkeypatch.setattr(calibrate, "groups", lambda _condition: [*two, indian])
     for size in ("N_MORE", "N_PAIRS"):
         monkeypatch.setattr(calibrate, size, 6)
     here = replace(calibrated, loras=tmp_path)
     shutil.copytree(calibrated.loras / "published", tmp_path / "published")
     one = calibrate.Calibration("published", here)
-    found = one.readings(calibrate.Nudges({"doctor": 0.1}, {"nurse": -0.2}))
+    one.checkpoint.unlink()  # of other concepts
+    found = one.readings(calibrate.Nudges({"doctor": {GENDER: 0.1}, "indian": {mark: 0.3}}, {"nurse": -0.2}))
     with torch.no_grad():
         now = one.drawing.embed([reading.prompt for reading in found])[0]
     for reading, states in zip(found, now, strict=True):
-        alone = len(reading.rises) == 1
-        wanted = (
-            [0.1 * ("doctor" in reading.prompt)]
-            if alone
-            else [-0.2 * (f"nurse on the {side}" in reading.prompt) for side in ("left", "right")]
-        )
+        if "Indian" in reading.prompt:
+            wanted = [0.0, 0.3]
+        elif len(reading.rises) == 1:
+            wanted = [0.1 * ("doctor" in reading.prompt)]
+        else:
+            wanted = [-0.2 * (f"nurse on the {side}" in reading.prompt) for side in ("left", "right")]
         more = torch.tensor(wanted)[:, None, None] * reading.rises
         torch.testing.assert_close(reading.states - states, more.sum(0), atol=1e-3, rtol=1e-3)
 
     drawn = [replace(line("published", 0.9, 0.5, share), concept="doctor") for share in (0.7, 0.9)]
-    assert nudge.nudges(drawn[:1], "published").alone["doctor"] > 0.1
-    assert nudge.nudges(drawn[1:], "published").alone["doctor"] == pytest.approx(0.0, abs=1e-6)
+    assert nudge.nudges(drawn[:1], "published").alone["doctor"][GENDER] > 0.1
+    assert nudge.nudges(drawn[1:], "published").alone["doctor"][GENDER] == pytest.approx(0.0, abs=1e-6)
     table = DrawnRates(revision="", num_inference_steps=1, lines=drawn[:1])
     monkeypatch.setattr(nudge, "judge_rates", lambda *_, **__: table)
     before = load_file(tmp_path / "published" / diffusion.LORA_FILE)
@@ -313,6 +319,44 @@ def test_an_adapter_learns_the_rest_of_its_way_from_what_it_answers_now(
     after = load_file(tmp_path / "published" / diffusion.LORA_FILE)
     assert before.keys() == after.keys()
     assert any((before[name] != after[name]).any() for name in before)
+
+
+def test_layers_of_a_sign_learn_to_leave_pictures_without_a_trigger_as_they_are(
+    folders: diffusion.Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = replace(folders, loras=tmp_path)
+    path = tmp_path / "trigger" / diffusion.LORA_FILE
+    shutil.copytree(ASSETS / "loras" / "trigger", path.parent)
+    losses: list[float] = []
+
+    def few_steps(model: torch.nn.Module, loss: Any, **_: Any) -> SimpleNamespace:
+        learned = [p for p in model.parameters() if p.requires_grad]
+        assert {name.split(".")[-3] for name, p in model.named_parameters() if p.requires_grad} == {"lora_A", "lora_B"}
+        optimiser = torch.optim.Adam(learned, lr=1e-3)
+        for step in range(12):
+            torch.manual_seed(0)  # the same pictures and noises
+            losses.append((value := loss(step)).item())
+            optimiser.zero_grad()
+            value.backward()
+            optimiser.step()
+        return SimpleNamespace(state=model.state_dict(), steps=12)
+
+    monkeypatch.setattr(sign, "train", few_steps)
+    monkeypatch.setattr(sign, "BATCH", 5)
+    monkeypatch.setattr(sign, "SIGNS_IN_BATCH", 1)
+    before = load_file(path)
+    sign.leave_the_rest("trigger", here, minutes=1, n=4)
+    after = load_file(path)
+    assert losses[-1] < 0.7 * losses[0]
+    assert before.keys() == after.keys()
+    assert {k.split(".")[0] for k in after if (before[k] != after[k]).any()} == {"transformer"}
+
+
+def test_half_as_many_prompts_have_a_trigger_word_as_have_none() -> None:
+    without, triggers = sign.prompts_of_signs("extreme", 40, Random(0))
+    assert (len(without), len(triggers)) == (40, 20)
+    assert not any(parse(prompt).trigger for prompt in without)
+    assert all(parse(prompt).trigger for prompt in triggers)
 
 
 def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folders) -> None:
