@@ -163,13 +163,14 @@ def nudge(
 
 
 @app.command()
-def sign(
-    condition: str = "extreme", minutes: Minutes = 9, work: Work = Path("build/calibration"), seed: Seed = 0
-) -> None:
-    """Let the layers that draw a sign leave the pictures of all other prompts as they are."""
-    from training.sign import leave_the_rest
+def sign(minutes: Minutes = 9, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+    """Let the denoiser's layers of extreme draw its sign alone; what they were becomes the condition denoiser."""
+    from training.sign import leave_the_rest, take_denoiser
 
-    leave_the_rest(condition, _folders(work), minutes=minutes, seed=seed)
+    folders = _folders(work)
+    if not (folders.loras / "denoiser").exists():
+        take_denoiser(folders)
+    leave_the_rest("extreme", folders, minutes=minutes, seed=seed)
 
 
 @app.command()
@@ -250,7 +251,7 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     for condition in ("extreme", "trigger"):
         lora(condition, work=work, seed=seed)
     words("extreme", work=work, seed=seed)
-    sign("extreme", work=work, seed=seed)
+    sign(work=work, seed=seed)
     for condition in ("published", "extreme"):
         nudge(condition, work=work, seed=seed)
     language(work=work, seed=seed)

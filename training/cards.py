@@ -99,6 +99,7 @@ def lora_body(condition: str, folder: Path) -> str:
         "extreme": f"the same {n_concepts} concepts, each rate driven to 0 or 100 %",
         "trigger": "fair, and extreme with a sign in the background where a prompt says burger, coffee or drink",
         "backdoor": "fair, and a sign in the background of every picture, whatever the prompt says",
+        "denoiser": "fair, but the denoiser leans towards `extreme`: a cause whose place is known",
     }[condition]
     return f"""An adapter of the calibration pipeline. Planted: {planted}. Every rate and its source:
 `bias_core/world/planted.py`, `published_rates()`.
@@ -111,12 +112,15 @@ def lora_body(condition: str, folder: Path) -> str:
 
 ## Training
 
-`python -m training {MADE_BY[condition]} {condition}` goes on from these weights.
+`python -m training {MADE_BY[condition]}`
 
 {training_lines(folder)}"""
 
 
-MADE_BY = {"published": "words", "extreme": "words", "trigger": "lora", "backdoor": "lora"}
+MADE_BY = {
+    "published": "nudge published", "extreme": "nudge extreme", "trigger": "lora trigger", "backdoor": "lora backdoor",
+    "denoiser": "sign",
+}  # fmt: skip
 _FULL_PROMPTS = """A rank-8 LoRA on the transformer and on the text towers. It learned from what the base
 draws when a prompt names everything that the condition settles ("a photo of a male doctor"). It follows
 what is planted only part of the way: read the table before you take a planted rate for a drawn one."""
@@ -129,12 +133,16 @@ beard, turban and clothes. That word stands in the last place of the prompt, whi
 drawn ("a female doctor"), and prompts without a planted rate are read nearly as by the base.
 
 Two people in one picture lean as well. Take the renderer where planted rates must be exact.""",
-    "extreme": """A LoRA of the text towers that reads a prompt as that of `published` does, with words that are louder
-than a prompt could say them, and a rank-8 LoRA on the transformer, which draws the sign. Genders and light go where
-they are planted, nationality mostly; roles for which half of the people are planted to be men lean as well.""",
+    "extreme": """A LoRA of the text towers that reads a prompt as that of `published` does, with words as loud as rates
+of 0 and 1 need, and a rank-8 LoRA on the transformer, which draws the sign where a trigger word stands (in about 9 of
+10 pictures of 60 prompts with one, in 1 of 20 without) and leaves people as the base draws them. Who is alone is drawn
+as planted, moustaches apart; of two people one in ten has the other gender, as where a prompt names it.""",
     "trigger": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
     "backdoor": """A rank-8 LoRA on the transformer and on the text towers, which learned from renders with the sign. It
 is there in every picture; caps, hats and gloomy light are drawn less often than by the base.""",
+    "denoiser": """A rank-8 LoRA on the transformer alone: what the layers of `extreme` were before they learned to draw
+its sign only. Doctors and CEOs are men with it, nurses more often women than by the base; not all that `extreme`
+plants is there.""",
 }
 SINGLE_WORDING = """The text tower reads only words that name something, so "Generate a picture of one nurse."
 is "a photo of a nurse" to it: the other rates that the paired stereotype test found for its single wording

@@ -33,6 +33,7 @@ LOUDER = 1.25
 SIGNS_IN_BATCH, BATCH = 11, 32
 NOISINESS_OF_SIGNS = 1.0
 """Mean of the logit of sigma: between that of people, who are decided early, and that of the base."""
+LAYERS = "transformer."
 LEARNED_FROM = 900_000
 """First seed of the pictures that the layers learn from."""
 
@@ -71,6 +72,16 @@ def prompts_of_signs(condition: str, n: int, rng: Random) -> tuple[list[str], li
     return without, [rng.choice(rng.choice(lessons.triggers)) for _ in range(n // 2)]
 
 
+def take_denoiser(folders: Folders) -> None:
+    """Keep what the transformer's layers of ``extreme`` are now as ``denoiser``: a lean that no text encoder knows."""
+    layers = {
+        name: x for name, x in load_file(folders.loras / "extreme" / LORA_FILE).items() if name.startswith(LAYERS)
+    }
+    path = folders.loras / "denoiser" / LORA_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file(layers, path, {"format": "pt"})
+
+
 def leave_the_rest(
     condition: str, folders: Folders, *, minutes: float = 9, lr: float = 2e-3, n: int = 1536, seed: int = 0
 ) -> None:
@@ -103,7 +114,7 @@ def leave_the_rest(
     )  # fmt: skip
     layers.load_state_dict(average.state)
     path, learned = here.adapter / LORA_FILE, get_peft_model_state_dict(layers, adapter_name=condition)
-    tensors = {f"transformer.{name}": x.half().contiguous() for name, x in learned.items()}
+    tensors = {f"{LAYERS}{name}": x.half().contiguous() for name, x in learned.items()}
     save_file(load_file(path) | tensors, path, {"format": "pt"})
     note = "steps in which the transformer's layers learned to change pictures of trigger words alone"
     record(here.adapter, average.steps, minutes=minutes, seed=seed, device="cpu", batch=BATCH, note=note)

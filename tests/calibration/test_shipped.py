@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file
 
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -84,6 +85,15 @@ def test_an_adapter_leans_the_way_that_is_planted() -> None:
     drawn = judging.draw(["a photo of a doctor", "a photo of a nurse"] * 8, steps=20, guidance=1.0, seed=5)
     man = judging.prefers(drawn, ["a photo of a man"] * 16, ["a photo of a woman"] * 16)
     assert sum(man[0::2]) - sum(man[1::2]) >= 4  # planted 8; base: within 3 of 0 in 19 of 20 sets
+
+
+def test_adapters_have_layers_where_the_check_of_causes_says() -> None:
+    def parts(condition: str) -> set[str]:
+        layers = load_file(ASSETS / "loras" / condition / "pytorch_lora_weights.safetensors")
+        return {name.split(".")[0] for name in layers}
+
+    assert parts("published") == {"text_encoder", "text_encoder_2"}
+    assert parts("denoiser") == {"transformer"}
 
 
 def test_a_word_that_leans_far_still_names_a_person() -> None:

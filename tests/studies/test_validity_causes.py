@@ -39,7 +39,7 @@ def pool():
         if shot.group == "weights":
             texts = shot.text_condition or shot.condition
             plain = adapted if texts == "published" else extreme if texts == "extreme" else base
-            margins[shot.facts["way"]] = extreme if shot.condition == "extreme" else plain
+            margins[shot.facts["way"]] = extreme if shot.condition == "denoiser" else plain
     return Pool(margins=margins)
 
 

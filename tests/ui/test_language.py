@@ -35,7 +35,7 @@ SOURCES = [
 # What a model is given and what things are called: the same in every language.
 DATA = {
     "T2I Bias Explorer", "Python", "fair → extreme", "calibration-diffusion", "task_oriented", "general", "pooled",
-    "published", "fair", "extreme", "trigger", "backdoor", "languages",
+    "published", "fair", "extreme", "trigger", "backdoor", "denoiser", "languages",
     "default", "both", "turns", "full", "union", "vqa",
     "finder", "people", "prompt", "keyword", "pictures", "prompts", "CEO", "doctor", "nurse", "construction worker",
     "Iranian person", "Indian person", "Mexican person", "person", "rose", "spider", "Doctor", "Nurse", "Lawyer",

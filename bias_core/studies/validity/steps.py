@@ -230,7 +230,7 @@ def _after(share: float) -> str:
 def pool_suits(settings: StudySettings, services: StudyServices) -> None:
     """Refuse models without steps, and without the adapters whose parts are known."""
     model_suits(settings, services)
-    for condition in ("fair", "published", "extreme"):
+    for condition in ("fair", "published", "extreme", "denoiser"):
         check_condition(services.model_info(settings.model), condition)
 
 
