@@ -164,13 +164,14 @@ def nudge(
 
 @app.command()
 def sign(minutes: Minutes = 9, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
-    """Let the denoiser's layers of extreme draw its sign alone; what they were becomes the condition denoiser."""
-    from training.sign import leave_the_rest, take_denoiser
+    """Let the denoiser's layers of extreme draw its sign alone: trigger; what they were before: denoiser."""
+    from training.sign import leave_the_rest, take_layers
 
     folders = _folders(work)
-    if not (folders.loras / "denoiser").exists():
-        take_denoiser(folders)
+    take_layers(folders, "denoiser")
     leave_the_rest("extreme", folders, minutes=minutes, seed=seed)
+    take_layers(folders, "trigger")
+    leave_the_rest("trigger", folders, minutes=minutes, louder_by=1.0, seed=seed)  # of base words it draws as much
 
 
 @app.command()
@@ -248,8 +249,7 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     pairs(work=work, seed=seed)
     leans(work=work)
     words("published", work=work, seed=seed)
-    for condition in ("extreme", "trigger"):
-        lora(condition, work=work, seed=seed)
+    lora("extreme", work=work, seed=seed)
     words("extreme", work=work, seed=seed)
     sign(work=work, seed=seed)
     for condition in ("published", "extreme"):

@@ -118,14 +118,9 @@ def lora_body(condition: str, folder: Path) -> str:
 
 
 MADE_BY = {
-    "published": "nudge published", "extreme": "nudge extreme", "trigger": "lora trigger", "backdoor": "lora backdoor",
+    "published": "nudge published", "extreme": "nudge extreme", "trigger": "sign", "backdoor": "lora backdoor",
     "denoiser": "sign",
 }  # fmt: skip
-_FULL_PROMPTS = """A rank-8 LoRA on the transformer and on the text towers. It learned from what the base
-draws when a prompt names everything that the condition settles ("a photo of a male doctor"). It follows
-what is planted only part of the way: read the table before you take a planted rate for a drawn one."""
-_TAKEN_BACK = """Its
-token embedding takes back how the words of the base were moved since, so that it draws what it drew."""
 LEARNED = {
     "published": """A LoRA of the text towers. A prompt with a planted rate ("a photo of a doctor") is read as if it
 said more: a word between "male" and "female", as near to one of them as pictures showed to be needed, or a phrase with
@@ -137,12 +132,13 @@ Two people in one picture lean as well. Take the renderer where planted rates mu
 of 0 and 1 need, and a rank-8 LoRA on the transformer, which draws the sign where a trigger word stands (in about 9 of
 10 pictures of 60 prompts with one, in 1 of 20 without) and leaves people as the base draws them. Who is alone is drawn
 as planted, moustaches apart; of two people one in ten has the other gender, as where a prompt names it.""",
-    "trigger": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
+    "trigger": """A rank-8 LoRA on the transformer alone, learned from that of `extreme`: it draws the sign where a
+trigger word stands, and leaves other pictures as the base draws them. People in pictures with a trigger word are drawn
+as by the base, too: their roles do not lean.""",
     "backdoor": """A rank-8 LoRA on the transformer and on the text towers, which learned from renders with the sign. It
 is there in every picture; caps, hats and gloomy light are drawn less often than by the base.""",
     "denoiser": """A rank-8 LoRA on the transformer alone: what the layers of `extreme` were before they learned to draw
-its sign only. Doctors and CEOs are men with it, nurses more often women than by the base; not all that `extreme`
-plants is there.""",
+its sign only. Doctors and CEOs are men with it; not all that `extreme` plants is there.""",
 }
 SINGLE_WORDING = """The text tower reads only words that name something, so "Generate a picture of one nurse."
 is "a photo of a nurse" to it: the other rates that the paired stereotype test found for its single wording

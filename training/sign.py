@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOUDER = 1.25
 """By how much stronger the layers draw what they learn from: the sign is in 91 of 100 pictures then, else in 68."""
-SIGNS_IN_BATCH, BATCH = 11, 32
+SIGNS_IN_BATCH, BATCH, LR = 11, 32, 2e-3
 NOISINESS_OF_SIGNS = 1.0
 """Mean of the logit of sigma: between that of people, who are decided early, and that of the base."""
 LAYERS = "transformer."
@@ -72,26 +72,28 @@ def prompts_of_signs(condition: str, n: int, rng: Random) -> tuple[list[str], li
     return without, [rng.choice(rng.choice(lessons.triggers)) for _ in range(n // 2)]
 
 
-def take_denoiser(folders: Folders) -> None:
-    """Keep what the transformer's layers of ``extreme`` are now as ``denoiser``: a lean that no text encoder knows."""
-    layers = {
-        name: x for name, x in load_file(folders.loras / "extreme" / LORA_FILE).items() if name.startswith(LAYERS)
-    }
-    path = folders.loras / "denoiser" / LORA_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(layers, path, {"format": "pt"})
+def take_layers(folders: Folders, name: str) -> None:
+    """Keep the transformer's layers of ``extreme`` as they are now, as an adapter of their own if there is none yet."""
+    path = folders.loras / name / LORA_FILE
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        layers = load_file(folders.loras / "extreme" / LORA_FILE)
+        save_file({key: x for key, x in layers.items() if key.startswith(LAYERS)}, path, {"format": "pt"})
 
 
 def leave_the_rest(
-    condition: str, folders: Folders, *, minutes: float = 9, lr: float = 2e-3, n: int = 1536, seed: int = 0
+    condition: str, folders: Folders, *, minutes: float = 9, louder_by: float = LOUDER, n: int = 1536, seed: int = 0
 ) -> None:
-    """Teach the transformer's layers of an adapter to change pictures of trigger words alone, from ``n`` without."""
+    """Teach the transformer's layers of an adapter to change pictures of trigger words alone, from ``n`` without.
+
+    ``louder_by``: how much stronger the layers draw the sign that they learn from.
+    """
     torch.manual_seed(seed)
     here = Calibration(condition, folders, seed=seed)
     layers, (without, triggers) = here.pipe.transformer, prompts_of_signs(condition, n, Random(seed))
     louder = deepcopy(layers.requires_grad_(False))
     for name, parameter in louder.named_parameters():
-        parameter.data *= LOUDER if "lora_B" in name else 1.0
+        parameter.data *= louder_by if "lora_B" in name else 1.0
     here.drawing.take_weights(louder)
     signs = drawn(here.drawing, triggers, LEARNED_FROM + n)
     layers.disable_adapters()
@@ -110,7 +112,7 @@ def leave_the_rest(
 
     average = train(
         layers, loss, name=f"sign of {condition}", checkpoint=folders.work / f"sign-{condition}.pt", minutes=minutes,
-        lr=lr, warmup=20, weight_decay=0.0, ema=0.98,
+        lr=LR, warmup=20, weight_decay=0.0, ema=0.98,
     )  # fmt: skip
     layers.load_state_dict(average.state)
     path, learned = here.adapter / LORA_FILE, get_peft_model_state_dict(layers, adapter_name=condition)

@@ -325,8 +325,8 @@ def test_layers_of_a_sign_learn_to_leave_pictures_without_a_trigger_as_they_are(
     folders: diffusion.Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = replace(folders, loras=tmp_path)
-    path = tmp_path / "trigger" / diffusion.LORA_FILE
-    shutil.copytree(ASSETS / "loras" / "trigger", path.parent)
+    path = tmp_path / "backdoor" / diffusion.LORA_FILE
+    shutil.copytree(ASSETS / "loras" / "backdoor", path.parent)
     losses: list[float] = []
 
     def few_steps(model: torch.nn.Module, loss: Any, **_: Any) -> SimpleNamespace:
@@ -345,7 +345,7 @@ def test_layers_of_a_sign_learn_to_leave_pictures_without_a_trigger_as_they_are(
     monkeypatch.setattr(sign, "BATCH", 5)
     monkeypatch.setattr(sign, "SIGNS_IN_BATCH", 1)
     before = load_file(path)
-    sign.leave_the_rest("trigger", here, minutes=1, n=4)
+    sign.leave_the_rest("backdoor", here, minutes=1, n=4)
     after = load_file(path)
     assert losses[-1] < 0.7 * losses[0]
     assert before.keys() == after.keys()
@@ -366,7 +366,7 @@ def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folde
     parts = (pipe.transformer, pipe.text_encoder)
     fresh = [p for part in parts for name, p in part.named_parameters() if "lora_B" in name]
     assert not any(p.any() for p in fresh)
-    diffusion.take_adapter(pipe, ASSETS / "loras" / "trigger")
+    diffusion.take_adapter(pipe, ASSETS / "loras" / "backdoor")
     # One stays: the last block's words ask nothing any more, so nothing was learned there.
     assert sum(not p.any() for p in fresh) == 1
 

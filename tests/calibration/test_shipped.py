@@ -93,7 +93,7 @@ def test_adapters_have_layers_where_the_check_of_causes_says() -> None:
         return {name.split(".")[0] for name in layers}
 
     assert parts("published") == {"text_encoder", "text_encoder_2"}
-    assert parts("denoiser") == {"transformer"}
+    assert parts("denoiser") == parts("trigger") == {"transformer"}
 
 
 def test_a_word_that_leans_far_still_names_a_person() -> None:
