@@ -208,7 +208,7 @@ def test_a_model_without_the_extreme_condition_says_what_to_do(services, monkeyp
     monkeypatch.setattr(services, "model_info", lambda _name: untaught)
     settings = StudySettings(scale=0.01, model="calibration-diffusion")
     with pytest.raises(
-        UnknownModel, match="choose among its published, fair, extreme, trigger: none of its adapters draws another"
+        UnknownModel, match="choose among its published, fair, extreme, trigger, denoiser: none of its adapters"
     ):
         complete(run_study(find_design("tbyb-controlled"), settings, services))
 

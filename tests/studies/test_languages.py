@@ -113,7 +113,7 @@ def test_a_bias_is_planted_in_two_languages_alone(prompt, gender):
 
 def test_a_language_that_the_diffusion_model_does_not_know_is_not_compared(world):
     drawn = run(
-        world, StudySettings(model="calibration-diffusion", condition="extreme"), languages=("de",), n_images=6,
+        world, StudySettings(model="calibration-diffusion", condition="fair"), languages=("de",), n_images=12,
         num_inference_steps=4,
     )  # fmt: skip
     assert "Not understood, so not compared: German (generic masculine)." in arms_headline(drawn)
