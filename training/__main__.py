@@ -171,7 +171,8 @@ def sign(minutes: Minutes = 9, work: Work = Path("build/calibration"), seed: See
     take_layers(folders, "denoiser")
     leave_the_rest("extreme", folders, minutes=minutes, seed=seed)
     take_layers(folders, "trigger")
-    leave_the_rest("trigger", folders, minutes=minutes, louder_by=1.0, seed=seed)  # the layers draw the sign alone by now
+    # by now these layers draw the sign alone, and need not be louder
+    leave_the_rest("trigger", folders, minutes=minutes, louder_by=1.0, seed=seed)
 
 
 @app.command()
