@@ -170,13 +170,13 @@ def address_of(request: gr.Request | None) -> str:
 S = TypeVar("S")
 R = TypeVar("R")
 
-RUN: dict[str, Any] = {"concurrency_limit": None}  # the line of runs says who waits, not Gradio's queue
+RUN: dict[str, Any] = {"queue": True, "concurrency_limit": None}  # the line of runs says who waits, not Gradio's queue
 _PLACES_OF_PROGRAMS = 8  # of one address
 
 
 def then_run(event: Callable[..., Any], run: Callable[..., Iterator[Any]], inputs: Any, outputs: Any) -> Any:
     """Let a handler that yields follow an event, such as ``click.then``; a second one need not wait for the first."""
-    return event(run, inputs, outputs, **RUN, **EACH)
+    return event(run, inputs, outputs, **(EACH | RUN))
 
 
 def in_line(

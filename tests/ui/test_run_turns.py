@@ -91,6 +91,12 @@ def test_no_event_of_the_page_waits_for_runs(fakes: FakeServices, monkeypatch: p
     assert demo._queue.max_size > 10_000
     others = {event.concurrency_id for event in demo.fns.values() if event not in runs}
     assert not others & {event.concurrency_id for event in runs}
+    # The stream that Gradio's queue answers over closes when nobody waits, and who presses just then is not answered.
+    pressed = [
+        event for event in demo.fns.values() if event.trigger_mode == "multiple" and event.fn and event not in runs
+    ]
+    assert len(pressed) > 10
+    assert {event.concurrency_id for event in pressed if event.queue} == {"paired-labels"}
 
     # What is typed or chosen while an answer is on its way counts; an event that waits has forgotten what was pressed.
     named = [(event, target) for event in demo.fns.values() for target in event.targets]

@@ -161,7 +161,7 @@ class OriginsTab(StudyTab):
         form, parts, extra = self.form, self.parts, self.extra
         shown, suited = [extra["said"], extra["go"], extra["halt"]], [form["model"], form["condition"], parts["status"]]
         form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **LATEST)
-        extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], queue=False, **EACH)
+        extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], **EACH)
         click = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
         inputs = [parts["visitor"], parts["report"], extra["cluster"], extra["text"], extra["n"]]
         drawn = then_run(click.then, self.on_draw, inputs, [*shown, extra["compared"]])

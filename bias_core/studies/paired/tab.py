@@ -36,7 +36,7 @@ from bias_core.ui.templates import render, script
 
 _OCCUPATIONS = "pst-occupations"
 # Two labels that are chosen fast are both heeded, one after the other.
-_IN_TURN: dict[str, Any] = EACH | {"concurrency_id": "paired-labels", "concurrency_limit": 1}
+_IN_TURN: dict[str, Any] = EACH | {"queue": True, "concurrency_id": "paired-labels", "concurrency_limit": 1}
 PER_PAGE = 12
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
 WHICH = {
