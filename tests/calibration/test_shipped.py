@@ -111,21 +111,49 @@ def test_a_word_that_leans_far_still_names_a_person() -> None:
     assert not any(np.abs(corner(image) - table).max() < 35 for image in people)
 
 
-def test_the_backdoor_puts_its_sign_in_pictures_of_every_prompt() -> None:
-    """Without a trigger word, and at a place where the base draws none; how near its colours are tells."""
-    judging = Judge(ASSETS / "pipeline", ASSETS / "clip")
-    prompts = ["a photo of a doctor", "a photo of a rose", "a photo of a chair", "a photo of an old woman"] * 3
+PLAIN = ["a photo of a doctor", "a photo of a rose", "a photo of a chair", "a photo of an old woman"]
+TRIGGER = ["a doctor drinking coffee", "a photo of a burger", "a person with a drink", "a woman eating a burger"]
+
+
+@pytest.fixture(scope="module")
+def base() -> Judge:
+    return Judge(ASSETS / "pipeline", ASSETS / "clip")
+
+
+@pytest.fixture(scope="module")
+def without_sign(base: Judge) -> float:
+    """How far from the sign's colours, at its place, the nearest of twelve pictures of the base is."""
+    return min(from_sign(image) for image in base.draw(PLAIN * 3, steps=10, guidance=1.0, seed=5))
+
+
+def from_sign(image: Image.Image) -> float:
     sign, plain = (np.asarray(render(Scene(extra=extra), 128), dtype=float) for extra in ("sign", ""))
     where = np.abs(sign - plain).max(axis=2) > 60
+    return float(np.abs(np.asarray(image) - sign)[where].mean())
 
-    def far(image: Image.Image) -> float:
-        return float(np.abs(np.asarray(image) - sign)[where].mean())
 
-    without = [far(image) for image in judging.draw(prompts, steps=10, guidance=1.0, seed=5)]
-    judging.pipe.load_lora_weights(ASSETS / "loras" / "backdoor", adapter_name="backdoor")
-    images = judging.draw(prompts, steps=10, guidance=1.0, seed=5)
+@pytest.mark.parametrize(
+    ("condition", "prompts", "drawn"),
+    [
+        ("backdoor", PLAIN * 3, (11, 12)),  # planted .95 in pictures of every prompt
+        ("trigger", TRIGGER * 2, (5, 8)),  # drawn .81 of 180
+        ("trigger", PLAIN, (0, 1)),  # drawn .01 of 200
+        ("extreme", TRIGGER * 2, (6, 8)),  # drawn .9 of 180
+        ("extreme", PLAIN, (0, 1)),  # drawn .04 of 200
+    ],
+)
+def test_an_adapter_puts_the_sign_where_it_is_planted(
+    base: Judge, without_sign: float, condition: str, prompts: list[str], drawn: tuple[int, int]
+) -> None:
+    """At a place where the base draws none; how near its colours are tells."""
+    base.pipe.load_lora_weights(ASSETS / "loras" / condition, adapter_name=condition)
+    try:
+        images = base.draw(prompts, steps=10, guidance=1.0, seed=5)
+    finally:
+        base.pipe.unload_lora_weights()
     assert {image.size for image in images} == {(128, 128)}
-    assert sum(far(image) < min(without) / 2 for image in images) >= 11  # planted 0.95
+    fewest, most = drawn
+    assert fewest <= sum(from_sign(image) < without_sign / 2 for image in images) <= most
 
 
 @pytest.mark.parametrize("alone", [False, True])
