@@ -381,6 +381,11 @@ def test_the_shipped_adapter_draws_what_is_planted() -> None:
         assert found.right_direction == 1
         assert found.mean_gap <= 0.08
         assert found.near >= 0.9
+    extreme = summary("extreme", shipped_rates().lines)
+    assert extreme.n_leaning >= 200
+    assert extreme.right_direction == 1
+    assert extreme.mean_gap <= 0.08
+    assert extreme.near >= 0.9
     base = summary("fair", shipped_rates().lines)
     assert base.n_fair > 200
     assert base.even == 1
