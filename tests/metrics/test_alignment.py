@@ -170,6 +170,40 @@ def test_without_variety_along_it_the_share_is_nothing_and_has_no_interval():
     assert "two images" in variance_share([[1.0, 0.0], [0.0, 1.0]], [1.0, 0.0]).note
 
 
+def test_where_all_images_show_the_same_look_the_share_has_no_interval(images, direction):
+    plain, shows = variance_share(images, direction), np.arange(N) % 2
+    assert variance_share(images, direction, shows=shows) == plain
+    assert variance_share(images, direction, shows=np.where(np.arange(N) > 1, np.nan, shows)) == plain  # 0, 1 and nan
+    for same in (np.zeros(N), np.ones(N), np.full(N, np.nan), np.where(np.arange(N) == 3, np.nan, 1)):
+        estimate = variance_share(images, direction, shows=same)
+        assert (estimate.value, estimate.note) == (plain.value, alignment.ONE_LOOK)
+        assert np.isnan([estimate.low, estimate.high]).all()
+    by_attribute = variance_share_estimates(images, np.eye(D)[:2], shows=np.stack([shows, np.ones(N)], axis=1))
+    assert [math.isnan(one.low) for one in by_attribute] == [False, True]
+    for bad in (np.ones(N - 1), np.full(N, 2), np.ones((N, 2))):
+        with pytest.raises(InvalidInput, match="shows must hold 1, 0 or nan for each of 11 images"):
+            variance_share(images, direction, shows=bad)
+
+
+def test_intervals_hold_where_one_look_is_rare_and_only_sets_with_both_have_one():
+    # One image in twenty has the other look: without `shows` every set of 23 without it (.95^23 = 31 %) would have an
+    # interval about nothing, and a third of all would miss.
+    rng, along = np.random.default_rng(7), np.eye(D)[1]
+
+    def sample(n):
+        rare = rng.random(n) < 0.05
+        rows = np.array([3.0, *np.zeros(D - 1)]) + 0.1 * rng.normal(size=(n, D))
+        rows[:, 1] += np.where(rare, -1, 1)
+        return rows, ~rare
+
+    truth = variance_share(sample(200_000)[0], along).value
+    sets = [sample(23) for _ in range(600)]
+    told = [one for one in (variance_share(x, along, shows=shows) for x, shows in sets) if not math.isnan(one.low)]
+    assert len(told) / len(sets) == pytest.approx(1 - 0.95**23, abs=0.06)
+    assert np.mean([one.low <= truth <= one.high for one in told]) >= 0.92
+    assert np.mean([one.low <= truth <= one.high for one in (variance_share(x, along) for x, _ in sets)]) < 0.75
+
+
 def test_wals_stands_as_the_paper_has_it_without_an_interval(images):
     directions = np.random.default_rng(5).normal(size=(3, D))
     for estimate, direction in zip(alignment_estimates(images, directions), directions, strict=True):

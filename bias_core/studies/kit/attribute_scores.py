@@ -97,7 +97,6 @@ def score_attributes(
     texts = data.texts([a.positive for a in attributes] + [a.negative for a in attributes])
     pairs = enumerate(zip(texts[:k], texts[k:], strict=True))
     directions = {i: text_direction(*pair) for i, pair in pairs if np.abs(pair[0] - pair[1]).max() > _SAME}
-    variety = _variety(rows, directions, settings.confidence)
     judged = yield from judge_attributes(data, frame, attributes)
     pairs_of_text = [(a.positive, a.negative) for a in attributes]
     errors = (
@@ -108,9 +107,11 @@ def score_attributes(
     drawn = data.stored(frame)
     truths = [stored.truth for stored in drawn if stored.truth is not None]
     positive, negative = rows @ texts[:k].T, rows @ texts[k:].T  # (n, n_attributes)
+    sides = [one.sides for one in judged] if judged else list(zip(positive.T, negative.T, strict=True))
+    variety = _variety(rows, directions, sides, settings.confidence)
     scores = []
     for i, attribute in enumerate(attributes):
-        yes, no = judged[i].sides if judged else (positive[:, i], negative[:, i])
+        yes, no = sides[i]
         is_seen = bool(judged) or i in directions
         intervals: dict[str, Any] = {"fixed_n": data.fixed_n, "confidence": settings.confidence}
         numbers = _numbers(attribute, yes, no, errors[i], **intervals) if is_seen else _nothing_seen(len(rows))
@@ -185,11 +186,18 @@ def watch_attributes(
     return shares
 
 
-def _variety(rows: np.ndarray, directions: Mapping[int, np.ndarray], confidence: float) -> dict[int, dict[str, Any]]:
+def _variety(
+    rows: np.ndarray,
+    directions: Mapping[int, np.ndarray],
+    sides: Sequence[tuple[np.ndarray, np.ndarray]],
+    confidence: float,
+) -> dict[int, dict[str, Any]]:
+    """Share of variance and WALS by attribute; ``sides`` of every attribute say which pictures show it."""
     if not directions:
         return {}
     deltas = np.stack(list(directions.values()))
-    shares = variance_share_estimates(rows, deltas, confidence=confidence)
+    shows = np.stack([np.where(np.isnan(yes), np.nan, yes > no) for yes, no in (sides[i] for i in directions)], axis=1)
+    shares = variance_share_estimates(rows, deltas, shows=shows, confidence=confidence)
     wals = alignment_estimates(rows, deltas)
     return {i: {"variance_share": v, "wals": w} for i, v, w in zip(directions, shares, wals, strict=True)}
 

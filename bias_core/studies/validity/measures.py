@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.alignment import alignment_estimates, text_direction, variance_share_estimates
+from bias_core.metrics.alignment import alignment_estimates, text_direction, variance_share
 from bias_core.metrics.association import mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix
 from bias_core.metrics.cards import METRICS
@@ -88,13 +88,13 @@ def measures_of(sets: Sets, seed: int) -> dict[str, Estimate]:
     """
     neutral, positive, negative = sets["neutral"], *sets["sentences"]
     share = prevalence_estimate(neutral @ positive, neutral @ negative)
-    direction = np.asarray(text_direction(positive, negative))[None]
+    direction = np.asarray(text_direction(positive, negative))
     estimates = {
         "attribute_prevalence": share,
         "signed_difference": signed_difference_estimate(share, FAIR_SHARE),
         "stereotype_score": stereotype_estimate(share, FAIR_SHARE),
-        "weighted_alignment_score": alignment_estimates(neutral, direction)[0],
-        "variance_share": variance_share_estimates(neutral, direction)[0],
+        "weighted_alignment_score": alignment_estimates(neutral, direction[None])[0],
+        "variance_share": variance_share(neutral, direction, shows=neutral @ (positive - negative) > 0),
         "association_beyond_even_mix": association_beyond_even_mix(neutral, sets["a"], sets["b"]),
         "relative_lean": _relative_leans(sets)[0],
         **leans_of(sets, seed),
