@@ -391,7 +391,7 @@ def _share_estimate(along: Array, distances: Array, confidence: float) -> Estima
     return Estimate(value=value, low=low, high=high, n=n, method="" if note else method, note=note)
 
 
-def _one_look(shows: ArrayLike | None, shape: tuple[int, int]) -> Array:
+def _one_look(shows: ArrayLike | None, shape: tuple[int, int]) -> NDArray[np.bool_]:
     """Of each attribute: whether all images show it, or none, as far as that is told; no for all without ``shows``."""
     if shows is None:
         return np.zeros(shape[1], dtype=bool)
@@ -402,7 +402,7 @@ def _one_look(shows: ArrayLike | None, shape: tuple[int, int]) -> Array:
             f"shows must hold 1, 0 or nan for each of {n} images and {k} attributes; got shape {shown.shape} with the "
             f"values {np.unique(shown)[:5].tolist()}."
         )
-    return ~((shown == 1).any(axis=0) & (shown == 0).any(axis=0))
+    return np.asarray(~((shown == 1).any(axis=0) & (shown == 0).any(axis=0)))
 
 
 def _varied(image_embeddings: ArrayLike) -> Floats:

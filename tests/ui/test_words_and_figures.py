@@ -19,6 +19,7 @@ from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.types import Progress, StudyFigure
 from bias_core.studies.reports.embedded import NARROW, figure_svg
+from bias_core.studies.reports.figures import WIDEST
 from bias_core.types import Attribute, Estimate, ReaderErrors
 from bias_core.ui import messages
 from bias_core.ui.study import view as study_html
@@ -170,9 +171,24 @@ def test_a_long_name_has_two_lines_in_a_narrow_figure_and_is_one_button() -> Non
     figure = share_figure([score(0.5, 0.2, 0.8, name=name), score(0.5, 0.2, 0.8, name="dark skin")])
     assert name in figure_svg(figure)
     narrow = figure_svg(figure, marks={name: "a=1", "dark skin": "a=2"}, width=NARROW)
-    assert name not in narrow.replace(f"of {name}", "")
+    assert name not in narrow.replace(f"of {name}", "").replace(f'data-in-lines="{name}"', "")
     assert narrow.count('data-pictures="a=1"') == 2
     assert narrow.count('role="button"') == 2
+
+
+@pytest.mark.parametrize("width", [NARROW, WIDEST])
+def test_long_names_that_begin_alike_leave_room_and_are_buttons_of_their_own(width: float) -> None:
+    names = [
+        f"Difference within pictures, of how near to the {where} they stand, after Holm" for where in ("middle", "left")
+    ]
+    drawn = figure_svg(
+        share_figure([score(0.5, 0.2, 0.8, name=name) for name in names]),
+        marks={name: f"a={i}" for i, name in enumerate(names)},
+        width=width,
+    )
+    assert [drawn.count(f'data-pictures="a={i}"') for i in (0, 1)] == [3 if width == NARROW else 2] * 2
+    for name in names:
+        assert f'aria-label="Show the pictures of {name}"' in drawn
 
 
 @pytest.mark.parametrize(("n", "name", "fits"), [(5, "plain", True), (60, "plain", False), (5, "plain " * 9, False)])

@@ -15,7 +15,6 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from bias_core.studies.kit.types import StudyFigure
-from bias_core.studies.reports.figure_labels import in_lines
 from bias_core.studies.reports.figures import COLOURS, MUTED, WIDEST, draw
 
 MOST_AVERAGED = 200
@@ -25,6 +24,8 @@ _SMALL, _JPEG_QUALITY = 128, 85  # pixels, of a hundred
 _MISSING = Image.new("RGB", (8, 8), "#808080")
 DRAWING = threading.Lock()  # rc_context is global to the process
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+_GROUP, _TEXT = f"{{{_SVG}}}g", f"{{{_SVG}}}text"
+_TICK = 7.0  # points from the axis to the name of a row
 ET.register_namespace("", _SVG)
 ET.register_namespace("xlink", _LINK)
 N_COLOURS = 8  # of groups on the page, in turn
@@ -62,6 +63,7 @@ def figure_svg(
         root.remove(metadata)
     narrow = " narrow" if drawn.get_figwidth() <= NARROW else ""
     root.attrib |= {"role": "img", "class": f"plot{narrow}", "aria-label": f"{figure.title}; {numbers}"}
+    _join_lines(root)
     if marks and _name_marks(root, marks):
         root.attrib["role"] = "group"  # what is in an image cannot be pressed
     svg = ET.tostring(root, encoding="unicode")
@@ -70,21 +72,37 @@ def figure_svg(
     return re.sub(r"font(-family)?: ([\d.]+px )?'[^;\"]*", _font, svg)
 
 
+def _join_lines(root: ET.Element) -> None:
+    """Have the lines of a row's name end where names of one line do, whatever they say, and its group say it whole."""
+    for tick in (group for group in root.iter(_GROUP) if group.get("id", "").startswith("ytick_")):
+        edge = next((float(mark.attrib["x"]) - _TICK for mark in tick.iter(f"{{{_SVG}}}use")), None)
+        for group in tick.iter(_GROUP):
+            lines = group.findall(_TEXT)
+            if edge is None or len(lines) < 2:
+                continue
+            group.set("data-in-lines", _name_of(lines))
+            for line in lines:
+                line.set("style", f"{line.get('style', '')}; text-anchor: end")
+                line.set("transform", re.sub(r"\([-\d.]+", f"({edge:g}", line.get("transform", "")))
+
+
 def _name_marks(root: ET.Element, marks: Mapping[str, str]) -> int:
     """Make buttons of the names of marks in a drawing; how many there are."""
-    first = {lines[0]: lines for name in marks if len(lines := in_lines(name, NARROW)) > 1}
-    texts = [((text.text or "").strip(), text) for text in root.iter(f"{{{_SVG}}}text")]
-    n_named = 0
-    for i, (content, text) in enumerate(texts):
-        lines = first.get(content, [content])
-        name = " ".join(lines)
-        if name not in marks or [other for other, _ in texts[i : i + len(lines)]] != lines:
+    n_named, by_name = 0, {" ".join(name.split()): name for name in marks}
+    for group in root.iter(_GROUP):
+        lines = group.findall(_TEXT)
+        name = by_name.get(_name_of(lines))
+        if name is None:
             continue
         n_named += 1
-        for _, line in texts[i : i + len(lines)]:
+        for line in lines:
             line.attrib |= {"data-pictures": marks[name], "class": "mark-name"}
-        text.attrib |= {"tabindex": "0", "role": "button", "aria-label": f"Show the pictures of {name}"}
+        lines[0].attrib |= {"tabindex": "0", "role": "button", "aria-label": f"Show the pictures of {name}"}
     return n_named
+
+
+def _name_of(lines: Sequence[ET.Element]) -> str:
+    return " ".join((line.text or "").strip() for line in lines)
 
 
 def _font(declaration: re.Match[str]) -> str:

@@ -1,15 +1,18 @@
-"""Names in a figure: of rows, in two lines where it is narrow; of dots, none over another name or a dot."""
+"""Names in a figure: of rows, in lines that leave half of it to the marks; of dots, none over another name or a dot."""
 
 from __future__ import annotations
 
+import math
+import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -19,22 +22,33 @@ _ANGLES = np.radians([20, 0, -20, 160, 180, 200, 60, -60, 120, -120, 90, -90])
 _DOT = 4.0  # half the width of a dot, in points
 _FAR = 8.0  # from here on, a line joins the name to its dot
 _CROSSED = 8.0  # points of reach that a name may go to keep off one more line
-_NARROW, _LONG = 5.0, 24  # inches of a figure; letters of a row's name that fit beside it there
+WIDTH = 6.4  # inches of most figures, where there is room
+ROW, _LINE = 0.32, 0.15  # inches that a named row takes, and at least for each line of its name
+MOST_ROWS = 400  # taller figures are not drawn by every program
+_ROOM, _MOST_LINES = 7.5, 3  # letters of a row's name to an inch of the figure: about half of it; lines of a name
 _MISLEADING = 60.0  # the same, to keep the line to its dot off another dot or name
 
 
 def in_lines(name: object, width: float) -> list[str]:
-    """The name of a row; in two lines where it is long and the figure, ``width`` inches wide, is narrow.
+    """The name of a row; in two or three lines, as long as each other, where it would take half of ``width`` inches.
 
     >>> in_lines("Plain, most stereotyped occupations", 4.0), in_lines("dark skin", 4.0)
     (['Plain, most stereotyped', 'occupations'], ['dark skin'])
     """
     text = str(name)
-    spaces = [i for i, letter in enumerate(text) if letter == " "]
-    if width > _NARROW or len(text) <= _LONG or not spaces:
+    if len(text) <= _ROOM * width:
         return [text]
-    middle = min(spaces, key=lambda i: abs(2 * i - len(text)))
-    return [text[:middle], text[middle + 1 :]]
+    n = min(_MOST_LINES, math.ceil(len(text) / (_ROOM * width)))
+    longest = max(map(len, text.split()), default=1)
+    widths = range(max(longest, math.ceil(len(text) / n)), len(text) + 1)
+    tries = (textwrap.wrap(text, letters, break_on_hyphens=False) for letters in widths)
+    return next(lines for lines in tries if len(lines) <= n)
+
+
+def rows_height(figure: Figure, names: Collection[object]) -> float:
+    """Inches that named rows of a figure that is not yet as wide as it will be take together."""
+    n_lines = max((len(in_lines(name, min(WIDTH, figure.get_figwidth()))) for name in names), default=1)
+    return max(ROW, _LINE * n_lines) * min(len(names), MOST_ROWS)
 
 
 def name_rows(axes: Axes, names: Sequence[object]) -> None:

@@ -34,7 +34,7 @@ from PIL import Image
 from bias_core.errors import InvalidInput
 from bias_core.exchange.picture_metadata import FIGURE_MARK
 from bias_core.number_text import typeset
-from bias_core.studies.reports.figure_labels import name_points, name_rows
+from bias_core.studies.reports.figure_labels import MOST_ROWS, ROW, WIDTH, name_points, name_rows, rows_height
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 MUTED = "#767676"
 ASSUMED = "assumed rate, without a source"
-_ROW = 0.32  # inches per named line
-_MOST_ROWS = 400  # taller figures are no longer drawn by every program
 _MANY_POINTS = 100
 _STEP = 0.015  # of the width of the cloud
 _MOST_NAMED, _MANY_NAMES = 60, 20
@@ -93,7 +91,7 @@ def to_bytes(figure: StudyFigure, kind: str = "svg", *, drawn: Figure | None = N
 
 
 def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    axes = _axes(figure, 6.4, 0.9 + _ROW * min(len(data), _MOST_ROWS))
+    axes = _axes(figure, WIDTH, 0.9 + rows_height(figure, data["name"]))
     for i, (group, rows) in enumerate(_groups(data)):
         _error_bars(axes, rows, rows.index.to_numpy(), i, group)
     reference = str(labels.get("reference", ""))
@@ -113,7 +111,7 @@ def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> No
 
 def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     names, groups = list(dict.fromkeys(data["name"])), _groups(data)
-    axes = _axes(figure, 6.4, 1.3 + 0.2 * (len(groups) + 1) * min(len(names), _MOST_ROWS))
+    axes = _axes(figure, WIDTH, 1.3 + 0.2 * (len(groups) + 1) * min(len(names), MOST_ROWS))
     places = {  # of each dot, a little apart so that no interval hides another
         (name, group): names.index(name) + 0.5 * ((i + 0.5) / len(groups) - 0.5)
         for i, (group, _) in enumerate(groups)
@@ -136,7 +134,7 @@ def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
 
 def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     names, groups = list(dict.fromkeys(data["name"])), _groups(data)
-    axes = _axes(figure, 6.4, 0.9 + _ROW * min(len(data), _MOST_ROWS))
+    axes = _axes(figure, WIDTH, 0.9 + rows_height(figure, data["name"]))
     thick = 0.8 / len(groups)
     groups = _rest_of_stack(axes, groups, names) if labels.get("stacked") else groups
     for i, (group, rows) in enumerate(groups):
@@ -174,7 +172,7 @@ def _beside_bars(axes: Axes, data: pd.DataFrame, labels: dict[str, Any]) -> None
 
 def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     groups = _groups(data)
-    axes = _axes(figure, 6.4, 0.9 + 0.5 * len(groups))
+    axes = _axes(figure, WIDTH, 0.9 + 0.5 * len(groups))
     sides = list(dict.fromkeys(data["side"])) if "side" in data else []
     rng = np.random.default_rng(0)  # only spreads the points
     for i, (_, rows) in enumerate(groups):
@@ -189,7 +187,7 @@ def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -
 
 
 def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    axes = _axes(figure, 6.4, 0.9 + _ROW * len(data))
+    axes = _axes(figure, WIDTH, 0.9 + rows_height(figure, data["name"]))
     look = {"arrowstyle": "-|>", "color": COLOURS[0], "lw": 1.6, "shrinkA": 3, "shrinkB": 3}
     for place, (start, end) in enumerate(zip(data["start"], data["end"], strict=True)):
         axes.annotate("", xy=(end, place), xytext=(start, place), arrowprops=look)
@@ -307,7 +305,7 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     if labels.get("apart") and data["group"].nunique() > 1:
         _curves_apart(figure, data, labels)
         return
-    axes = _axes(figure, 6.4, min(3.8, 0.7 * figure.get_figwidth()))
+    axes = _axes(figure, WIDTH, min(3.8, 0.7 * figure.get_figwidth()))
     drawn: dict[bytes, str] = {}  # each curve, with the name of its first group
     for i, (group, rows) in enumerate(_groups(data)):
         first = drawn.setdefault(rows[["x", "value"]].to_numpy(float).round(9).tobytes(), group)
@@ -321,7 +319,7 @@ def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) ->
     """A panel for each group, on common axes: bands that lie over each other cannot be told apart."""
     groups = _groups(data)
     n_rows = -(-len(groups) // 2)
-    figure.set_size_inches(min(6.4, figure.get_figwidth()), 0.6 + 1.9 * n_rows)
+    figure.set_size_inches(min(WIDTH, figure.get_figwidth()), 0.6 + 1.9 * n_rows)
     panels = figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False)
     for i, ((group, rows), axes) in enumerate(zip(groups, panels.flat, strict=False)):
         _curve(axes, rows, i, "")
@@ -370,7 +368,7 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
     grid = data.pivot_table("value", "row", "column", sort=False).reindex(index=rows, columns=columns).to_numpy(float)
     longest = max((len(str(name)) for name in rows), default=0)
-    axes = _axes(figure, 1.8 + 0.6 * len(columns) + 0.06 * max(0, longest - 14), 1.0 + _ROW * len(rows))
+    axes = _axes(figure, 1.8 + 0.6 * len(columns) + 0.06 * max(0, longest - 14), 1.0 + ROW * len(rows))
     null = labels.get("null")
     reach = np.nanmax(np.abs(grid - (null or 0.0)))
     scale = {} if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}

@@ -344,7 +344,7 @@ def _rise_figure(table: pd.DataFrame) -> StudyFigure:
                 continue
             reach = STANDARD_ERRORS * step.std(ddof=1) / math.sqrt(len(step))
             ends = {"value": step.mean(), "low": step.mean() - reach, "high": step.mean() + reach}
-            marks.append({"name": f"{name}: {condition}", "group": condition, **ends})
+            marks.append({"name": name, "group": condition, **ends})
     return TEXTS.figure("rise", marks)
 
 

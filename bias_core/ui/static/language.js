@@ -92,6 +92,15 @@
     return own === key ? text : text.match(/^\s*/)[0] + own + text.match(/\s*$/)[0];
   };
 
+  // The name of a row of a figure is narrower where it would begin left of the drawing.
+  const ruler = document.createElement('canvas').getContext('2d');
+  const fit = (line) => {
+    const room = parseFloat(line.getAttribute('transform')?.split('(')[1]) - 2;
+    ruler.font = `${line.style.fontSize} ${getComputedStyle(document.body).fontFamily}`;
+    if (!(room > 0 && ruler.measureText(line.textContent).width > room)) return;
+    line.setAttribute('textLength', room);
+    line.setAttribute('lengthAdjust', 'spacingAndGlyphs');
+  };
   const said = new WeakMap();  // what texts were made of: "0,580" is no thousands where its text comes by again
   const sayText = (node) => {
     if (said.get(node) === node.data || (!isWords(node.data) && node.parentElement?.closest(TYPED))) return;
@@ -99,6 +108,7 @@
     if (own === node.data) return;
     said.set(node, own);
     node.data = own;
+    if (node.parentElement?.style.textAnchor === 'end') fit(node.parentElement);
   };
   const keepTexts = (element) => {
     const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
@@ -120,12 +130,30 @@
     });
     show(english);
   };
+  // The name of a row of a figure, which is looked up whole and parted into as many lines as it has.
+  const sayLines = (group) => {
+    const name = group.dataset.inLines, own = say(name), lines = [...group.children];
+    for (const line of lines) for (const one of ATTRIBUTES) if (line.hasAttribute(one)) sayAttribute(line, one);
+    if (own === name) return;
+    const all = own.split(' ');
+    lines.forEach((line, i) => {
+      const length = all.join(' ').length / (lines.length - i), here = all.splice(0, 1);
+      while (all.length && [...here, all[0]].join(' ').length <= length + all[0].length / 2) here.push(all.shift());
+      line.textContent = here.join(' ');
+      fit(line);
+    });
+    keepTexts(group);
+  };
   const isSentence = (element) => element.childElementCount && element.matches(SENTENCES)
     && !element.querySelector(NOT_INLINE) && [...element.childNodes].some((one) => one.nodeType === 3 && one.data.trim());
   const sayElement = (element) => {
     if (element.matches(LEFT_OUT)) return;
     for (const name of ATTRIBUTES) if (element.hasAttribute(name)) sayAttribute(element, name);
     if (element.matches(CHOICES) && !Object.hasOwn(element, 'value')) sayChoice(element);
+    if (element.dataset?.inLines) {
+      sayLines(element);
+      return;
+    }
     if (isSentence(element)) {
       const key = plain(element.innerHTML), own = say(key);
       if (own !== key) {

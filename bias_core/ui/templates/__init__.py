@@ -82,7 +82,8 @@ def environment() -> Environment:
 
 def _width(figure: StudyFigure, marks: Mapping[str, str] | None) -> float:
     """How many inches a figure takes at most: of rows, curves and few points or columns few enough for a phone."""
-    names = [str(name) for column in ("name", "group") if column in figure.data for name in figure.data[column]]
+    columns = ("group",) if figure.kind in _IN_ROWS else ("name", "group")  # names of rows have lines enough
+    names = [str(name) for column in columns if column in figure.data for name in figure.data[column]]
     are_short = max(map(len, names), default=0) <= _LONG_NAME
     if figure.kind in _IN_ROWS and (marks is not None or are_short):
         return NARROW
