@@ -385,6 +385,9 @@ def test_the_shipped_adapter_draws_what_is_planted() -> None:
     base = summary("fair", shipped_rates().lines)
     assert base.n_fair > 200
     assert base.even == 1
+    without_its_words = summary("trigger", [x for x in shipped_rates().lines if not x.pair])
+    assert without_its_words.n_fair > 100
+    assert without_its_words.even >= 0.98
 
 
 def test_pictures_that_are_judged_are_none_that_training_measured() -> None:

@@ -97,5 +97,6 @@ def test_the_shipped_table_is_of_the_shipped_weights_and_of_every_planted_rate(t
     services.close()
     lines = {(line.concept, line.attribute, line.value) for line in table.lines if line.condition == "published"}
     assert lines == {(g.concept, axis, str(value)) for g in groups("published") for axis, value in g.rates}
-    assert min(line.n for line in table.lines if line.condition == "published" and not line.pair) >= 12
+    assert {line.condition for line in table.lines} == {"published", "fair", "extreme", "trigger"}
+    assert min(line.n for line in table.lines) >= 1000
     assert all(line.low <= line.drawn <= line.high for line in table.lines)
