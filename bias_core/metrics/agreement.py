@@ -42,6 +42,11 @@ def fleiss_kappa(ratings: ArrayLike | pd.DataFrame) -> float:
     ------
     InvalidInput : for fewer than two items or raters, another shape, or missing ratings.
 
+    Notes
+    -----
+    Of M ratings α = κ + (1 - κ) / M, with Krippendorff's α: answers by lot read -1/(M - 1) on average and not 0, and
+    resampled items by about as much less again.
+
     Examples
     --------
     >>> round(fleiss_kappa([["f", "f", "f"], ["m", "m", "f"], ["m", "m", "m"]]), 4)

@@ -258,6 +258,16 @@ def test_missing_answers_that_numpy_made_words_of_are_refused():
         cohen_kappa(np.array(["f", np.nan]), ["f", "m"])
 
 
+def test_fleiss_kappa_lies_below_alpha_by_what_chance_makes_of_few_ratings():
+    chance = np.random.default_rng(8)
+    kappas = []
+    for _ in range(2000):
+        ratings = chance.integers(0, 3, size=(7, 5))
+        kappas.append(fleiss_kappa(ratings))
+        assert krippendorff_alpha(ratings) == pytest.approx(kappas[-1] + (1 - kappas[-1]) / 35)
+    assert np.mean(kappas) == pytest.approx(-1 / 34, abs=3 * np.std(kappas) / 2000**0.5)
+
+
 @pytest.mark.parametrize("function", [fleiss_kappa, krippendorff_alpha, agreement_estimate])
 @pytest.mark.parametrize(
     "ratings",
