@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 MUTED = "#767676"
 ASSUMED = "assumed rate, without a source"
+_DOTS_APART = 0.15  # inches between the dots of a row with several
 _MANY_POINTS = 100
 _STEP = 0.015  # of the width of the cloud
 _MOST_NAMED, _MANY_NAMES = 60, 20
@@ -111,7 +112,8 @@ def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> No
 
 def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     names, groups = list(dict.fromkeys(data["name"])), _groups(data)
-    axes = _axes(figure, WIDTH, 1.3 + 0.2 * (len(groups) + 1) * min(len(names), MOST_ROWS))
+    dots = _DOTS_APART * (len(groups) + 1) * min(len(names), MOST_ROWS)
+    axes = _axes(figure, WIDTH, 1.3 + max(dots, rows_height(figure, names)))
     places = {  # of each dot, a little apart so that no interval hides another
         (name, group): names.index(name) + 0.5 * ((i + 0.5) / len(groups) - 0.5)
         for i, (group, _) in enumerate(groups)
