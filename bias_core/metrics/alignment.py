@@ -238,7 +238,7 @@ def variance_share(
     0.5
     """
     images, delta = _varied(image_embeddings), unit_vector(direction)
-    shown = None if shows is None else np.asarray(shows, dtype=float)[..., None]
+    shown = None if shows is None else _answers(shows)[..., None]
     return variance_share_estimates(images, delta[None], shows=shown, confidence=confidence)[0]
 
 
@@ -396,7 +396,7 @@ def _one_look(shows: ArrayLike | None, shape: tuple[int, int]) -> NDArray[np.boo
     """Of each attribute: whether all images show it, or none, as far as that is told; no for all without ``shows``."""
     if shows is None:
         return np.zeros(shape[1], dtype=bool)
-    shown = np.asarray(shows, dtype=float)
+    shown = _answers(shows)
     if shown.shape != shape or not (np.isnan(shown) | (shown == 0) | (shown == 1)).all():
         n, k = shape
         raise InvalidInput(
@@ -404,6 +404,13 @@ def _one_look(shows: ArrayLike | None, shape: tuple[int, int]) -> NDArray[np.boo
             f"values {np.unique(shown)[:5].tolist()}."
         )
     return np.asarray(~((shown == 1).any(axis=0) & (shown == 0).any(axis=0)))
+
+
+def _answers(shows: ArrayLike) -> Array:
+    try:
+        return np.asarray(shows, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"shows must hold 1, 0 or nan for each image; {error}.") from None
 
 
 def _varied(image_embeddings: ArrayLike) -> Floats:

@@ -183,6 +183,9 @@ def test_where_all_images_show_the_same_look_the_share_has_no_interval(images, d
     for bad in (np.ones(N - 1), np.full(N, 2), np.ones((N, 2))):
         with pytest.raises(InvalidInput, match="shows must hold 1, 0 or nan for each of 11 images"):
             variance_share(images, direction, shows=bad)
+    for no_number in (["yes"] * N, [[1], [1, 0]] + [1] * (N - 2), "yes", {}):
+        with pytest.raises(InvalidInput, match="shows must hold 1, 0 or nan for each image; "):
+            variance_share(images, direction, shows=no_number)
 
 
 def test_intervals_hold_where_one_look_is_rare_and_only_sets_with_both_have_one():

@@ -93,9 +93,10 @@
   };
 
   // The name of a row of a figure is narrower where it would begin left of the drawing.
-  const ruler = document.createElement('canvas').getContext('2d');
+  let ruler;
   const fit = (line) => {
     const room = parseFloat(line.getAttribute('transform')?.split('(')[1]) - 2;
+    ruler ??= document.createElement('canvas').getContext('2d');
     ruler.font = `${line.style.fontSize} ${getComputedStyle(document.body).fontFamily}`;
     if (!(room > 0 && ruler.measureText(line.textContent).width > room)) return;
     line.setAttribute('textLength', room);

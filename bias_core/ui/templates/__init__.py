@@ -29,7 +29,7 @@ STATIC = TEMPLATES.parent / "static"
 _MAIN_PLOT = 5.0  # inches, of what has numbers in cells or names at dots
 _IN_ROWS = ("intervals", "pairs", "bars", "distributions", "arrows", "curves")
 _FEW: Mapping[str, int] = {"scatter": 24, "mosaic": 3}  # points, or columns, that a narrow figure has room for
-_LONG_NAME = 30  # letters: beside such names a narrow figure has no room for its marks
+_LONG_NAME = 30  # letters: a narrow figure has no room for such a legend, nor beside such names of its dots
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
 
