@@ -21,6 +21,13 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-ne
 PATIENCE_MS = int(os.environ.get("BROWSER_PATIENCE_MS", "180000"))  # the unit tests may run beside them
 DEVICES: dict[str, dict[str, Any]] = {"desk": {}, "phone": {"width": 390, "scheme": "dark"}}
 FAILED = pytest.StashKey[bool]()
+# What was pressed last on a page, for a test that failed.
+PRESSED_JS = """window.pressed = [];
+for (const kind of ['mousedown', 'click']) document.addEventListener(kind, ({target, timeStamp}) => {
+  const words = (target.getAttribute?.('aria-label') || target.textContent).trim().slice(0, 40);
+  const place = target.parentElement?.closest('[id]:not([id^=html-])')?.id;
+  pressed.push(`${Math.round(timeStamp)} ms ${kind} ${target.localName} in #${place} ${words}`);
+}, true);"""
 
 
 def _chromium() -> str | None:
@@ -54,7 +61,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     pages += [page for context in getattr(given.get("visit"), "contexts", []) for page in context.pages]
     for page in pages:
         fields = page.evaluate("[...document.querySelectorAll('input')].map(i => `${i.id} ${i.value}`)")
-        report.sections.append((page.url, f"{page.inner_text('body')[:6000]}\n{fields}"))
+        pressed = page.evaluate("[`now ${Math.round(performance.now())} ms`, ...window.pressed.slice(-8)].join('\\n')")
+        report.sections.append((page.url, f"{pressed}\n{page.inner_text('body')[:6000]}\n{fields}"))
 
 
 def open_page(
@@ -64,6 +72,7 @@ def open_page(
     context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme, locale=locale)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
+    page.add_init_script(PRESSED_JS)
     page.goto(url + query)
     page.wait_for_selector("[role=tab]" if query else "#generate")
     page.wait_for_function("localStorage.getItem('t2i-bias-visitor')")  # the page's first events are over

@@ -177,7 +177,7 @@ class ResultPage(StudyForm):
         self.on_any("submit", marked, self.on_mark, report, self.pictures.outputs())
         later = [part for name in LATER for part in self.later_outputs(name)]
         folds = [parts[name] for name in LATER]
-        self.on_any("expand", folds, self.on_fold, [report, parts["filled"]], [*later, *folds, parts["filled"]])
+        self.on_any("expand", folds, self.on_fold, [report, parts["filled"]], [*later, parts["filled"]])
         self.pictures.wire(self.picture_html, self.why_html)
         self.people.wire(report, parts["header"], self.header_html)
 
@@ -265,12 +265,8 @@ class ResultPage(StudyForm):
         return [figure for figure in tab.figures(self, report) if plot is None or figure.key != plot.key]
 
     def on_fold(self, report: StudyReport | None, filled: Sequence[str] | None, event: gr.EventData) -> Updates:
-        """What is in the fold that was opened, and that it is open.
-
-        Gradio sends the last word of a run twice, and the second one may close what was opened after the first.
-        """
-        name = next(name for name in LATER if self.parts[name] is event.target)
-        return self.on_unfold(name, report, filled) | {self.parts[name]: gr.update(open=True)}
+        """What is in the fold that was opened."""
+        return self.on_unfold(next(name for name in LATER if self.parts[name] is event.target), report, filled)
 
     def on_unfold(self, name: str, report: StudyReport | None, filled: Sequence[str] | None) -> Updates:
         """What is in a fold, when it is opened for the first time."""
