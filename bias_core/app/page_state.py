@@ -112,7 +112,10 @@ class PageStates:
 
 
 class AnsweringBlocks(gr.Blocks):
-    """Blocks that, unlike Gradio's, say that inputs cannot be read, and keep little of each open page."""
+    """Blocks that, unlike Gradio's, say that inputs cannot be read, and keep little of each open page.
+
+    A handler that yields tells the page each of its words once, and whole.
+    """
 
     def __init__(self, services: Services, **options: Any) -> None:
         super().__init__(**options)
@@ -147,6 +150,28 @@ class AnsweringBlocks(gr.Blocks):
         if state is not None:
             self._page_states.keep_little(state, block_fn.outputs)
         return shown
+
+    def handle_streaming_diffs(
+        self, block_fn: BlockFunction, data: list[Any], session_hash: str | None, run: str | None, **options: Any
+    ) -> list[Any]:
+        """As Gradio does it, but that a word neither changes an earlier one nor comes twice.
+
+        Gradio sends what is different in an update, and its page applies that to the update before, which may still
+        wait to be shown and then never is. At the end Gradio sends the last word again, and that, seconds later on a
+        busy machine, undoes what was pressed since: it closes a fold or the picture that was opened.
+        """
+        is_first, values = run not in self.pending_diff_streams.get(session_hash, {}), list(data)
+        told = super().handle_streaming_diffs(block_fn, data, session_hash=session_hash, run=run, **options)
+        if session_hash is None or run is None or block_fn.api_visibility != "private":
+            return told
+        if options["final"]:
+            return [gr.skip()] * len(told)
+        return told if is_first else list(map(_in_place, told, values))
+
+
+def _in_place(changes: list[Any], value: Any) -> list[Any]:
+    """Gradio's changes to the value before, or all of the new one in its place where they are changes inside of it."""
+    return [["replace", [], value]] if any(place for _, place, _ in changes) else changes
 
 
 def without_reports(value: Any, services: Services) -> Any:

@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from functools import cached_property, wraps
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -176,22 +176,7 @@ _PLACES_OF_PROGRAMS = 8  # of one address
 
 def then_run(event: Callable[..., Any], run: Callable[..., Iterator[Any]], inputs: Any, outputs: Any) -> Any:
     """Let a handler that yields follow an event, such as ``click.then``; a second one need not wait for the first."""
-    return event(said_once(run), inputs, outputs, **(EACH | RUN))
-
-
-def said_once(run: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-    """A handler that yields, whose last word changes nothing.
-
-    Gradio sends the last word twice, and the second one, which may come seconds later, would undo what was pressed on
-    the page after the first: close a fold, or the picture that was opened.
-    """
-
-    @wraps(run)
-    def steps(*values: Any) -> Iterator[Any]:
-        yield from run(*values)
-        yield gr.skip()
-
-    return steps
+    return event(run, inputs, outputs, **(EACH | RUN))
 
 
 def in_line(

@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 import httpx
-import pytest  # noqa: TC002
+import pytest
 from gradio.state_holder import SessionState
 
 from bias_core.app.build import ComingBack, build_app
@@ -166,6 +166,29 @@ def test_no_updates_are_no_error(fakes: FakeServices) -> None:
         return await demo.postprocess_data(event, {}, None)
 
     assert asyncio.run(answered()) == [gr.skip(), gr.skip()]
+
+
+@pytest.mark.parametrize("visibility", ["private", "public"])
+def test_a_page_is_told_each_word_of_a_run_once_and_whole(fakes: FakeServices, visibility: Any) -> None:
+    words = [[gr.update(visible=False), "Waiting"], [gr.update(visible=True), "Waiting"], [gr.skip(), "Done"]]
+    is_page = visibility == "private"
+
+    async def told() -> list[list[Any]]:
+        with AnsweringBlocks(fakes) as demo:
+            gr.Button().click(lambda: None, None, [gr.Button(), gr.HTML()], api_visibility=visibility)
+        (event,) = demo.fns.values()
+        return [
+            demo.handle_streaming_diffs(event, list(word), session_hash="a", run="b", final=final, simple_format=False)
+            for word, final in [*((word, False) for word in words), ([None, None], True)]
+        ]
+
+    first, second, third, last = asyncio.run(told())
+    assert first == words[0]
+    # What the page was told before, and may show only later, stays what it is.
+    assert second == [[["replace", [], words[1][0]] if is_page else ["replace", ["visible"], True]], []]
+    assert third[0] == [["replace", [], gr.skip()] if is_page else ["delete", ["visible"], None]]
+    assert third[1] == [["replace", [], "Done"]]
+    assert last == ([gr.skip()] * 2 if is_page else words[2])
 
 
 def test_the_page_looks_for_no_component_that_it_does_not_have(fakes: FakeServices) -> None:

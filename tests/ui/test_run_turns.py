@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +18,7 @@ from bias_core.errors import Cancelled
 from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.kit.types import Progress
 from bias_core.types import ImageRow, StoredImage
-from bias_core.ui.visitor import Visitor, address_of, said_once
+from bias_core.ui.visitor import Visitor, address_of
 from tests.ui.fakes import FakeServices  # noqa: TC001
 from tests.ui.tabs import built, form_values
 
@@ -100,11 +98,6 @@ def test_no_event_of_the_page_waits_for_runs(fakes: FakeServices, monkeypatch: p
     assert len(pressed) > 10
     assert {event.concurrency_id for event in pressed if event.queue} == {"paired-labels"}
 
-    # The last word of a run comes twice, and the second one changes nothing that was pressed after the first.
-    told = [event.fn for event in runs if inspect.isgeneratorfunction(event.fn) and event.api_visibility == "private"]
-    assert len(told) > 10
-    assert not [fn for fn in told if fn.__code__ is not said_once(fn).__code__]
-
     # What is typed or chosen while an answer is on its way counts; an event that waits has forgotten what was pressed.
     named = [(event, target) for event in demo.fns.values() for target in event.targets]
     asked = [event for event, (_, name) in named if name == "input" and event.js is not True and event.fn]
@@ -112,14 +105,6 @@ def test_no_event_of_the_page_waits_for_runs(fakes: FakeServices, monkeypatch: p
     assert not [event.fn for event in asked if event.trigger_mode == "once"]
     waiting = [event.fn for event in demo.fns.values() if event.trigger_mode == "always_last" and event.fn]
     assert not [fn for fn in waiting if special_args(fn)[2] is not None]
-
-
-def test_the_last_word_of_a_run_changes_nothing() -> None:
-    def run(name: str) -> Iterator[str]:
-        yield f"{name} …"
-        yield f"{name} is done"
-
-    assert list(said_once(run)("it")) == ["it …", "it is done", gr.skip()]
 
 
 @pytest.mark.parametrize(
