@@ -19,6 +19,12 @@ from tests.browser.timing import slowdown
 pytestmark = pytest.mark.browser
 CONCEPT = "#concept textarea, #concept input"
 GRID = "#explore-grid .thumbnail-item"
+# Busy for a second, so many ms after the button that stops a run is there.
+BUSY_JS = """(wait) => new MutationObserver((_, observer) => {
+  if (!document.querySelector('#stop')?.offsetParent) return;
+  observer.disconnect();
+  setTimeout(() => { const begun = performance.now(); while (performance.now() - begun < 1000); }, wait);
+}).observe(document.body, {childList: true, subtree: true, attributes: true})"""
 
 
 def test_the_page_paints_before_anything_is_asked(visit: Callable[..., Any]) -> None:
@@ -57,6 +63,15 @@ def test_what_is_pasted_as_a_concept_has_its_attributes_before_the_field_is_left
         )
         menus = "[...document.querySelectorAll('input[role=combobox]')]"
         desk.wait_for_function(f"(name) => {menus}.some((menu) => menu.value === name)", arg=name)
+
+
+def test_a_page_that_is_busy_while_a_run_ends_shows_all_of_its_end(desk: Any) -> None:
+    explore(desk)
+    for wait in (30, 50):  # the run's words then come while the page does nothing: without care it lost some
+        with a_run(desk, "explore"):
+            desk.evaluate(BUSY_JS, wait)
+            desk.click("#generate")
+        assert "Done in" in desk.inner_text("#status")
 
 
 def test_an_error_stays_in_place_and_loses_nothing(desk: Any) -> None:
