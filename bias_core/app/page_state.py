@@ -161,12 +161,12 @@ class AnsweringBlocks(gr.Blocks):
         busy machine, undoes what was pressed since: it closes a fold or the picture that was opened.
         """
         is_first, values = run not in self.pending_diff_streams.get(session_hash, {}), list(data)
-        told = super().handle_streaming_diffs(block_fn, data, session_hash=session_hash, run=run, **options)
+        words = super().handle_streaming_diffs(block_fn, data, session_hash=session_hash, run=run, **options)
         if session_hash is None or run is None or block_fn.api_visibility != "private":
-            return told
+            return words
         if options["final"]:
-            return [gr.skip()] * len(told)
-        return told if is_first else list(map(_in_place, told, values))
+            return [gr.skip()] * len(words)
+        return words if is_first else list(map(_in_place, words, values))
 
 
 def _in_place(changes: list[Any], value: Any) -> list[Any]:
