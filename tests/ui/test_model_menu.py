@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 import pytest
@@ -53,11 +53,24 @@ def test_readers_say_what_they_download(fakes: FakeServices) -> None:
 
 def test_a_model_without_conditions_can_be_run_from_the_form(fakes: FakeServices) -> None:
     tab = built(PairedTab, fakes)
-    for name, chosen in (("org/photographs", None), ("calibration-renderer", "published")):
-        menu = tab.on_model(name)[tab.form["condition"]]
+    for name, before, chosen in (("org/photographs", "fair", None), ("calibration-renderer", None, "published")):
+        menu = tab.on_model(name, before)[tab.form["condition"]]
         dropdown = gr.Dropdown(menu["choices"], render=False)
         assert dropdown.preprocess(menu["value"]) == chosen  # Gradio refuses what is not on the menu
         assert menu["visible"] is bool(chosen)
     explorer = built(ExploreTab, fakes)
-    menu = explorer.on_model("org/photographs")[explorer.form["condition"]]
+    menu = explorer.on_model("org/photographs", "fair")[explorer.form["condition"]]
     assert (menu["value"], menu["choices"]) == (None, [])
+
+
+@pytest.mark.parametrize("kind", [PairedTab, ExploreTab])
+def test_another_model_keeps_the_condition_and_one_chosen_meanwhile(fakes: FakeServices, kind: type[Any]) -> None:
+    tab = built(kind, fakes)
+    for name, before, kept in (
+        ("calibration-renderer", "extreme", True),
+        ("calibration-diffusion", "denoiser", True),
+        ("calibration-renderer", "denoiser", False),  # of the other model alone
+    ):
+        menu = tab.on_model(name, before)[tab.form["condition"]]
+        assert before in menu["choices"] if kept else menu["value"] == "published"
+        assert ("value" not in menu) is kept

@@ -231,7 +231,7 @@ class ExploreForm(StudyTab):
         changed += [form[name] for name in ("concept", "template")]
         self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
-        form["model"].input(self.on_model, form["model"], depends, **LATEST)
+        form["model"].input(self.on_model, [form["model"], form["condition"]], depends, **LATEST)
         form["pack"].change(self.on_pack, form["pack"], form["pack_note"], **QUIET)
         parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
         parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)
@@ -309,10 +309,10 @@ class ExploreForm(StudyTab):
         out = chosen if chosen is not None and chosen < len(rows) else len(rows) - 1
         return [row for i, row in enumerate(rows) if i != out] or [EMPTY_ROW], None
 
-    def on_model(self, name: str) -> Updates:
+    def on_model(self, name: str, condition: str | None) -> Updates:
         """Conditions and notes of another model."""
         with messages.user_errors() as problem:
-            return self._model_updates(name, None)
+            return self._model_updates(name, None) | {self.form["condition"]: self.conditions_after(name, condition)}
         return {self.form["model_note"]: messages.error_html(problem.message)}
 
     def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:

@@ -247,7 +247,7 @@ class StudyForm:
         changed = [*(form[name] for name in (*self.options(), "steps", "guidance")), parts["outlook"], *own]
         studied = form["study"].input(self.on_study, form["study"], changed, **messages.LATEST)
         chosen = [form["condition"], form["model"], parts["status"]]
-        form["model"].input(self.on_model, form["model"], chosen, **messages.LATEST)
+        form["model"].input(self.on_model, [form["model"], form["condition"]], chosen, **messages.LATEST)
         inputs = self.inputs()
         parts["count"].value = self.on_count(*(one.value for one in inputs))
         for edited in (parts["count"].edit, studied.then):  # options of another study may be out of sight
@@ -270,11 +270,11 @@ class StudyForm:
         changed = self.options_of(name) | {self.form["steps"]: None, self.form["guidance"]: None}
         return changed | {self.parts["outlook"]: "", **({self.parts["use_own"]: False} if self.own else {})}
 
-    def on_model(self, name: str) -> Updates:
+    def on_model(self, name: str, condition: str | None) -> Updates:
         """The conditions of another model, and what choosing it means here."""
         with messages.user_errors() as problem:
             return {
-                self.form["condition"]: self._conditions(name, ""),
+                self.form["condition"]: self.conditions_after(name, condition),
                 self.form["model"]: gr.update(info=model_hint(self.services, name)),
                 self.parts["status"]: messages.READY,
             }
@@ -373,6 +373,11 @@ class StudyForm:
         """The options of a study in the form, and no others."""
         shown, hidden = option_updates(self.designs[name], chosen), gr.update(visible=False)
         return {self.form[key]: shown.get(key, hidden) for key in self.options()}
+
+    def conditions_after(self, model: str, condition: str | None) -> Any:
+        """The conditions of another model; the one that stands there stays, and what is chosen meanwhile, if it can."""
+        menu = self._conditions(model, condition or "")
+        return {key: value for key, value in menu.items() if key != "value" or value != condition}
 
     def _conditions(self, model: str, condition: str) -> Any:
         info = self.services.model_info(model)
