@@ -45,7 +45,7 @@ SLOW = (
 SERVED = {
     "tests/attack/test_inputs.py",
     *(f"tests/ui/test_{name}.py" for name in (
-        "app", "coming_back", "first_page", "hosts", "label_login", "language", "readme", "tools",
+        "app", "coming_back", "first_page", "hosts", "label_login", "readme", "tools",
     )),
 }  # fmt: skip
 """Files that ask the app of tests/ui/served.py; it takes eight seconds to start and, at rest, some of every second."""

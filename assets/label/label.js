@@ -293,7 +293,7 @@ function tellSteps(question) {
   $('steps').replaceChildren(...turn.questions.map(({position}) => {
     const step = document.createElement('li');
     const said = turn.answers.find(({key}) => key === chosen[position]);
-    step.append(position.replaceAll('_', ' '), ...(said ? [': ', said.label] : []));  // texts of their own: each is looked up in a language
+    step.append(position.replaceAll('_', ' '), ...(said ? [': ', said.label] : []));  // texts of their own: each is looked up by language.js
     if (position === question.position) step.setAttribute('aria-current', 'step');
     return step;
   }));

@@ -34,7 +34,6 @@ from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
 from bias_core.studies.running.history import design_of, list_runs, open_run
 from bias_core.ui import messages
-from bias_core.ui.language import language_head, language_routes, languages
 from bias_core.ui.links import LINK_NAMES, OPTION, Link, notice_html, query_of, read_link
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates, plain_tab
 from bias_core.ui.templates import STATIC, render, script
@@ -187,7 +186,7 @@ def build_app(services: Services) -> AnsweringBlocks:
     with AnsweringBlocks(
         services, title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
-        _build_header(services)
+        _build_header()
         notice = gr.HTML(visible=False, elem_id="link-notice")
         visitor, arrived = build_visitor(demo)
         built = {tab.key: tab(services) for tab in TABS}
@@ -222,14 +221,13 @@ def build_app(services: Services) -> AnsweringBlocks:
     return demo
 
 
-def _build_header(services: Services) -> None:
+def _build_header() -> None:
     """What stands above the tabs, with the scripts of the whole page."""
     presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
     tips = {f"{key}-preset-{i}": preset.says for key, some in presets.items() for i, preset in some}
     titles = {tab.key: tab.title for tab in TABS}
     facts = {"titles": titles, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
-    header = render("header", languages=languages(services.settings))
-    gr.HTML(header, js_on_load=script("page", **facts) + _glossary_script())
+    gr.HTML(render("header"), js_on_load=script("page", **facts) + _glossary_script())
 
 
 def _glossary_script() -> str:
@@ -296,7 +294,7 @@ def launch_options(services: Services) -> dict[str, Any]:
             *(str(path) for path in settings.assets_dir.iterdir() if path.name != EXAMPLES),
         ],
         "app_kwargs": {
-            "routes": [*label_routes(services), *language_routes(settings)],
+            "routes": label_routes(services),
             "middleware": [
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
                 Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9)),
@@ -306,7 +304,6 @@ def launch_options(services: Services) -> dict[str, Any]:
         },
         "footer_links": ["api", "gradio", "settings"],
         "theme": build_theme(),
-        "head": language_head(settings),
         "css_paths": [STATIC / "app.css"],
         "favicon_path": STATIC / "favicon.svg",
     }

@@ -59,7 +59,10 @@ T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 PAGE = ASSETS / "label"  # no framework, nothing from elsewhere, and nothing of the app
-_PAGE_FILES = {"/label": "index.html", "/label/label.css": "label.css", "/label/label.js": "label.js"}
+_LANGUAGES = tuple(f"languages/{path.name}" for path in (PAGE / "languages").glob("*.json"))
+_PAGE_FILES = {"/label": "index.html"} | {
+    f"/label/{name}": name for name in ("label.css", "label.js", "language.js", *_LANGUAGES)
+}
 
 MAX_BODY = 4096  # bytes; an answer has about 200
 CODE_HEADER, KEY_HEADER = "x-rater-code", "x-owner-key"

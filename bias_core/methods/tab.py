@@ -203,6 +203,6 @@ class MethodsTab:
             gr.HTML(models_html(self.services), elem_id="models")
             for title, text in model_cards(settings.assets_dir):
                 with gr.Accordion(f"Model card: {title}", open=False, elem_classes="more"):
-                    gr.Markdown(text, elem_classes="english")  # a document of its own
+                    gr.Markdown(text)
         with gr.Column(elem_classes="card"):
             gr.HTML(about_html(settings), elem_id="about")

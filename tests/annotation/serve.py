@@ -1,7 +1,4 @@
-"""``python -m tests.annotation.serve FOLDER PORT [page]``: the rater's door alone, which is up in a second.
-
-With ``page`` it has what the page in a browser asks for besides, which takes a second more to import.
-"""
+"""``python -m tests.annotation.serve FOLDER PORT``: the rater's door and page alone, which are up in a second."""
 
 from __future__ import annotations
 
@@ -16,10 +13,5 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 
 if __name__ == "__main__":
-    settings = Settings(data_dir=Path(sys.argv[1]))
-    routes = [*label_routes(Services(settings))]
-    if sys.argv[3:] == ["page"]:
-        from bias_core.ui.language import language_routes
-
-        routes += language_routes(settings)
+    routes = label_routes(Services(Settings(data_dir=Path(sys.argv[1]))))
     uvicorn.run(Starlette(routes=routes), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")

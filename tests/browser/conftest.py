@@ -65,11 +65,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.sections.append((page.url, f"{pressed}\n{page.inner_text('body')[:6000]}\n{fields}"))
 
 
-def open_page(
-    browser: Any, url: str, *, width: int = 1280, scheme: str = "light", query: str = "", locale: str = "en-US"
-) -> Any:
+def open_page(browser: Any, url: str, *, width: int = 1280, scheme: str = "light", query: str = "") -> Any:
     """The app, opened by a new visitor: a browser profile of its own."""
-    context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme, locale=locale)
+    context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
     page.add_init_script(PRESSED_JS)

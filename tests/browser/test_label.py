@@ -59,7 +59,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         port = free.getsockname()[1]
     data = folder / "data"
     store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
-    command = [sys.executable, "-m", "tests.annotation.serve", str(data), str(port), "page"]
+    command = [sys.executable, "-m", "tests.annotation.serve", str(data), str(port)]
     process = subprocess.Popen(command, cwd=ROOT, env=os.environ)
     url = f"http://127.0.0.1:{port}"
     try:

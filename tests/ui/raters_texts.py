@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import ast
 import re
+from html.parser import HTMLParser
+from pathlib import Path
 
 from bias_core.annotation import rating
 from bias_core.annotation.tasks import Task, association_task, own_task, pst_task, scale_task, sets_task
-from bias_core.settings import ASSETS
-from tests.ui.page_texts import texts_of_html
+from bias_core.labels.api import PAGE
 
 # What stands in a sentence, by the value that label.js or a refusal puts there.
 _VALUES = {"error": "too many requests; wait a second", "said": "", "word": "paused"}
 _PLACE = re.compile(r"\$\{(?:[^{}]|\{[^}]*\})*\}")
 _READS_LIKE_TEXT = re.compile(r"^\W*[A-Z]?[a-z]+,? [a-z0-9]+|^[A-Z][a-z]+\W*$")
+_ATTRIBUTES = ("aria-label", "alt", "data-label")
 
 
 def raters_texts() -> set[str]:
     """These texts, with 1 or 5 where a number stands and a nurse where the picture's identity does."""
-    page, script = ((ASSETS / "label" / name).read_text(encoding="utf-8") for name in ("index.html", "label.js"))
+    page, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("index.html", "label.js"))
     said = {text for n in (1, 5) for text in _script_texts(script, n)} | _refusals()
-    return {*texts_of_html(page.partition("<main>")[2]), *said} | {
-        text for task in _tasks() for text in _task_texts(task)
-    }
+    return {*_texts_of_html(page), *said} | {text for task in _tasks() for text in _task_texts(task)}
+
+
+def _texts_of_html(html: str) -> set[str]:
+    """The texts between tags and in attributes that are read aloud, those with a word in them."""
+    texts: list[str] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, _tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            texts.extend(value for name, value in attrs if name in _ATTRIBUTES and value)
+
+        def handle_data(self, data: str) -> None:
+            texts.append(data)
+
+    Reader().feed(html)
+    return {" ".join(text.split()) for text in texts if re.search(r"[^\W\d_]{2}", text)}
 
 
 def _tasks() -> list[Task]:
@@ -62,7 +77,7 @@ def _value(code: str, n: int) -> str:
 
 def _refusals() -> set[str]:
     """What a rater is told who may not do something: ``NotAllowed`` in the room of raters."""
-    source = ast.parse((ASSETS.parent / "bias_core" / "annotation" / "rating.py").read_text(encoding="utf-8"))
+    source = ast.parse(Path(rating.__file__).read_text(encoding="utf-8"))
     calls = [one for one in ast.walk(source) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
     texts = [
         one.args[0] for one in calls if isinstance(one.func, ast.Name) and one.func.id == rating.NotAllowed.__name__

@@ -33,7 +33,7 @@ def test_a_symbol_in_the_name_of_a_measure_is_in_the_glossary():
 
 
 def test_the_page_has_the_switch_and_the_script_that_needs_it():
-    assert 'role="switch"' in render("header", languages={})
+    assert 'role="switch"' in render("header")
     text = script("glossary", terms=[])
     assert "#words-switch" in text
     assert (STATIC / "glossary.js").read_text(encoding="utf-8") in text

@@ -73,14 +73,13 @@ def figure_svg(
 
 
 def _join_lines(root: ET.Element) -> None:
-    """Have the lines of a row's name end where names of one line do, whatever they say, and its group say it whole."""
+    """Have the lines of a row's name end where names of one line do."""
     for tick in (group for group in root.iter(_GROUP) if group.get("id", "").startswith("ytick_")):
         edge = next((float(mark.attrib["x"]) - _TICK for mark in tick.iter(f"{{{_SVG}}}use")), None)
         for group in tick.iter(_GROUP):
             lines = group.findall(_TEXT)
             if edge is None or len(lines) < 2:
                 continue
-            group.set("data-in-lines", _name_of(lines))
             for line in lines:
                 line.set("style", f"{line.get('style', '')}; text-anchor: end")
                 line.set("transform", re.sub(r"\([-\d.]+", f"({edge:g}", line.get("transform", "")))

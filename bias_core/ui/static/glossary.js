@@ -57,9 +57,9 @@
       const abbr = document.createElement('abbr');
       abbr.className = 'term';
       abbr.dataset.symbol = term.symbol;
-      const again = term.names.some((name) => before.endsWith(window.inLanguage(name).toLowerCase()));
+      const again = term.names.some((name) => before.endsWith(name.toLowerCase()));
       const begins = /(^|[.!?]\s+)$/.test(node.data.slice(0, match.index)) && !node.previousSibling;
-      const own = window.inLanguage(term.words), words = begins ? own[0].toUpperCase() + own.slice(1) : own;
+      const words = begins ? term.words[0].toUpperCase() + term.words.slice(1) : term.words;
       abbr.append(piece('in-symbols', term.symbol), piece('in-words', again ? '' : words));
       const near = parent.closest(NEAR);
       if (!parent.closest(PART_OF) && !near?.querySelector(`.term[tabindex][data-symbol="${CSS.escape(term.symbol)}"]`)) {

@@ -18,7 +18,7 @@ new MutationObserver(soon).observe(document.body, {childList: true, subtree: tru
 window.tabTitles = titles;
 window.openTab = (key) => {
   const inMenu = [...document.querySelectorAll('#tabs .overflow-dropdown button')]
-    .find((button) => button.textContent.trim() === window.inLanguage(window.tabTitles[key]));
+    .find((button) => button.textContent.trim() === window.tabTitles[key]);
   (document.querySelector(`#tabs [data-tab-id="${CSS.escape(key)}"]`) || inMenu)?.click();
 };
 
@@ -70,10 +70,6 @@ document.addEventListener('click', (event) => {
   window.openTab(link.dataset.go);
   document.dispatchEvent(new CustomEvent('open-measure', {detail: link.dataset.measure}));
 });
-
-const language = element.querySelector('#language');
-language.value = document.documentElement.lang;
-language.addEventListener('change', () => window.chooseLanguage(language.value));
 
 // The address names the tab that was chosen; the settings of a link go when its tab is left. Gradio also says
 // "chosen" of the tab that a page opens with, so nothing is done before the link is read.
