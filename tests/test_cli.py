@@ -229,7 +229,7 @@ def test_control_c_between_two_steps_of_a_command_is_said_too(command, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bias_core.studies.running.run.plan_study", interrupted)
-    result = command("run", "t2iat-occupations", "--model", "calibration-renderer")
+    result = command("study", "run", "t2iat-occupations", "--plan", "--model", "calibration-renderer")
     assert result.exit_code == 130
     assert "what is finished is kept" in result.output
 

@@ -1,4 +1,4 @@
-"""`run` fills the store for several models, says what that costs, and `study run` finds the pictures."""
+"""`study run --draw-only` fills the store for several models, says what that costs; measuring finds the pictures."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import plan_study
 
 # Two concepts of 2 pictures each and their attributes, a few seconds at most.
-SMALL = ("run", "t2iat-tests", "--option", "tests=science_arts", "--option", "n_permutations=100",
-         "--scale", "0.02", "--steps", "1")  # fmt: skip
+DRAW = ("study", "run", "--draw-only")
+OF_SCIENCE = ("t2iat-tests", "--option", "tests=science_arts")
+SMALL = (*OF_SCIENCE, "--option", "n_permutations=100", "--scale", "0.02", "--steps", "1")
 
 
 @pytest.fixture
@@ -48,10 +49,10 @@ def ids(data: Path) -> dict[str, int]:
     return {path.stem: path.stat().st_ino for path in (data / "images").glob("??/*.png")}
 
 
-def test_several_models_and_conditions_are_drawn_once_and_found_by_study_run(command, data):
+def test_several_models_and_conditions_are_drawn_once_and_found_when_measured(command, data):
     models = ("--model", "calibration-renderer", "--model", "calibration-diffusion")
     conditions = ("--condition", "published", "--condition", "fair")
-    result = command(*SMALL, *models, *conditions)
+    result = command(*DRAW, *SMALL, *models, *conditions)
     assert result.exit_code == 0, result.output
     drawn = ids(data)
     manifests = [json.loads(path.read_text()) for path in (data / "runs").glob("*.json")]
@@ -59,22 +60,22 @@ def test_several_models_and_conditions_are_drawn_once_and_found_by_study_run(com
     assert len(manifests) == len(asked) == 4
     assert {run["status"] for run in manifests} == {"finished"}
     assert sum(len({(r["prompt"], r["seed"]) for r in run["rows"]}) for run in manifests) == len(drawn)
-    again = command(*SMALL, *models, *conditions)
+    again = command(*DRAW, *SMALL, *models, *conditions)
     assert again.exit_code == 0, again.output
     assert ids(data) == drawn
-    measured = command("study", *SMALL[:4], *SMALL[4:], "--model", "calibration-diffusion", "--condition", "fair")
+    measured = command("study", "run", *SMALL, "--model", "calibration-diffusion", "--condition", "fair")
     assert measured.exit_code == 0, measured.output
     assert ids(data) == drawn
     assert len(list((data / "runs").glob("*.json"))) == 4
 
 
-def test_measuring_gives_the_report_of_study_run(command, tmp_path):
+def test_a_plan_before_it_changes_nothing_in_the_report(command, tmp_path):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    result = command(*SMALL, "--measure", "--out", str(ours))
+    result = command("study", "run", "--plan", *SMALL, "--out", str(ours))
     assert result.exit_code == 0, result.output
-    assert command("study", *SMALL, "--out", str(theirs)).exit_code == 0
+    assert command("study", "run", *SMALL, "--out", str(theirs)).exit_code == 0
     assert not (theirs / "train").exists()  # no pictures, no metadata of pictures
-    ours = json.loads((ours / "calibration-renderer-published" / "report.json").read_text())
+    ours = json.loads((ours / "report.json").read_text())
     theirs = json.loads((theirs / "report.json").read_text())
     ours.pop("seconds")
     theirs.pop("seconds")
@@ -82,12 +83,12 @@ def test_measuring_gives_the_report_of_study_run(command, tmp_path):
 
 
 def test_a_dry_run_draws_nothing_and_a_first_batch_makes_the_cost_known(command, data):
-    dry = command(*SMALL, "--dry-run")
+    dry = command(*DRAW, *SMALL, "--dry-run")
     assert dry.exit_code == 0, dry.output
     assert "not known" in dry.output
     assert not ids(data)
-    assert command(*SMALL).exit_code == 0
-    more = command(*SMALL, "-n", "90", "--scale", "1", "--dry-run")
+    assert command(*DRAW, *SMALL).exit_code == 0
+    more = command(*DRAW, *SMALL, "-n", "90", "--scale", "1", "--dry-run")
     assert more.exit_code == 0, more.output
     assert "not known" not in more.output
     assert f" {len(ids(data))} " in more.output  # that exist already
@@ -97,10 +98,10 @@ def test_a_dry_run_draws_nothing_and_a_first_batch_makes_the_cost_known(command,
 HUB = ("--model", "some-org/some-model")
 
 
-@pytest.mark.parametrize("measure", [(), ("--measure", "--force")])
+@pytest.mark.parametrize("measure", [("--draw-only",), ("--force",)])
 @pytest.mark.parametrize("study", ["t2iat-tests", "oasis-spi"])
 def test_a_dry_run_needs_no_hub_and_says_what_it_cannot_know(command, data, study, measure):
-    result = command("run", study, *HUB, "--model", "calibration-diffusion", "--dry-run", *measure)
+    result = command("study", "run", study, *HUB, "--model", "calibration-diffusion", "--dry-run", *measure)
     assert result.exit_code == 0, result.output
     row = next(line for line in result.output.splitlines() if "some-org/some-model" in line)
     n = row.split("│")[3].strip()
@@ -113,14 +114,14 @@ def test_a_dry_run_needs_no_hub_and_says_what_it_cannot_know(command, data, stud
 
 
 def test_without_a_hub_only_a_dry_run_goes_on(command, data):
-    result = command("run", "t2iat-tests", *HUB, "--yes")
+    result = command(*DRAW, "t2iat-tests", *HUB, "--yes")
     assert result.exit_code == 2
     assert "the hub was not reached" in " ".join(result.output.split())
 
 
 def test_a_dry_run_refuses_what_no_hub_could_mend(command, tmp_path):
     (tmp_path / "broken").mkdir()
-    result = command("run", "t2iat-tests", "--model", str(tmp_path / "broken"), "--dry-run")
+    result = command(*DRAW, "t2iat-tests", "--model", str(tmp_path / "broken"), "--dry-run")
     assert result.exit_code == 2
     assert "no model" in result.output
 
@@ -138,7 +139,7 @@ def slow(data, assets):
 
 def test_a_long_run_asks_first_and_yes_answers(command, data, assets):
     n = slow(data, assets)
-    arguments = ("run", "t2iat-tests", "--option", "tests=science_arts")
+    arguments = (*DRAW, *OF_SCIENCE)
     dry = command(*arguments, "--dry-run")
     # a minute and a megabyte each
     assert f"{n / 60:.1f} h, {n:.1f} MB in all, on 1 x" in dry.output
@@ -154,7 +155,7 @@ def test_a_disk_or_a_store_that_is_too_small_is_said(command, data, assets, monk
     slow(data, assets)
     monkeypatch.setattr("shutil.disk_usage", lambda _folder: type("Usage", (), {"free": 5_000_000})())
     monkeypatch.setenv("BIAS_CACHE_GB", "0.001")
-    said = command("run", "t2iat-tests", "--option", "tests=science_arts", "--dry-run").output
+    said = command(*DRAW, *OF_SCIENCE, "--dry-run").output
     assert "room for 5.0 MB only" in said
     assert "--keep" in said
 
@@ -163,7 +164,7 @@ def test_a_design_of_ones_own_and_kept_pictures(command, data, tmp_path):
     design = yaml.safe_load((design_files()["t2iat-tests"]).read_text())
     design["options"]["tests"] = ["science_arts"]
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(design))
-    result = command("run", str(tmp_path / "mine.yaml"), "--scale", "0.02", "--keep")
+    result = command(*DRAW, str(tmp_path / "mine.yaml"), "--scale", "0.02", "--keep")
     assert result.exit_code == 0, result.output
     (manifest,) = (json.loads(path.read_text()) for path in (data / "runs").glob("*.json"))
     assert manifest["kept"]
@@ -177,13 +178,13 @@ def test_a_design_of_ones_own_and_kept_pictures(command, data, tmp_path):
         (("--workers", "2"), "choose --engine ray"),
         (("--engine", "ray", "--workers", "-1"), "got -1"),
         (("--engine", "slurm"), "slurm"),
-        (("--out", "x"), "--measure"),
+        (("--out", "x"), "leave --draw-only out"),
         (("--model", "no-such-model"), "no-such-model"),
         (("--condition", "unfair"), "unfair"),
     ],
 )
 def test_impossible_settings_are_refused_before_anything_is_drawn(command, data, arguments, message):
-    result = command(*SMALL, *arguments)
+    result = command(*DRAW, *SMALL, *arguments)
     assert result.exit_code == 2
     assert message in result.output
     assert not ids(data)

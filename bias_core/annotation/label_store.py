@@ -1,4 +1,4 @@
-"""The database of labels: one place that opens it, upgrades it, and gives transactions.
+"""The database of labels: one place that opens it, makes its tables, and gives transactions.
 
 SQLite by default, in WAL mode where the file system allows it, with every commit forced to the disk: an answer
 that was acknowledged survives a kill and a power cut, and none is acknowledged while its file is not where it
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from bias_core.annotation.schema import items, task_versions, upgrade
+from bias_core.annotation.schema import items, make_tables, task_versions
 from bias_core.annotation.tasks import Task, task_from
 from bias_core.errors import BiasCoreError, StorageError
 from bias_core.store.files import replaced_file
@@ -194,7 +194,7 @@ class LabelStore:
                 try:
                     self._engine = self._new_engine()
                     with self._engine.execution_options(write=True).begin() as connection:
-                        upgrade(connection)
+                        make_tables(connection)
                         if self._file is not None:
                             self._file.number(connection)
                     if self._file is not None:

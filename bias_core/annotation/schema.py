@@ -1,8 +1,4 @@
-"""Tables of the label store, and how an older database becomes one of today.
-
-A new database is made from the tables below; an older one runs the numbered steps that it lacks, statements
-that SQLite and PostgreSQL both know (a test holds both to be equal).
-"""
+"""Tables of the label store, as SQLite and PostgreSQL both have them."""
 
 from typing import Any
 
@@ -149,49 +145,21 @@ synced = Table(
 
 _version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
-# Statements that lead from version 1 to 2, from 2 to 3, ...
-STEPS: tuple[tuple[str, ...], ...] = (
-    (
-        "ALTER TABLE tasks ADD COLUMN hub_user VARCHAR(100) DEFAULT '' NOT NULL",
-        "CREATE TABLE synced (kind VARCHAR(8) NOT NULL, row_id INTEGER NOT NULL, PRIMARY KEY (kind, row_id))",
-        "DROP INDEX items_by_claims",
-        "CREATE INDEX open_items ON items (task_id, n_claims) WHERE gold IS NULL",
-    ),
-    (
-        "ALTER TABLE raters ADD COLUMN seed INTEGER DEFAULT 0 NOT NULL",
-        "ALTER TABLE raters ADD COLUMN excluded_ms BIGINT",
-    ),
-    (
-        "CREATE TABLE judgements (item_id INTEGER NOT NULL REFERENCES items (id), judge VARCHAR(300) NOT NULL, "
-        "choices JSON NOT NULL, at_ms BIGINT NOT NULL, PRIMARY KEY (item_id, judge))",
-    ),
-    (
-        "CREATE TABLE crowd_ids (rater_id INTEGER NOT NULL REFERENCES raters (id), participant VARCHAR(64) NOT NULL, "
-        "study VARCHAR(64) NOT NULL, session VARCHAR(64) NOT NULL, PRIMARY KEY (rater_id))",
-        "CREATE TABLE rater_facts (rater_id INTEGER NOT NULL REFERENCES raters (id), facts JSON NOT NULL, "
-        "at_ms BIGINT NOT NULL, PRIMARY KEY (rater_id))",
-    ),
-)
-
-_UPGRADE_LOCK = 5_201_314  # any number: PostgreSQL's name for "one upgrade at a time"
+_FORM = 5  # of these tables; a database of another form is left alone
+_LOCK = 5_201_314  # any number: PostgreSQL's name for "one program at a time makes the tables"
 
 
-def upgrade(connection: Connection) -> None:
-    """Make the tables, or bring older ones up to date, in this transaction; StorageError for newer ones."""
+def make_tables(connection: Connection) -> None:
+    """Make the tables in this transaction where there are none; StorageError for those of another version."""
     if connection.dialect.name == "postgresql":
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
-    newest = len(STEPS) + 1
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     if not sa.inspect(connection).has_table(_version.name):
         metadata.create_all(connection)
-        connection.execute(sa.insert(_version).values(version=newest))
+        connection.execute(sa.insert(_version).values(version=_FORM))
         return
-    version = connection.scalar(sa.select(sa.func.max(_version.c.version))) or 0
-    if version > newest:
+    form = connection.scalar(sa.select(sa.func.max(_version.c.version))) or 0
+    if form != _FORM:
         raise StorageError(
-            f"the labels were written by a newer version of this program (tables {version}, known {newest}); "
-            "update the program"
+            f"the labels were written by {'a newer' if form > _FORM else 'an older'} version of this program "
+            f"(tables {form}, known {_FORM}); open them with that version: nothing in them was changed"
         )
-    for number in range(version, newest):
-        for statement in STEPS[number - 1]:
-            connection.execute(sa.text(statement))
-        connection.execute(sa.insert(_version).values(version=number + 1))

@@ -350,7 +350,7 @@ def task_texts(task: Task) -> dict[str, Any]:
 
 
 def task_from(texts: Mapping[str, Any], **of_the_store: Any) -> Task:
-    """The inverse of :func:`task_texts`; what an older or newer program knew of a task is passed over."""
+    """The inverse of :func:`task_texts`; what this program does not know of a task is passed over."""
     names = {field.name for field in fields(Task)} - {"answers"}
     values = {name: value for name, value in texts.items() if name in names}
     return Task(answers=tuple(Answer(**answer) for answer in texts["answers"]), **values, **of_the_store)

@@ -44,7 +44,7 @@ from bias_core.studies.kit.protocol import with_protocol
 from bias_core.studies.kit.setting_fields import Setting, changed_settings, name_and_value, settings_of
 from bias_core.studies.kit.types import Arm, Design, StudyReport, StudySettings
 from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.reports.saved import open_report
+from bias_core.studies.reports.saved import as_saved, open_report
 from bias_core.studies.reports.text import plain
 from bias_core.studies.running.arms import check_several, parse_arms
 from bias_core.studies.running.corrected import correct_run
@@ -275,7 +275,9 @@ class Tools:
         Args:
             run_id: The run_id in the report of that call.
         """
-        return self._answer(self._saved(run_id))
+        report = self._saved(run_id)
+        with as_saved():
+            return self._answer(report)
 
     @tool
     def report_document(self, run_id: str, form: str = "md") -> str:
@@ -287,7 +289,9 @@ class Tools:
                 pictures and figures, up to a few megabytes; "json": all numbers; "eval_results": YAML for the
                 model's repository; "every_eval_ever": a zip of records, "pdf": for print, these two as base64.
         """
-        content = to_form(by_name(self._saved(run_id)), form)
+        report = by_name(self._saved(run_id))
+        with as_saved():
+            content = to_form(report, form)
         return content.decode() if FORMS[form].is_text else b64encode(content).decode()
 
     @tool

@@ -179,8 +179,7 @@ class How:
     measure: bool  # not only draw
     yes: bool  # do not ask
     keep: bool  # never evict the pictures
-    out: Path | None  # folder (or zip) for the report; with `apart` a folder for each model and condition
-    apart: bool = False
+    out: Path | None  # folder (or zip) for the report; of several runs a folder for each model and condition
     token_env: str = ""  # variable with the token that pays for hosted models
     price: float | None = None  # USD of one of their pictures, for the estimate
 
@@ -222,30 +221,9 @@ def run_studies(
     _run(study, given, settings, how, (engine, workers))
 
 
-@with_settings
-def run(
-    study: Study = "",
-    *,
-    given: Given,
-    settings: SettingsFile = None,
-    n: Images = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    keep: Keep = False,
-    measure: Annotated[bool, typer.Option("--measure", help="Then measure each.")] = False,
-    engine: EngineOption = EngineName.local,
-    workers: WorkersOption = 0,
-    out: Out = None,
-) -> None:
-    """Older name of `study run --plan --draw-only`; with --measure, of `study run --plan`."""
-    typer.secho(f"`run` is now `study run --plan{'' if measure else ' --draw-only'}`.", fg="yellow", err=True)
-    how = How(n=n, plan=True, only_plan=dry_run, measure=measure, yes=yes, keep=keep, out=out, apart=True)
-    _run(study, given, settings, how, (engine, workers))
-
-
 def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[EngineName, int]) -> None:
     if how.out is not None and not how.measure:
-        raise typer.BadParameter("reports need measuring (`run`: --measure)", param_hint="--out")
+        raise typer.BadParameter("reports need measuring: leave --draw-only out", param_hint="--out")
     from bias_core.studies.running.run import plan_study
 
     with user_errors(), open_services(how.token_env) as services:
@@ -436,4 +414,4 @@ def _measure(design: Design, chosen: Sequence[StudySettings], services: "Service
             services.manifests.keep(report.run_id)
         show_study_report(report, services)
         name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
-        save_study_report(report, how.out / name if how.out and (how.apart or len(chosen) > 1) else how.out)
+        save_study_report(report, how.out / name if how.out and len(chosen) > 1 else how.out)

@@ -185,7 +185,7 @@ class ExportedImage:
     path: Path
     row: ImageRow
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    source: str = ""  # its digital source type: marked in the file where an older version did not
+    source: str = ""  # its digital source type: marked in the file where it is not
 
     def data(self) -> bytes:
         """The file, which says how the picture came to be.

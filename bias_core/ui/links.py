@@ -22,8 +22,6 @@ _LONGEST = 200  # characters of a value
 _SHOWN = 60
 _ALWAYS = ("model", "condition", "scale", "seed")
 ARMS = "||"  # stands between the arms of an address
-_FORMER = {"compare": EXPLORE}  # tabs that are no more, and where their addresses lead
-_FORMER_ARMS = ARMS.join(f"model=calibration-renderer|condition={name}" for name in ("fair", "published"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +40,6 @@ def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
     ours = ("tab", *_READ, *_SETTINGS, *(name for name in query if name.startswith(OPTION)))
     texts = {name: query[name] for name in ours if query.get(name)}
     tab = texts.pop("tab", EXPLORE if texts else "")
-    if tab in _FORMER:
-        tab = _FORMER[tab]
-        texts = {"arms": _FORMER_ARMS} | texts
     if tab not in tabs:
         return Link(ignored=(_quoted("tab", tab),) if tab else ())
     values: dict[str, Any] = {}

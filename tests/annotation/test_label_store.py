@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import sqlite3
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import create_engine, event, insert, inspect, text
+from sqlalchemy import create_engine, event, insert, text, update
 
 from bias_core.annotation import schema
 from bias_core.annotation.collected import given_answers
@@ -20,21 +19,6 @@ from tests.annotation.raters import CHOICES, new_id, open_task
 if TYPE_CHECKING:
     from tests.annotation.conftest import MakeStore
 
-V1 = Path(__file__).parent / "labels_v1.sql"
-
-
-def columns(store: LabelStore) -> dict[str, Any]:
-    """Every table with its columns, what must be unique in it, and its indices."""
-    tables = {}
-    with store.read() as connection:
-        found = inspect(connection)
-        for table in found.get_table_names():
-            kinds = {c["name"]: (str(c["type"]), c["nullable"]) for c in found.get_columns(table)}
-            unique = sorted(str(u["column_names"]) for u in found.get_unique_constraints(table))
-            indexed = sorted(str((i["name"], i["column_names"])) for i in found.get_indexes(table))
-            tables[table] = kinds, unique, indexed
-    return tables
-
 
 def answered(store: LabelStore, folder: Path) -> tuple[OwnerKey, str]:
     """A task with one answer: its owner's key and its rater's code."""
@@ -45,45 +29,22 @@ def answered(store: LabelStore, folder: Path) -> tuple[OwnerKey, str]:
     return task.key, code
 
 
-def test_a_database_of_version_1_is_brought_up_to_date_with_its_answers(tmp_path: Path, make_store: MakeStore) -> None:
-    file = tmp_path / "old.sqlite"
-    with sqlite3.connect(file) as old:
-        old.executescript(V1.read_text())
-    old.close()
-    words = V1.read_text().splitlines()[0].split()
-    key, code = OwnerKey.parse(words[-3].rstrip(",")), words[-1].rstrip(".")
-    store = LabelStore(f"sqlite:///{file}", pictures=tmp_path)
-    assert [given.choices for given in given_answers(store, key)] == [CHOICES]
-    assert next_item(store, code).n_answered == 1
-    assert columns(store) == columns(make_store("sqlite"))
-    store.close()
-
-
-def test_postgresql_of_version_1_is_brought_up_to_date(make_store: MakeStore, tmp_path: Path) -> None:
-    store = make_store("postgresql")
+@pytest.mark.parametrize(("form", "words"), [(4, "an older version"), (99, "a newer version")])
+def test_labels_of_another_version_are_left_alone(store: LabelStore, tmp_path: Path, form: int, words: str) -> None:
     key, _ = answered(store, tmp_path)
-    new = columns(store)
+    table = schema.metadata.tables["schema_version"]
     with store.write() as connection:
-        for table in ("synced", "judgements", "crowd_ids", "rater_facts"):
-            connection.execute(text(f"DROP TABLE {table}"))
-        connection.execute(text("DROP INDEX open_items"))
-        connection.execute(text("CREATE INDEX items_by_claims ON items (task_id, n_claims)"))
-        connection.execute(text("ALTER TABLE tasks DROP COLUMN hub_user"))
-        for column in ("seed", "excluded_ms"):
-            connection.execute(text(f"ALTER TABLE raters DROP COLUMN {column}"))
-        connection.execute(text("DELETE FROM schema_version"))
-        connection.execute(text("INSERT INTO schema_version VALUES (1)"))
+        connection.execute(update(table).values(version=form))
     store.close()
-    assert columns(store) == new
-    assert owned_task(store, key)[0].title
-
-
-def test_labels_of_a_newer_program_are_left_alone(store: LabelStore) -> None:
-    with store.write() as connection:
-        connection.execute(insert(schema.metadata.tables["schema_version"]).values(version=99))
+    with pytest.raises(StorageError, match=f"written by {words} of this program .*nothing in them was changed"):
+        owned_task(store, key)
     store.close()
-    with pytest.raises(StorageError, match="newer version"), store.read():
-        pass
+    engine = create_engine(store._url)
+    with engine.begin() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM answers")) == 1
+        connection.execute(update(table).values(version=5))
+    engine.dispose()
+    assert [given.choices for given in given_answers(store, key)] == [CHOICES]
 
 
 def test_two_programs_may_open_a_new_database_at_once(store: LabelStore) -> None:
@@ -226,11 +187,10 @@ def test_an_error_repeats_neither_the_password_nor_what_was_said(tmp_path: Path)
     assert "hunter2" not in str(caught.value)
 
 
-def test_the_shipped_tables_are_those_of_version_1_and_its_steps() -> None:
-    assert len(schema.STEPS) == 4
+def test_tables_are_made_once() -> None:
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
-        schema.upgrade(connection)
-        schema.upgrade(connection)  # a second time changes nothing
+        schema.make_tables(connection)
+        schema.make_tables(connection)  # a second time changes nothing
         assert connection.execute(text("SELECT version FROM schema_version")).scalars().all() == [5]
     engine.dispose()

@@ -78,7 +78,7 @@ def test_pictures_that_are_brought_along_keep_their_mark_and_get_none_that_nobod
     assert (source_of(stored), mark(stored.path.read_bytes())) == (expected, expected)
 
 
-def test_a_picture_of_an_older_version_is_marked_in_an_export_and_loses_nothing(tmp_path):
+def test_a_picture_without_a_mark_is_marked_in_an_export_and_loses_nothing(tmp_path):
     (stored,) = ImageStore(tmp_path / "images").add([drawn()])
     data = stored.path.read_bytes()
     start = data.index(b"iTXtXML:com.adobe.xmp\0") - 4

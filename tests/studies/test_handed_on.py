@@ -40,7 +40,6 @@ from bias_core.ui.study.downloads import take
 from bias_core.ui.templates import render
 from tests.ui.fakes import FakeServices
 
-OLD_RUNS = Path(__file__).parent / "old_runs" / "reports"
 NOON = 1795348800.0  # 2026-11-22 12:00 UTC
 HOSTILE = '<img src="https://evil.example/x" onerror="alert(1)">"></pre><script>alert(2)</script>'
 
@@ -203,8 +202,8 @@ def test_small_groups_leave_their_places_to_large_ones():
 
 
 def shipped_reports():
-    """The examples, the validity reports, and reports of older versions."""
-    for folder in (FOLDER, ASSETS / "validity", OLD_RUNS):
+    """The examples and the validity reports."""
+    for folder in (FOLDER, ASSETS / "validity"):
         for path in sorted(folder.rglob("*.json")):
             if path.name != "index.json":
                 yield path.stem, from_text(path.read_text(encoding="utf-8"), path.parent).report
@@ -334,6 +333,6 @@ def test_a_report_is_handed_on_later_by_its_run(report, services, tmp_path, monk
         assert message in failed.output
 
 
-def test_an_older_comparison_names_no_command_that_would_fail():
-    text = (OLD_RUNS / "470de83f5f5a1d6c.json").read_text(encoding="utf-8")
-    assert to_export(from_text(text, OLD_RUNS).report).facts.command == ""
+def test_a_kind_of_study_that_this_version_does_not_have_names_no_command_that_would_fail(report):
+    gone = replace(report, design=replace(report.design, kind="gone"))
+    assert to_export(gone).facts.command == ""

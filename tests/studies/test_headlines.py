@@ -143,8 +143,6 @@ def test_of_nationalities_only_sourced_rates_are_compared():
 def test_internet_users_are_set_against_sourced_rates_alone():
     rows = [{"nationality": "Iranian", "users": 73.0, "mean Ψ": 0.4, BEYOND: -0.1}]
     assert "Iranian −0.10 (73 million)" in origins_headline(own("oasis-internet-users", "figure3", rows))
-    rows = [{"nationality": "Iranian", "users": 73.0, "mean Ψ": 0.4}]  # of an earlier version
-    assert "0.4" not in origins_headline(own("oasis-internet-users", "figure3", rows))
 
 
 def test_a_study_without_a_headline_of_its_own_compares_with_no_p_star():

@@ -13,7 +13,7 @@ from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.reports.saved import report_store
+from bias_core.studies.reports.saved import keep_report, report_store
 from bias_core.studies.running.history import delete_run, go_on, keep_run, list_runs, open_run, restore_run
 from bias_core.studies.running.run import complete, run_study
 from tests.explored import explore
@@ -130,6 +130,17 @@ def test_imported_pictures_that_are_gone_are_asked_for_again(services):
     with pytest.raises(InvalidInput, match=r"'mine\.zip' of this run are no longer here"):
         complete(go_on(services, ME, report.run_id))
     assert "pictures of mine.zip" in list_runs(services, ME)[0].choices
+
+
+def test_a_run_of_a_kind_of_study_that_this_version_does_not_have_is_shown_and_does_not_go_on(services):
+    report = run(services)
+    manifest, gone = services.manifests.get(report.run_id), replace(report.design, kind="gone")
+    services.manifests.restore(replace(manifest, design={**manifest.design, "kind": "gone"}))
+    keep_report(replace(report, design=gone), services)
+    assert open_run(services, ME, report.run_id).report.results.findings == report.results.findings
+    with pytest.raises(InvalidInput, match="gone"):
+        complete(go_on(services, ME, report.run_id))
+    assert services.manifests.find(report.run_id) is not None
 
 
 def test_a_run_of_an_older_version_says_so(services):

@@ -92,8 +92,8 @@ def test_an_import_is_counted_before_it_is_opened(services, tmp_path, monkeypatc
 DOORS = [
     ("explore", "doctor", "-n", "8"),
     ("study", "run", "oasis-doctors"),
-    ("run", "oasis-doctors", "--yes"),
-    ("run", "oasis-doctors", "-n", str(HUGE), "--dry-run"),
+    ("study", "run", "oasis-doctors", "--draw-only", "--yes"),
+    ("study", "run", "oasis-doctors", "-n", str(HUGE), "--dry-run"),
     ("compare", "doctor", "--arm", "condition=fair", "--arm", "condition=extreme"),
     ("calibrate-report", "--scale", "0.01"),
 ]
@@ -117,7 +117,7 @@ def test_the_command_line_says_the_limit_in_one_sentence(services, arguments, mo
 
 def test_a_dry_run_shows_the_cost_and_says_that_it_will_be_refused(services, monkeypatch):
     monkeypatch.setattr("bias_core.services.Services", lambda: services)
-    result = CliRunner().invoke(app, ["run", "oasis-doctors", "--dry-run"], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(app, ["study", "run", "oasis-doctors", "--dry-run"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     assert "│ 300 " in result.output
     said = " ".join(result.output.split())

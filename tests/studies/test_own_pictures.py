@@ -122,24 +122,6 @@ def test_pictures_of_a_concept_are_found_by_its_prompt(services, path):
     assert found.n_images == 12
 
 
-def test_a_design_file_of_an_older_version_still_runs(services, path, tmp_path):
-    text = """
-title: Attributes in pictures of your own
-kind: own_pictures
-reference: dehdashtian2025oasis
-where: Eqs. 1 to 5, on imported pictures
-summary: Of an older version.
-options: {attributes: [tall|a tall man|a short man|0.4|a guess, old], groups: 2}
-"""
-    (tmp_path / "own-pictures.yaml").write_text(text)
-    design = find_design(str(tmp_path / "own-pictures.yaml"))
-    found = complete(run_study(design, StudySettings(images=str(path), force=True), services))
-    table = table_of(found, "attributes").frame
-    assert list(table["attribute"][:2]) == ["tall", "old"]
-    assert table["P*"][0] == 0.4
-    assert set(found.pictures["looks_like"]) == {"group 1", "group 2"}
-
-
 def test_the_studies_that_fit_are_told(path):
     found = look_through(path)
     assert found.counts == {DARK: 12, LIGHT: 7, "a red door": 1}

@@ -267,7 +267,7 @@ def test_words_of_ones_own_follow_no_paper_and_a_written_design_keeps_its_protoc
     assert (read.protocol, read.our_reading) == (design.protocol, design.our_reading)
     path.write_text(yaml.safe_dump(asdict(replace(design, protocol={}, our_reading=()))))
     assert not find_design(str(path)).protocol
-    assert is_shipped(replace(design, protocol={}, our_reading=()))  # as an older report has it
+    assert is_shipped(design)
 
 
 def test_replicate_fills_the_form_with_the_papers_protocol_and_says_what_it_takes(tmp_path):

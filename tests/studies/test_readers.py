@@ -263,8 +263,8 @@ STUDY = ("oasis-doctors", "--scale", "0.01", "--model", OTHER, "--encoder", OURS
 DOORS = [
     ("explore", "doctor", "--model", OTHER, "--encoder", OURS, "-n", "2"),
     ("study", "run", *STUDY),
-    ("run", *STUDY, "--measure", "--yes"),
-    ("run", *STUDY, "--measure", "--dry-run"),
+    ("study", "run", *STUDY, "--plan", "--yes"),
+    ("study", "run", *STUDY, "--dry-run"),
     ("compare", "doctor", "--arm", f"model={OTHER}", "--arm", "condition=fair", "--encoder", OURS, "-n", "2"),
 ]
 
@@ -285,10 +285,10 @@ def test_a_forced_command_says_so_before_its_numbers(command):
 
 
 def test_a_dry_run_of_drawing_alone_says_what_measuring_will_meet(command):
-    result = command("run", *STUDY, "--dry-run")
+    result = command("study", "run", *STUDY, "--draw-only", "--dry-run")
     assert result.exit_code == 0, result.output
     assert "not measured like this: calibration-clip reads the pictures" in result.output
-    assert "Forced" in command("run", *STUDY, "--dry-run", "--force").output
+    assert "Forced" in command("study", "run", *STUDY, "--draw-only", "--dry-run", "--force").output
 
 
 def test_tools_over_http_and_mcp_refuse_it_and_take_force(services):

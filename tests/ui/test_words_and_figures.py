@@ -133,8 +133,8 @@ def test_which_way_pictures_lean_is_said_of_what_lies_beyond_an_even_mix(report:
     )
     assert "no lean towards “male” or “female” is shown" in sentences.association_says(lean)
     assert "an even mix = 0" in sentences.association_says(lean)
-    old = replace(lean, beyond=None)  # a report of an earlier version
-    assert sentences.association_says(old).startswith("The pictures are more like those of “male”")
+    unvaried = replace(lean, beyond=None)
+    assert sentences.association_says(unvaried).startswith("The pictures are more like those of “male”")
 
 
 def test_every_number_of_the_table_has_its_interval_and_n(report: Explored) -> None:

@@ -54,7 +54,7 @@ def _tests_headline(table: pd.DataFrame, *, with_p: bool) -> str:
     lean = f"Pictures of {more} lean more to “{row['A']}” than pictures of {less} do"
     score = f"S = {format_estimate(row['S'], row['low'], row['high'])}" + f", p = {format_p(row['p'])}" * with_p
     if len(table) == 1 and clear.empty:
-        smallest = row.get("smallest p", 0.0)  # reports of earlier versions do not say it
+        smallest = row["smallest p"]
         few = (
             f"{row['prompts X']} against {row['prompts Y']} prompts give p = {smallest:#.2g} at best: take more."
             if smallest >= SIGNIFICANT

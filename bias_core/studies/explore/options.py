@@ -35,7 +35,6 @@ from bias_core.types import Attribute
 from bias_core.wordings import Wording, wordings_of
 
 KIND = "explore"
-OLD_KIND = "own_pictures"  # what older versions called explorations of pictures that were brought along
 MAX_ATTRIBUTES = 50
 NO_GROUP = "no group"  # of a prompt without one beside others that have one
 MAX_CLUSTERS = 20
@@ -45,14 +44,6 @@ SUGGESTED = "suggested"  # in place of attributes: those of the built-in set tha
 NO_WORDS: Mapping[str, str] = {"attribute_a": "", "attribute_b": ""}  # options of an exploration without an association
 _WORD = "Said in the concept's prompt, as in female doctor; both words empty: no association"
 _ATTRIBUTES = "Built-in names, or name|positive sentence|negative sentence|P*|source"
-
-
-@settings_class(frozen=True, kw_only=True)
-class OwnPictureOptions(Options):
-    """What older versions asked of pictures that were brought along."""
-
-    attributes: tuple[str, ...] = setting(("man", "old", "dark skin"), "Attributes", _ATTRIBUTES)
-    groups: int = setting(0, "Groups of look-alikes", "0: found from the pictures", ge=0, le=MAX_CLUSTERS)
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -132,8 +123,6 @@ def explore_options(settings: StudySettings) -> ExploreOptions:
     """The options that stand in the settings; InvalidInput quotes one that cannot be used, and says what would do."""
     given = option_values(settings.options)
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}  # of YAML
-    if "groups" in given:
-        given = {**NO_WORDS, "concept": "", "n_clusters": given.pop("groups"), **given}
     if isinstance(settings.options, PackOptions):
         given |= {**NO_WORDS, "concept": ""}
     options = ExploreOptions(**given)

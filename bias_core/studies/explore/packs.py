@@ -74,7 +74,5 @@ PROGRAMS = {
         headline=pack_headline,
         with_base=lambda _design, _settings: None,
         command=None,
-        old_settings={},
-        old_report=None,
     )
 }

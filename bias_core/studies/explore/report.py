@@ -1,7 +1,6 @@
 """A study's report of the kind "explore", read back: its pictures by number, and what was found of each."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -10,14 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.clustering import ClusterResult
-from bias_core.studies.explore.options import (
-    KIND,
-    OLD_KIND,
-    ExploreOptions,
-    compare_settings,
-    explore_options,
-    explore_settings,
-)
+from bias_core.studies.explore.options import KIND, explore_options
 from bias_core.studies.explore.results import (
     ALL,
     ASSOCIATION,
@@ -29,17 +21,13 @@ from bias_core.studies.explore.results import (
     KINDS,
     SCORED_GROUPS,
     AssociationScore,
-    exploration_results,
     finding_key,
-    picture_columns,
 )
-from bias_core.studies.kit.attribute_scores import NOT_MEASURED, AttributeScore
-from bias_core.studies.kit.designs import PACK, find_design
-from bias_core.studies.kit.setting_fields import option_values, settings_of
-from bias_core.studies.kit.types import Arm, Results, StudyReport, StudySettings, StudyTable
+from bias_core.studies.kit.attribute_scores import AttributeScore
+from bias_core.studies.kit.designs import PACK
+from bias_core.studies.kit.setting_fields import option_values
+from bias_core.studies.kit.types import StudyReport, StudyTable
 from bias_core.types import Attribute, Estimate, StoredImage
-
-COMPARE = "compare"  # what older versions called explorations in several arms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,8 +149,6 @@ class Exploration:
         estimates = {kind.field: self._estimates.get(finding_key(ALL, name, end)) for end, kind in KINDS.items()}
         missing = Estimate.undefined(int(row["n"]), "no real-world rate P* was given", null_value=0.0)
         numbers: dict[str, Any] = {field: estimate or missing for field, estimate in estimates.items()}
-        if estimates["variance_share"] is None:
-            numbers["variance_share"] = Estimate.undefined(int(row["n"]), NOT_MEASURED)
         return AttributeScore(
             attribute=Attribute(
                 name=name,
@@ -184,9 +170,8 @@ class Exploration:
 
 
 def is_exploration(report: StudyReport) -> bool:
-    """Whether a report can be read as an exploration: those of own pictures once held less."""
-    tables = [table.frame for table in report.results.tables if table.key == ATTRIBUTES]
-    return report.design.kind in (KIND, OLD_KIND, PACK) and all("positive" in frame for frame in tables)
+    """Whether a report can be read as an exploration."""
+    return report.design.kind in (KIND, PACK)
 
 
 def explore_values(report: StudyReport) -> dict[str, Any]:
@@ -243,59 +228,3 @@ def _scored_values(report: StudyReport) -> dict[str, dict[str, Any]]:
 
 def _group_number(name: str) -> int:
     return int(name.split()[-1]) - 1
-
-
-def old_report(old: Any) -> StudyReport:
-    """A saved report of an exploration as the report that every study has."""
-    images = [*old.images, *old.attribute_images]
-    scored = [image for image in old.images if image.number in set(old.scored_numbers)]
-    sides = [image for image in old.attribute_images if not image.blocked]
-    results = Results(notes=tuple(old.notes))
-    if scored:
-        lean = old.association and AssociationScore(**vars(old.association))
-        results = exploration_results({ALL: old.attributes}, lean, old.clusters, notes=old.notes)
-    return StudyReport(
-        run_id=old.run_id,
-        design=find_design(KIND),
-        settings=OLD_SETTINGS[KIND](vars(old.settings)),
-        results=results,
-        n_planned=int(old.settings.n_images),
-        n_images=len(scored) + len(sides),
-        n_blocked=sum(image.blocked for image in images),
-        warning=old.warning,
-        unknown_words=tuple(old.unknown_words),
-        versions=dict(old.versions),
-        seconds=old.seconds,
-        pictures=_frame(old, scored, sides),
-        stored={i.id: StoredImage(row=i.row, path=i.path, blocked=i.blocked) for i in reversed(images)},
-    )
-
-
-def _frame(old: Any, scored: Sequence[Any], sides: Sequence[Any]) -> pd.DataFrame:
-    """The pictures that are scored with what was found of them, then those of both words."""
-    frame = pd.DataFrame(
-        [
-            {"image_id": image.id, "group": image.row.group, "prompt": image.row.prompt, "seed": image.row.seed}
-            for image in (*scored, *sides)
-        ],
-        columns=["image_id", "group", "prompt", "seed"],
-    )
-    if scored:
-        places = range(len(scored))
-        frame.loc[places, "number"] = [image.number for image in scored]
-        for name, values in picture_columns(old.attributes, old.association, old.clusters).items():
-            frame.loc[places, name] = values
-    return frame
-
-
-def _compare_settings(values: Mapping[str, Any]) -> StudySettings:
-    declared = {*settings_of(StudySettings), *settings_of(ExploreOptions)} - {"arms", "concept"}
-    arms = [Arm(**arm) for arm in values["arms"]]
-    return compare_settings(str(values["concept"]), arms, **{k: v for k, v in values.items() if k in declared})
-
-
-OLD_SETTINGS: Mapping[str, Callable[[Mapping[str, Any]], StudySettings]] = {
-    KIND: lambda values: explore_settings(**{"attributes": (), **values}),
-    COMPARE: _compare_settings,
-}
-"""Reads the settings of a manifest without a design, by its study."""

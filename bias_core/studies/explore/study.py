@@ -25,15 +25,13 @@ from bias_core.studies.explore.options import (
     KIND,
     MOST,
     NO_WORDS,
-    OLD_KIND,
     ExploreOptions,
-    OwnPictureOptions,
     attributes_of_cells,
     explore_options,
     explore_settings,
     explore_words,
 )
-from bias_core.studies.explore.report import OLD_SETTINGS, Exploration, explore_values, old_report
+from bias_core.studies.explore.report import Exploration, explore_values
 from bias_core.studies.explore.results import (
     ALL,
     CONCEPT,
@@ -338,12 +336,9 @@ PROGRAM = Program(
     judged="attributes",
     attributes=lambda _design, settings: dict.fromkeys(SCORED_GROUPS, explore_options(settings).scored),
     command=explore_words,
-    old_settings=OLD_SETTINGS,
-    old_report=old_report,
 )
 PROGRAMS = {
     KIND: PROGRAM,
-    OLD_KIND: replace(PROGRAM, options=OwnPictureOptions),
     UNMEASURED.kind: Program(
         shots=lambda _design, _settings: [],
         measure=take_stock,

@@ -10,8 +10,8 @@ import pandas as pd
 from bias_core.number_text import format_number
 from bias_core.studies.explore import view
 from bias_core.studies.explore.arms import SEED_GIVES_ANOTHER, SEEDS
-from bias_core.studies.explore.options import KIND, OLD_KIND
-from bias_core.studies.explore.report import COMPARE, Exploration, is_exploration
+from bias_core.studies.explore.options import KIND
+from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.explore.suggest import KIND as SUGGEST
 from bias_core.studies.explore.tab_form import ExploreForm
@@ -45,7 +45,7 @@ class ExploreTab(ExploreForm):
     question: ClassVar = "What does a model draw for a concept, and how far is that from the world?"
     caution: ClassVar = "It is about what pictures show to a reader, never about who anybody is."
     studies: ClassVar = (KIND,)
-    also: ClassVar = (OLD_KIND, PACK, COMPARE, SUGGEST)
+    also: ClassVar = (PACK, SUGGEST)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; pictures come first, then the numbers."""

@@ -239,7 +239,7 @@ def association_says(score: AssociationScore) -> str:
     a, b, mean = score.attribute_a, score.attribute_b, score.mean
     if math.isnan(mean.value):
         return f"The association with “{a}” and “{b}” is undefined: {mean.note}."
-    beyond = mean if score.beyond is None else score.beyond  # reports of earlier versions know no even mix
+    beyond = mean if score.beyond is None else score.beyond  # where pictures do not vary, no even mix is known
     even = "an even mix = 0" if score.beyond else "neutral = 0"
     numbers = f"{format_change(beyond.value, beyond.low, beyond.high, n=beyond.n)}, n = {beyond.n}, {even}"
     return lean(

@@ -9,7 +9,7 @@ from bias_core.studies.reports.text import table_of
 def headline(report: StudyReport) -> str:
     """One sentence on which way drawing moves which targets; without their poles, which way they lean."""
     table = table_of(report, "table3").frame
-    if "δ′" not in table or table["δ′"].isna().all():
+    if table["δ′"].isna().all():
         return _headline(table, "MCAS", "Text and pictures together (MCAS) lean", "for")
     return _headline(table.dropna(subset=["δ′"]), "δ′", "Between their own poles (δ′), drawing moves", "")
 

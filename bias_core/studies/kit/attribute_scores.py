@@ -23,7 +23,6 @@ from bias_core.studies.kit.types import Design, StudySettings
 from bias_core.studies.kit.watching import ShareValues
 from bias_core.types import Attribute, Estimate, ReaderErrors
 
-NOT_MEASURED = "not measured by the version of the program that made this report"
 _SAME = 1e-6  # unit rows closer than this in every entry differ by float32 rounding only
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -466,9 +466,6 @@ class Program:
     # the words of its own command line that stand for options and model; None where it is started by ``study run`` as
     # the others
     command: Callable[[StudySettings], Sequence[str]] | None = None
-    # reads the settings of runs that older versions kept as another study, by that study's name
-    old_settings: Mapping[str, Callable[[Mapping[str, Any]], StudySettings]] = field(default_factory=dict)
-    old_report: Callable[[Any], StudyReport] | None = None  # reads the reports of these, whose classes are no more
 
     def data(self, design: Design, settings: StudySettings, *of: Any, **how: Any) -> StudyData:
         """The pictures of a run of this kind; ``of`` and ``how`` as :class:`StudyData` takes them."""

@@ -122,7 +122,7 @@ def _doctor_sentence(table: pd.DataFrame) -> str:
 
 
 def _users_sentence(table: pd.DataFrame) -> str:
-    if BEYOND not in table or table[BEYOND].isna().all():
+    if table[BEYOND].isna().all():
         return "No attribute of these nationalities has a real-world rate with a source, so that none is compared."
     parts = [
         f"{row['nationality']} {typeset(row[BEYOND], '+.2f')} ({row['users']:g} million)"

@@ -8,9 +8,6 @@ from bias_core.studies.kit.types import Finding, StudyReport, finding
 from bias_core.types import Estimate
 
 VISIBLE, FIRST = "visible", "first seen"  # ends of the findings' keys
-NOT_READ = (
-    "From which step on it can be seen was not read by the version of the program that made this report: run it again."
-)
 
 
 def step_findings(key: str, title: str, visible: StepsSeen, first: StepsSeen, n_steps: int) -> tuple[Finding, Finding]:
@@ -68,9 +65,9 @@ def first_sentence(steps: StepsSeen, n_steps: int) -> str:
 
 
 def step_sentences(report: StudyReport, key: str) -> list[str]:
-    """Both sentences and that of SPI, of an attribute by its key in a report; of an older one why they are missing."""
+    """Both sentences and that of SPI, of an attribute by its key in a report."""
     says = {one.key: one for one in report.results.findings}
-    steps = [says[f"{key} {end}"].says for end in (VISIBLE, FIRST) if f"{key} {end}" in says] or [NOT_READ]
+    steps = [says[f"{key} {end}"].says for end in (VISIBLE, FIRST)]
     spi = says.get(f"{key} SPI")
     if spi is None:
         return steps

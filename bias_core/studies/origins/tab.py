@@ -252,7 +252,7 @@ class Film:
     confidence: float
     lines: tuple[Line, ...]
     strips: Mapping[str, list[tuple[int, Path]]]  # by seed, (step from 1, file), the finished one last
-    reads: Mapping[str, list[str]]  # of these the numbers of the attributes that the reader sees; empty in old reports
+    reads: Mapping[str, list[str]]  # of these the numbers of the attributes that the reader sees
     n_seeds: int  # behind every mean
     n_steps: int
     low: float  # what the axis spans: bands and 0
@@ -326,8 +326,7 @@ def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyF
     for row in figures[labels["predicted"]].data.to_dict("records"):
         step = n_steps if row["column"] == "finished" else int(row["column"])
         strips.setdefault(str(row["row"]), []).append((step + 1, Path(row["path"])))
-        if "reads" in row:
-            reads.setdefault(str(row["row"]), []).append(str(row["reads"]))
+        reads.setdefault(str(row["row"]), []).append(str(row["reads"]))
     return Film(
         key=figure.key,
         labels=labels,

@@ -170,7 +170,7 @@ def labels_html(labelling: Labelling) -> str:
 
 
 def _boxes(report: StudyReport) -> dict[str, object]:
-    """Of each picture where its people were found, as text; {} for reports of earlier versions."""
+    """Of each picture where its people were found, as text; {} where nobody looked for them."""
     frame = report.pictures
     return {} if frame is None or BOXES not in frame else dict(zip(frame["image_id"], frame[BOXES], strict=True))
 

@@ -9,21 +9,20 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
+from jinja2 import UndefinedError
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.metrics.cards import METRICS
 from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
-from bias_core.studies.kit.attribute_scores import NOT_MEASURED, AttributeScore
 from bias_core.studies.kit.designs import programs_by_kind, typed_options
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, option_values, settings_of
@@ -45,19 +44,14 @@ T = TypeVar("T")
 CLASSES: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
-        Arm, ArmReport, Attribute, AttributeScore, Design, Estimate, Finding, ImageRow, ReaderFacts, Results,
+        Arm, ArmReport, Attribute, Design, Estimate, Finding, ImageRow, ReaderFacts, Results,
         StoredImage, StudyFigure, StudyReport, StudySettings, StudyTable,
     )
 }  # fmt: skip
 """What may be read back."""
-OLD_CLASSES: Mapping[str, type] = dict.fromkeys(
-    ("AssociationScore", "Clusters", "ExploredImage", "ExploreReport", "ExploreSettings"), SimpleNamespace
-)
-"""Classes of older reports that are no more: read as what they held."""
 
 _IS = "%"  # the key that tells what a JSON object stands for
 _PATH = "path"  # a column of a frame with files in it
-_RENAMED = {"AttributeScore": {"planted": "drawn"}}  # fields that older reports call otherwise
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -148,9 +142,9 @@ def _decode_object(name: str, value: dict[str, Any], root: Path) -> Any:
         return data.reshape(value["shape"]).copy()
     if name == "frame":
         return _decode_frame(value, root)
-    kind, now = {**OLD_CLASSES, **CLASSES}[name], _RENAMED.get(name, {})
-    values = {now.get(key, key): decode(item, root) for key, item in value.items() if key != _IS}
-    return kind(**_UPGRADES[kind](values) if kind in _UPGRADES else values)
+    kind = CLASSES[name]
+    values = {key: decode(item, root) for key, item in value.items() if key != _IS}
+    return kind(**_without_old_measures(values) if kind is Results else values)
 
 
 def _without_old_measures(values: dict[str, Any]) -> dict[str, Any]:
@@ -161,15 +155,6 @@ def _without_old_measures(values: dict[str, Any]) -> dict[str, Any]:
     note = f"Left out, as this version of the program measures it otherwise: {listed(old)}."
     findings = tuple(finding for finding in values["findings"] if finding.metric in METRICS)
     return values | {"findings": findings, "notes": (*values.get("notes", ()), note)}
-
-
-def _with_variance_share(values: dict[str, Any]) -> dict[str, Any]:
-    """An attribute's numbers, with the standard deviation along it left out for the share of variance."""
-    missing = Estimate.undefined(values["prevalence"].n, NOT_MEASURED)
-    return {"variance_share": missing} | {name: value for name, value in values.items() if name != "spread"}
-
-
-_UPGRADES = {Results: _without_old_measures, AttributeScore: _with_variance_share}
 
 
 def _decode_frame(value: dict[str, Any], root: Path) -> pd.DataFrame:
@@ -197,6 +182,7 @@ FOLDER = ASSETS / "examples"
 """Of the example runs that come with the program: reports with small copies of their pictures."""
 INDEX = "index.json"
 _FORM = 1  # of the file; one of another form is not read
+_OF_ANOTHER = "a saved report was written by another version of the program"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,15 +210,22 @@ def from_text(text: str, root: Path) -> SavedReport:
     except ValueError as error:
         raise StorageError(f"a saved report is not whole: {error}") from error
     if not isinstance(values, dict) or values.get("form") != _FORM:
-        raise StorageError("a saved report was written by another version of the program; run it again")
+        raise StorageError(f"{_OF_ANOTHER}; run it again")
     report = decode(values["report"], root)
-    if isinstance(report, SimpleNamespace):  # of a kind that had reports of its own
-        report = next(program.old_report for program in programs_by_kind().values() if program.old_report)(report)
     if not isinstance(report, StudyReport):
         raise StorageError(f"a saved report holds a {type(report).__name__}")
     created = float(values["created"])
     report = replace(_with_typed_options(report), created=report.created or created)
     return SavedReport(report=report, created=created)
+
+
+@contextmanager
+def as_saved() -> Iterator[None]:
+    """Show a saved report; StorageError where a number or a column that belongs there is not in it."""
+    try:
+        yield
+    except (LookupError, UndefinedError) as error:
+        raise StorageError(f"{_OF_ANOTHER}, which kept less of it ({error}); run it again") from error
 
 
 def _with_typed_options(report: StudyReport) -> StudyReport:
@@ -250,7 +243,7 @@ def _with_typed_options(report: StudyReport) -> StudyReport:
         arms = tuple(replace(arm, settings=typed(arm.settings)) for arm in report.arms)
         return replace(report, settings=typed(report.settings), arms=arms)
     except InvalidInput as error:
-        raise StorageError(f"a saved report was written by another version of the program: {error}") from error
+        raise StorageError(f"{_OF_ANOTHER}: {error}") from error
 
 
 def report_store(services: StudyServices) -> ReportStore:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.store.manifests import Manifest, Status
-from bias_core.studies.kit.designs import find_design, programs_by_kind
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
@@ -120,9 +119,6 @@ def go_on(
 
 
 def _study_of(manifest: Manifest) -> tuple[Design, StudySettings]:
-    for kind, program in programs_by_kind().items() if not manifest.design else ():
-        if manifest.study in program.old_settings:
-            return find_design(kind), program.old_settings[manifest.study](manifest.settings)
     design = decode(manifest.design, Path())
     if not isinstance(design, Design):
         raise InvalidInput(f"the run {manifest.id} was made by an older version, which did not keep its design")

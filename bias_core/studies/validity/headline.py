@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.validity.verdicts import HEADLINE, named
+from bias_core.studies.validity.verdicts import named
 
 ADVICE: Mapping[str, str] = {
     "intervals too narrow": "Trust its value and its order; its interval is surer than it should be.",
@@ -63,7 +63,7 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
                 planted=planted,
                 verdict=verdict,
                 grade=_grade(verdict),
-                kind=str(row.get("kind", HEADLINE)),  # reports of older versions have none
+                kind=str(row["kind"]),
                 advice=_NOTHING if all(words in verdict for words in _UNRELATED) else trust,
                 coverage=shares.get("coverage", {}).get(name),
                 alarms=shares.get("alarms", {}).get(name),
