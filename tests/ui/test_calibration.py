@@ -16,7 +16,6 @@ from bias_core.stats.effects import normal_estimate
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.reports.headline import headline
-from bias_core.studies.reports.text import table_of
 from bias_core.studies.validity.headline import ADVICE, verdict_lines
 from bias_core.studies.validity.summary import STUDIES, load_others, load_shipped, report_files, shipped_files
 from bias_core.studies.validity.tab import CalibrationTab, summary_html
@@ -106,14 +105,6 @@ def test_a_broken_file_is_said(tmp_path: Path) -> None:
     (tmp_path / f"{STUDIES[0]}.json").write_bytes(b"\xff")
     with pytest.raises(StorageError, match="shipped"):
         load_shipped(tmp_path)
-
-
-def test_a_report_of_an_older_version_still_opens() -> None:
-    old = report()
-    verdicts = table_of(old, "verdicts")
-    tables = (replace(verdicts, frame=verdicts.frame.drop(columns="kind")), *old.results.tables[1:])
-    (line,) = verdict_lines(replace(old, results=replace(old.results, tables=tables)))
-    assert line.grade == "holds"
 
 
 def test_without_a_shipped_report_the_tab_says_how_to_get_one(fakes: FakeServices, tmp_path: Path) -> None:

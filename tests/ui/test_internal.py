@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bias_core.errors import StorageError
 from bias_core.studies.internal.study import own_targets
 from bias_core.studies.internal.tab import InternalTab
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports.headline import headline
+from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.visitor import Visitor
@@ -84,16 +86,14 @@ def test_an_interval_across_0_is_no_side_and_no_proof(report: StudyReport, tab: 
     assert "There is no α′: weak words." in tab.closer_html(moved, "man")
 
 
-def test_a_report_of_an_earlier_version_has_no_poles_and_is_shown_as_it_was(
-    report: StudyReport, tab: InternalTab
-) -> None:
-    new = {"δ′", "δ′ low", "δ′ high", "α′", "α′ low", "α′ high", "r, words", "why no α′"}
+def test_a_saved_report_without_its_poles_is_of_another_version(report: StudyReport, tab: InternalTab) -> None:
+    assert "Opened" in tab.opened(SavedReport(report=report, created=0.0))[tab.parts["status"]]
     tables = tuple(
-        replace(t, frame=t.frame.drop(columns=[c for c in t.frame if c in new])) for t in report.results.tables
+        replace(t, frame=t.frame.drop(columns=[c for c in t.frame if c == "δ′"])) for t in report.results.tables
     )
     old = replace(report, results=replace(report.results, tables=tables))
-    assert "δ′" not in tab.closer_html(old, "man")
-    assert "(MCAS)" in headline(old) or "None of 3 targets leans" in headline(old)
+    with pytest.raises(StorageError, match=r"another version of the program, .*δ′.*; run it again"):
+        tab.opened(SavedReport(report=old, created=0.0))
 
 
 def test_where_there_is_no_alpha_its_reason_stands_there(report: StudyReport, tab: InternalTab) -> None:

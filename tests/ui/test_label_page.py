@@ -17,7 +17,13 @@ def client() -> TestClient:
 
 
 @pytest.mark.parametrize(
-    ("path", "kind"), [("/label", "html"), ("/label/label.css", "css"), ("/label/label.js", "javascript")]
+    ("path", "kind"),
+    [
+        ("/label", "html"),
+        ("/label/label.css", "css"),
+        ("/label/label.js", "javascript"),
+        ("/label/language.js", "javascript"),
+    ],
 )
 def test_the_page_is_closed_to_frames_and_to_scripts_of_others(client: TestClient, path: str, kind: str) -> None:
     reply = client.get(path, headers={"Sec-Fetch-Site": "cross-site"})  # a link in somebody's mail

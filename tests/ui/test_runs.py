@@ -224,7 +224,7 @@ def test_every_report_of_a_shipped_study_has_a_tab(tab: RunsTab) -> None:
 
     homeless = [d.name for d in list_designs() if not any(t.claims(d) for t in (*tab.others, tab))]
     assert homeless == []
-    own = {"paired": "paired_two", "objects": "prompted_object_bias", "explore": "compare"}
+    own = {"paired": "paired_two", "objects": "prompted_object_bias", "explore": "prompt_pack"}
     homes = {kind: next(t.key for t in tab.others if kind in t.also) for kind in own.values()}
     assert homes == {kind: key for key, kind in own.items()}
     assert isinstance(tab.tabs, gr.Tabs)
