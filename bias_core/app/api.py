@@ -285,7 +285,7 @@ class Tools:
             run_id: The run_id in the report of that call.
             form: "md": Markdown; "card": a section for the card of the model on a hub; "html": one page with
                 pictures and figures, up to a few megabytes; "json": all numbers; "eval_results": YAML for the
-                model's repository; "every_eval_ever": a zip of records, "pdf": for print, these two as base64.
+                model's repository; "every_eval_ever": a zip of records as base64.
         """
         content = to_form(by_name(self._saved(run_id)), form)
         return content.decode() if FORMS[form].is_text else b64encode(content).decode()

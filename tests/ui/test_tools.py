@@ -113,7 +113,7 @@ def test_a_report_comes_as_a_document_for_people(client: Any, study: dict[str, A
     assert "dataset:" in client.predict(run_id=run, form="eval_results", api_name="/report_document")
     records = b64decode(client.predict(run_id=run, form="every_eval_ever", api_name="/report_document"))
     assert zipfile.is_zipfile(io.BytesIO(records))
-    with pytest.raises(AppError, match="a report is no 'docx'; it can be html, pdf, md, card, json, eval_results"):
+    with pytest.raises(AppError, match="a report is no 'docx'; it can be html, md, card, json, eval_results"):
         client.predict(run_id=run, form="docx", api_name="/report_document")
     with pytest.raises(AppError, match="no report of a run"):
         client.predict(run_id="0" * 16, api_name="/report_document")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.exchange.export import write_folder, write_zip
-from bias_core.exchange.pdf import BY_HAND, find_chromium, html_to_pdf
 from bias_core.store.files import write_atomically
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.documents import to_dict, to_markdown
@@ -34,13 +33,6 @@ FORMS: Mapping[str, Form] = {
         purpose="One page with pictures, figures, numbers, limits and sources; opens anywhere without a network.",
         ending=".html",
         write=lambda report: to_html(report, facts_of(report)).encode(),
-    ),
-    "pdf": Form(
-        title="Report to print (PDF)",
-        purpose="The same page on paper.",
-        ending=".pdf",
-        write=lambda report: html_to_pdf(to_html(report, facts_of(report))),
-        is_text=False,
     ),
     "md": Form(
         title="Report as text (Markdown)",
@@ -75,16 +67,6 @@ FORMS: Mapping[str, Form] = {
     ),
 }
 """The forms of a report that are one file, by the names that the command line and the page call them."""
-
-
-def offered_forms() -> dict[str, Form]:
-    """Those that this machine can make."""
-    return {name: form for name, form in FORMS.items() if name != "pdf" or find_chromium()}
-
-
-def how_to_print() -> str:
-    """What to do for a PDF where this machine cannot make one; "" where it can."""
-    return "" if find_chromium() else f"For a PDF, {BY_HAND}."
 
 
 def to_form(report: StudyReport, name: str) -> bytes:
