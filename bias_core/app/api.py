@@ -284,8 +284,8 @@ class Tools:
         Args:
             run_id: The run_id in the report of that call.
             form: "md": Markdown; "card": a section for the card of the model on a hub; "html": one page with
-                pictures and figures, up to a few megabytes; "json": all numbers; "eval_results": YAML for the
-                model's repository; "every_eval_ever": a zip of records as base64.
+                pictures and figures, up to a few megabytes; "json": all numbers;
+                "every_eval_ever": a zip of records as base64.
         """
         content = to_form(by_name(self._saved(run_id)), form)
         return content.decode() if FORMS[form].is_text else b64encode(content).decode()

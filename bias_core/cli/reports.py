@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from bias_core.services import Services
 
 OUT = "Folder, or name.zip, for report, tables and figures; or one file: name.html, .md or .json."
-FORMS_HELP = (
-    "html, md, card (a section for a model card), json, eval_results (YAML for the model's repository), "
-    "every_eval_ever (records of that program) or zip."
-)
+FORMS_HELP = "html, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
 
 
 def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False) -> None:

@@ -176,7 +176,7 @@ def test_hostile_words_stay_words_in_every_form(services, quick):
     assert HOSTILE in tags.text
     for form in ("md", "card"):
         text = to_form(report, form).decode()
-        fenced = re.sub(r"```.*?```", "", text.partition("\n---\n")[2] if form == "card" else text, flags=re.S)
+        fenced = re.sub(r"```.*?```", "", text, flags=re.S)
         assert "<script" not in fenced
         assert "<img" not in fenced
 
@@ -251,20 +251,11 @@ def test_figures_of_an_export_are_not_taken_for_pictures_that_a_model_drew(repor
         ImportedImages(write_report(few, tmp_path / "numbers.zip"))
 
 
-def test_the_section_for_a_model_card_is_read_by_the_hub_s_own_library(report):
-    from huggingface_hub import ModelCard
-
+def test_the_section_for_a_model_card_has_the_numbers_and_no_head_of_a_card(report):
     text = to_form(with_share(report, 0.90631, 0.81781, 0.96214, 64), "card").decode()
-    card = ModelCard(text)
-    assert card.data.model_name == "calibration-renderer"
-    first = card.data.eval_results[0]
-    assert (first.task_type, first.metric_type, first.metric_value) == (
-        "text-to-image", "attribute_prevalence", 0.906,
-    )  # fmt: skip
-    assert first.metric_args == {"low": 0.818, "high": 0.962, "n": 64}
-    for heading in ("## Bias, Risks, and Limitations", "### How this was measured", "### Citation"):
-        assert heading in card.text
-    assert "91 % [82, 96]" in card.text
+    assert text.startswith("## Bias, Risks, and Limitations")
+    for words in ("### How this was measured", "### Citation", "91 % [82, 96]"):
+        assert words in text
 
 
 def test_the_page_offers_every_form_and_says_what_each_is_for(report, tmp_path):
@@ -274,7 +265,7 @@ def test_the_page_offers_every_form_and_says_what_each_is_for(report, tmp_path):
     assert take(report, "report::md", tmp_path).read_text().startswith("# a photo of a doctor")
     with pytest.raises(InvalidInput, match="nothing to take"):
         take(report, "report::docx", tmp_path)
-    with pytest.raises(InvalidInput, match="it can be html, md, card, json, eval_results, every_eval_ever or zip"):
+    with pytest.raises(InvalidInput, match="it can be html, md, card, json, every_eval_ever or zip"):
         to_form(report, "docx")
 
 
@@ -309,7 +300,7 @@ def test_a_report_is_handed_on_later_by_its_run(report, services, tmp_path, monk
     assert zipfile.is_zipfile(f"explore-{report.run_id}.zip")
     for words, message in (
         (("nothing",), "no report of a run 'nothing' is kept here; `runs` lists the runs"),
-        ((report.run_id, "--to", "docx"), "it can be html, md, card, json, eval_results, every_eval_ever or zip"),
+        ((report.run_id, "--to", "docx"), "it can be html, md, card, json, every_eval_ever or zip"),
     ):
         failed = command(*words)
         assert failed.exit_code == 2
