@@ -22,7 +22,7 @@ from bias_core.annotation.crowd import ids_frame
 from bias_core.annotation.judgements import judgements_frame
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.schema import Row, answers, deletions, items, raters, tasks
-from bias_core.annotation.task_owner import OwnerKey, iso, owned_row, read_picture, stored_task
+from bias_core.annotation.task_owner import OwnerKey, iso, known_tasks, owned_row, read_picture, stored_task
 from bias_core.annotation.tasks import Item, Task, task_texts
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes, json_lines, text_from
@@ -227,8 +227,7 @@ def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> l
     """
     with store.read() as connection:
         rows = connection.execute(select(tasks).where(tasks.c.id.in_(task_ids), tasks.c.status != "deleted")).all()
-        pairs = [(stored_task(store, row), row.id) for row in rows]
-        return [(task, _labelled_of(connection, task_id)) for task, task_id in pairs if task.run_id == run_id]
+        return [(one, _labelled_of(connection, one.id)) for one in known_tasks(store, rows) if one.run_id == run_id]
 
 
 _ITEM_NAMES = ("picture", "image_id", "identities", "gold", "question")

@@ -6,6 +6,7 @@ should be (:class:`LabelFile`). Any SQLAlchemy URL of PostgreSQL serves several 
 """
 
 import hashlib
+import logging
 import os
 import random
 import re
@@ -26,14 +27,15 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from bias_core.annotation.schema import items, task_versions, upgrade
-from bias_core.annotation.tasks import Task, task_from
-from bias_core.errors import BiasCoreError, StorageError
+from bias_core.annotation.tasks import KINDS, Task, task_from
+from bias_core.errors import BiasCoreError, NotAllowed, StorageError
 from bias_core.store.files import replaced_file
 from bias_core.store.sqlite_file import use_journal
 from bias_core.waiting import handing_over
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONNECTIONS = 16  # to a database that several may write to at once
 _PATIENCE_SECONDS = 30  # for a database that another process is writing to
@@ -42,6 +44,10 @@ _MOST_ACTS = 256  # of one commit, so that nobody waits long for those who come 
 # Of a database's first bytes: its size in pages, the number of its commits, and whose it is.
 _HEAD = struct.Struct(">28x I 28x I 4x I")
 _RESCUED = "rescued"
+
+
+class RemovedQuestion(NotAllowed):
+    """The task asks a kind of question that an earlier version of the program had."""
 
 
 class LabelStore:
@@ -195,6 +201,7 @@ class LabelStore:
                     self._engine = self._new_engine()
                     with self._engine.execution_options(write=True).begin() as connection:
                         upgrade(connection)
+                        _note_removed_questions(connection)
                         if self._file is not None:
                             self._file.number(connection)
                     if self._file is not None:
@@ -238,7 +245,24 @@ class LabelStore:
         table = task_versions.c
         texts = select(table.texts).where(table.task_id == task_id, table.version == version)
         with self.read() as connection:
-            return task_from(connection.execute(texts).scalar_one(), id=task_id, version=version)
+            found = connection.execute(texts).scalar_one()
+        if found["kind"] not in KINDS:
+            raise RemovedQuestion(
+                "this task asks a kind of question that this version of the program no longer has; its answers stay "
+                "in the database"
+            )
+        return task_from(found, id=task_id, version=version)
+
+
+def _note_removed_questions(connection: Connection) -> None:
+    kind = task_versions.c.texts["kind"].as_string()
+    n = connection.scalar(select(func.count(task_versions.c.task_id.distinct())).where(kind.not_in(KINDS)))
+    if n:
+        _log.warning(
+            "labels: %d of the tasks ask a kind of question that this version no longer has; they are skipped, and "
+            "their answers stay in the database",
+            n,
+        )
 
 
 @contextmanager

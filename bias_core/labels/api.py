@@ -329,10 +329,7 @@ def _turn_json(turn: rating.Turn) -> dict[str, Any]:
     return {
         "item": turn.item,
         "picture": f"label/picture/{turn.item}" if turn.item else "",
-        "questions": [
-            {**vars(one), "answers": [answer.key for answer in turn.task.answers_of(one.position)]}
-            for one in turn.questions
-        ],
+        "questions": [vars(one) for one in turn.questions],
         "answers": [vars(answer) for answer in turn.task.answers],
         "chosen": dict(turn.earlier_choices),
         "progress": {"answered": turn.n_answered, "left": turn.n_left},

@@ -6,7 +6,7 @@ import ast
 import re
 
 from bias_core.annotation import rating
-from bias_core.annotation.tasks import Task, association_task, own_task, pst_task, scale_task, sets_task
+from bias_core.annotation.tasks import Task, association_task, own_task, pst_task, scale_task
 from bias_core.settings import ASSETS
 from tests.ui.page_texts import texts_of_html
 
@@ -30,8 +30,7 @@ def _tasks() -> list[Task]:
     four_looks = [pst_task(paired=paired, looks="four") for paired in (True, False)]
     scales = [scale_task("skin tone"), scale_task("age group")]
     own = [own_task("Does this picture show a rose?", ["yes", "no"]), association_task("yes", "no")]
-    sets = [sets_task("woman", 4), sets_task("woman", 4, half=True)]
-    return [*two_looks, *four_looks, *scales, *sets, *own]
+    return [*two_looks, *four_looks, *scales, *own]
 
 
 def _task_texts(task: Task) -> set[str]:
