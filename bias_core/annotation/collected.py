@@ -26,7 +26,7 @@ from bias_core.annotation.task_owner import OwnerKey, iso, known_tasks, owned_ro
 from bias_core.annotation.tasks import Item, Task, task_texts
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes, json_lines, text_from
-from bias_core.store.files import replaced_file
+from bias_core.store.files import replaced_file, write_atomically
 
 COLUMNS = {
     "image_id": "the picture in the run or import that it came from",
@@ -218,6 +218,32 @@ def _labelled_of(connection: Connection, task_id: str) -> list[LabelledItem]:
     for answer in _answers_of(connection, task_id):
         by_item.setdefault(answer.item.id, []).append(answer)
     return [LabelledItem(item=item, answers=by_item.get(item.id, ())) for item in _items_of(connection, task_id)]
+
+
+def write_answers(store: LabelStore, folder: Path) -> None:
+    """Write a JSONL file for each task with the answers that hold; one that is already so stays as it is.
+
+    A task without answers has an empty file: what stood there earlier was taken back or deleted.
+    """
+    with store.read() as connection:
+        texts = {
+            task_id: json_lines(
+                _answer_line(task_id, given, excluded=excluded)
+                for excluded in (False, True)
+                for given in _answers_of(connection, task_id, excluded=excluded)
+            )
+            for task_id in connection.scalars(select(tasks.c.id)).all()
+        }
+    for task_id, text in texts.items():
+        path, data = folder / f"{task_id}.jsonl", text.encode()
+        if not path.is_file() or path.read_bytes() != data:
+            write_atomically(path, data)
+
+
+def _answer_line(task_id: str, given: GivenAnswer, *, excluded: bool) -> dict[str, Any]:
+    item, own = given.item, {name: getattr(given, name) for name in ("rater", "choices", "seconds", "at")}
+    of_item = {"image_id": item.image_id, "identities": item.identities, "known": item.gold}
+    return {"task": task_id, "task_version": given.task_version, **of_item, **own, "excluded": excluded}
 
 
 def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> list[tuple[Task, list[LabelledItem]]]:

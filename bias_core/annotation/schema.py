@@ -139,21 +139,12 @@ deletions = Table(
     Column("at_ms", BigInteger, nullable=False),
 )
 
-# Rows that were copied to a hub (label_sync), which the append-only tables need not know.
-synced = Table(
-    "synced",
-    metadata,
-    Column("kind", String(8), primary_key=True),  # answer, delete
-    Column("row_id", Integer, primary_key=True, autoincrement=False),
-)
-
 _version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
 # Statements that lead from version 1 to 2, from 2 to 3, ...
 STEPS: tuple[tuple[str, ...], ...] = (
     (
         "ALTER TABLE tasks ADD COLUMN hub_user VARCHAR(100) DEFAULT '' NOT NULL",
-        "CREATE TABLE synced (kind VARCHAR(8) NOT NULL, row_id INTEGER NOT NULL, PRIMARY KEY (kind, row_id))",
         "DROP INDEX items_by_claims",
         "CREATE INDEX open_items ON items (task_id, n_claims) WHERE gold IS NULL",
     ),

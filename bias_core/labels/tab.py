@@ -329,11 +329,11 @@ class LabelTab:
         return progress, runs, replace(report, stored=stored_pictures(store, labelled))
 
     def _report_updates(self, progress: TaskProgress, report: StudyReport, owner: task_owner.OwnerKey) -> Updates:
-        parts, sync, status = self.parts, self.services.label_sync(), progress.task.status
-        sync_error = None if sync is None else sync.last_error
+        parts, label_copy, status = self.parts, self.services.label_copy(), progress.task.status
+        copy_error = None if label_copy is None else label_copy.last_error
         return {
             parts["header"]: render("label_header", progress=progress, owner=owner),
-            parts["progress"]: tab_parts.progress_html(progress, sync_error),
+            parts["progress"]: tab_parts.progress_html(progress, copy_error),
             **self.answers.show_task(report, corrected_for(self.services, progress.task)),
             parts["open"]: gr.update(visible=status != "open"),
             parts["paused"]: gr.update(visible=status == "open"),

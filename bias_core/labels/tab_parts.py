@@ -128,14 +128,14 @@ def _title_of(task: Task) -> str:
     return f"{task.title} · {task.created[:16].replace('T', ' ')}"
 
 
-def progress_html(progress: TaskProgress, sync_error: str | None = None) -> str:
-    """How far task and raters are; ``sync_error`` of the copying to a hub: None without it, "" while all is well."""
+def progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
+    """How far task and raters are; ``copy_error`` of the copying to a hub: None without it, "" while all is well."""
     seconds = [one.median_seconds for one in progress.counted_raters if one.n_answered]
     return render(
         "label_progress",
         progress=progress,
         seconds=format_number(median(seconds)) if seconds else "",
-        sync_error=sync_error,
+        copy_error=copy_error,
     )
 
 

@@ -111,7 +111,7 @@ def test_postgresql_of_version_1_is_brought_up_to_date(make_store: MakeStore, tm
     key, _ = answered(store, tmp_path)
     new = columns(store)
     with store.write() as connection:
-        for table in ("synced", "judgements", "crowd_ids", "rater_facts"):
+        for table in ("judgements", "crowd_ids", "rater_facts"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("DROP INDEX open_items"))
         connection.execute(text("CREATE INDEX items_by_claims ON items (task_id, n_claims)"))
