@@ -180,10 +180,8 @@ def test_on_a_network_s_file_system_there_is_no_log_and_every_answer_is_kept(
     with store.write() as connection:
         connection.execute(text("UPDATE tasks SET status = 'closed'"))
     moved = file.rename(file.with_name("away"))
-    with pytest.raises(StorageError, match=r"was removed .*has every answer"), store.read():
+    with pytest.raises(StorageError, match="was removed"), store.read():
         pass
-    for rescued in file.parent.glob("*rescued*"):
-        rescued.unlink()
     moved.rename(file)
     with store.read() as connection:
         assert connection.execute(text("SELECT status FROM tasks")).scalar() == "closed"
