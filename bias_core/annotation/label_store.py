@@ -239,15 +239,15 @@ class LabelStore:
 
     def _read_version(self, task_id: str, version: int) -> Task:  # never changes
         table = task_versions.c
-        texts = select(table.texts).where(table.task_id == task_id, table.version == version)
+        of_version = select(table.texts).where(table.task_id == task_id, table.version == version)
         with self.read() as connection:
-            found = connection.execute(texts).scalar_one()
-        if found["kind"] not in KINDS:
+            texts = connection.execute(of_version).scalar_one()
+        if texts["kind"] not in KINDS:
             raise RemovedQuestion(
                 "this task asks a kind of question that this version of the program no longer has; its answers stay "
                 "in the database"
             )
-        return task_from(found, id=task_id, version=version)
+        return task_from(texts, id=task_id, version=version)
 
 
 def _note_removed_questions(connection: Connection) -> None:
