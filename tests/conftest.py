@@ -33,7 +33,7 @@ SLOW = (
     "tests/studies/test_on_diffusion.py", "tests/studies/test_papers_over_arms.py", "tests/studies/test_pst_hand.py",
     "tests/studies/test_readers.py", "tests/studies/test_suggest.py", "tests/studies/test_validity.py",
     "tests/test_cli.py", "tests/test_cli_run.py",
-    "tests/test_damaged_folders.py", "tests/test_inspect_pack.py",
+    "tests/test_damaged_folders.py",
     "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",
     *(f"tests/browser/test_{name}.py" for name in (
         "app_wide", "association", "keyboard", "label", "objects", "origins", "paired", "runs",

@@ -54,21 +54,7 @@ def _table(rng, size):
     )
 
 
-def _judgements(rng, _size):
-    sides = [("a", "b") if i % 2 else ("b", "a") for i in range(22)]
-    return pd.DataFrame(
-        {
-            "rater": [f"r{i % 3}" for i in range(22)],
-            "left": [left for left, _ in sides],
-            "right": [right for _, right in sides],
-            "difference": [-0.5, 0.5] * 11,
-            "choice": ["left", "right", "right", "left", *rng.choice(["left", "right", "alike"], size=18)],
-        }
-    )
-
-
 MAKE = {
-    "judgements": _judgements,
     "embeddings": lambda rng, size: rng.normal(size=(size, D)),
     "direction": lambda rng, _size: rng.normal(size=D),
     "similarities": lambda rng, _size: rng.uniform(-1, 1, size=N_PAIRED),
@@ -89,7 +75,6 @@ MAKE = {
 }
 
 DEGENERATE = {
-    "judgements": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"rater": ["r"]})},
     "embeddings": {"empty": np.empty((0, D)), "zero": np.zeros((3, D)), "flat": np.ones(D), "scalar": 0.5},
     "direction": {"empty": np.empty(0), "zero": np.zeros(D), "scalar": 0.5},
     "similarities": {"empty": np.empty(0), "scalar": 0.5, "longer": np.zeros(N_PAIRED + 1)},
@@ -114,7 +99,7 @@ DEGENERATE = {
     "table": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"a": [1.0, 2.0]})},
     "readings": {"empty": np.empty((0, 2)), "other": [[0, 2]], "one attribute": [[1], [0]], "flat": np.ones(3)},
 }
-NUMBERS = tuple(kind for kind in MAKE if kind not in ("words", "labels", "ratings", "answers", "table", "judgements"))
+NUMBERS = tuple(kind for kind in MAKE if kind not in ("words", "labels", "ratings", "answers", "table"))
 """Kinds that are arrays or numbers: nan must be refused, float16 taken."""
 
 

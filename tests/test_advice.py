@@ -19,7 +19,7 @@ from training.__main__ import app as training
 
 ROOT = Path(__file__).parent.parent
 OF_OTHERS = {"--query-gpu", "--format", "--no-deps"}  # of nvidia-smi and of pip
-TO_OTHERS = {"pdf.py", "embedded.py"}  # files that speak to Chromium, and name the colours of style sheets
+TO_OTHERS = {"embedded.py"}  # a file that names the colours of style sheets
 
 
 @cache

@@ -38,7 +38,7 @@ FLOORS = [
     {"studies.validity"},
     {"labels"},
     {"library", "methods"},
-    {"app", "cli", "inspect_pack"},
+    {"app", "cli"},
     {"__main__"},
 ]
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}

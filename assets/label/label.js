@@ -301,13 +301,8 @@ function tellSteps(question) {
 
 // The buttons stay the same ones while the answers do, so that the keyboard's focus stays where it is.
 let buttonsOf = '';
-function answersNow() {
-  const question = turn.questions.find(({position}) => !(position in chosen));
-  return turn.answers.filter(({key}) => !question || question.answers.includes(key));
-}
-
 function tellAnswers(question) {
-  const answers = answersNow();
+  const {answers} = turn;
   const wanted = JSON.stringify(answers);
   if (buttonsOf !== wanted) {
     buttonsOf = wanted;
@@ -342,7 +337,7 @@ function answerButton(answer, i) {
   }
   button.addEventListener('click', (event) => {
     if (event.detail && performance.now() - shownAt < TOO_SOON_MS) return;
-    choose(answersNow()[i]);
+    choose(turn.answers[i]);
   });
   return button;
 }
@@ -350,7 +345,7 @@ function answerButton(answer, i) {
 function keyOf(answer, i) {
   if (answer.shortcut) return answer.shortcut.toLowerCase();
   const digit = String(i + 1);
-  return i < 9 && !answersNow().some(({shortcut}) => shortcut === digit) ? digit : '';
+  return i < 9 && !turn.answers.some(({shortcut}) => shortcut === digit) ? digit : '';
 }
 
 function choose(answer) {
@@ -516,7 +511,7 @@ document.addEventListener('keydown', (event) => {
   if (view !== 'rate' || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (document.querySelector('dialog[open]')) return;
   const key = event.key.toLowerCase();
-  const answer = answersNow().find((one, i) => keyOf(one, i) === key);
+  const answer = turn.answers.find((one, i) => keyOf(one, i) === key);
   const others = {u: undo, backspace: undo, s: skip, i: () => openDialog('instructions')};
   const wanted = answer ? () => choose(answer) : others[key];
   if (!wanted) return;

@@ -22,11 +22,11 @@ from bias_core.annotation.crowd import ids_frame
 from bias_core.annotation.judgements import judgements_frame
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.schema import Row, answers, deletions, items, raters, tasks
-from bias_core.annotation.task_owner import OwnerKey, iso, owned_row, read_picture, stored_task
+from bias_core.annotation.task_owner import OwnerKey, iso, known_tasks, owned_row, read_picture, stored_task
 from bias_core.annotation.tasks import Item, Task, task_texts
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes, json_lines, text_from
-from bias_core.store.files import replaced_file
+from bias_core.store.files import replaced_file, write_atomically
 
 COLUMNS = {
     "image_id": "the picture in the run or import that it came from",
@@ -220,6 +220,32 @@ def _labelled_of(connection: Connection, task_id: str) -> list[LabelledItem]:
     return [LabelledItem(item=item, answers=by_item.get(item.id, ())) for item in _items_of(connection, task_id)]
 
 
+def write_answers(store: LabelStore, folder: Path) -> None:
+    """Write a JSONL file for each task with the answers that hold; one that is already so stays as it is.
+
+    A task without answers has an empty file: what stood there earlier was taken back or deleted.
+    """
+    with store.read() as connection:
+        texts = {
+            task_id: json_lines(
+                _answer_line(task_id, given, excluded=excluded)
+                for excluded in (False, True)
+                for given in _answers_of(connection, task_id, excluded=excluded)
+            )
+            for task_id in connection.scalars(select(tasks.c.id)).all()
+        }
+    for task_id, text in texts.items():
+        path, data = folder / f"{task_id}.jsonl", text.encode()
+        if not path.is_file() or path.read_bytes() != data:
+            write_atomically(path, data)
+
+
+def _answer_line(task_id: str, given: GivenAnswer, *, excluded: bool) -> dict[str, Any]:
+    item, own = given.item, {name: getattr(given, name) for name in ("rater", "choices", "seconds", "at")}
+    of_item = {"image_id": item.image_id, "identities": item.identities, "known": item.gold}
+    return {"task": task_id, "task_version": given.task_version, **of_item, **own, "excluded": excluded}
+
+
 def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> list[tuple[Task, list[LabelledItem]]]:
     """The tasks that correct this run, with the answers that count; without those that were deleted.
 
@@ -227,8 +253,7 @@ def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> l
     """
     with store.read() as connection:
         rows = connection.execute(select(tasks).where(tasks.c.id.in_(task_ids), tasks.c.status != "deleted")).all()
-        pairs = [(stored_task(store, row), row.id) for row in rows]
-        return [(task, _labelled_of(connection, task_id)) for task, task_id in pairs if task.run_id == run_id]
+        return [(one, _labelled_of(connection, one.id)) for one in known_tasks(store, rows) if one.run_id == run_id]
 
 
 _ITEM_NAMES = ("picture", "image_id", "identities", "gold", "question")

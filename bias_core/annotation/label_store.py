@@ -6,6 +6,7 @@ should be (:class:`LabelFile`). Any SQLAlchemy URL of PostgreSQL serves several 
 """
 
 import hashlib
+import logging
 import os
 import random
 import re
@@ -26,22 +27,33 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from bias_core.annotation.schema import items, make_tables, task_versions
-from bias_core.annotation.tasks import Task, task_from
-from bias_core.errors import BiasCoreError, StorageError
-from bias_core.store.files import replaced_file
+from bias_core.annotation.tasks import KINDS, Task, task_from
+from bias_core.errors import BiasCoreError, NotAllowed, StorageError
 from bias_core.store.sqlite_file import use_journal
 from bias_core.waiting import handing_over
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONNECTIONS = 16  # to a database that several may write to at once
 _PATIENCE_SECONDS = 30  # for a database that another process is writing to
 _LOCK_SECONDS = 10  # for another program that keeps the file locked
 _MOST_ACTS = 256  # of one commit, so that nobody waits long for those who come later
-# Of a database's first bytes: its size in pages, the number of its commits, and whose it is.
-_HEAD = struct.Struct(">28x I 28x I 4x I")
-_RESCUED = "rescued"
+_HEAD = struct.Struct(">24x I 40x I")  # of a database's first bytes: the counter of its changes, and which it is
+
+
+class LabelsGone(StorageError):
+    """The file of the answers was removed or replaced: nothing is kept until it is back, or the program starts anew."""
+
+    def __init__(self, trouble: str) -> None:
+        super().__init__(
+            f"the labels' database: {trouble}; put it back, or start the program again to go on with what is there now"
+        )
+
+
+class RemovedQuestion(NotAllowed):
+    """The task asks a kind of question that an earlier version of the program had."""
 
 
 class LabelStore:
@@ -123,13 +135,12 @@ class LabelStore:
             connection.begin()
             yield connection
             try:
-                number = 0 if file is None else file.number(connection)
                 connection.commit()
             except SQLAlchemyError:
                 connection.invalidate()  # closed for good, with what it had not committed
                 raise
             if file is not None:
-                file.committed(number)
+                file.check()
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
         """Have ``act`` done by a thread, and what it wrote on the disk before it is told.
@@ -174,31 +185,23 @@ class LabelStore:
     def close(self) -> None:
         """Let go of the database; it opens again on the next use."""
         with self._opening, _errors():
-            if self._file is not None and self._file.has_lost_its_name() and not self._file.is_succeeded():
-                self._file.rescue()  # nothing else has it when this process ends
             self._let_go()
 
     def _open(self) -> "tuple[Engine, LabelFile | None]":
-        """The database that has its name now; StorageError while that has not all that was acknowledged."""
+        """The database; StorageError while its file is gone, replaced or read-only."""
         with self._opening, _errors():
-            if self._file is not None and (trouble := self._file.trouble()):
-                if not self._file.has_lost_its_name():
-                    raise StorageError(f"the labels' database: {trouble}")
-                if not self._file.is_succeeded():
-                    raise StorageError(
-                        f"the labels' database: {trouble}; put it back, or give its name to {self._file.rescue()}, "
-                        "which has every answer"
-                    )
-                self._let_go()  # another file has the name, and everything
+            if self._file is not None:
+                self._file.check()
             if self._engine is None:
                 try:
                     self._engine = self._new_engine()
                     with self._engine.execution_options(write=True).begin() as connection:
                         make_tables(connection)
+                        _note_removed_questions(connection)
                         if self._file is not None:
-                            self._file.number(connection)
+                            _give_id(connection)
                     if self._file is not None:
-                        self._file.watch_names()
+                        self._file.watch()
                 except (BiasCoreError, SQLAlchemyError, sqlite3.Error, OSError):
                     self._let_go()
                     raise
@@ -236,9 +239,26 @@ class LabelStore:
 
     def _read_version(self, task_id: str, version: int) -> Task:  # never changes
         table = task_versions.c
-        texts = select(table.texts).where(table.task_id == task_id, table.version == version)
+        of_version = select(table.texts).where(table.task_id == task_id, table.version == version)
         with self.read() as connection:
-            return task_from(connection.execute(texts).scalar_one(), id=task_id, version=version)
+            texts = connection.execute(of_version).scalar_one()
+        if texts["kind"] not in KINDS:
+            raise RemovedQuestion(
+                "this task asks a kind of question that this version of the program no longer has; its answers stay "
+                "in the database"
+            )
+        return task_from(texts, id=task_id, version=version)
+
+
+def _note_removed_questions(connection: Connection) -> None:
+    kind = task_versions.c.texts["kind"].as_string()
+    n = connection.scalar(select(func.count(task_versions.c.task_id.distinct())).where(kind.not_in(KINDS)))
+    if n:
+        _log.warning(
+            "labels: %d of the tasks ask a kind of question that this version no longer has; they are skipped, and "
+            "their answers stay in the database",
+            n,
+        )
 
 
 @contextmanager
@@ -293,145 +313,97 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
         connection.execute(f"PRAGMA {pragma}")
 
 
+def _give_id(connection: Connection) -> None:
+    """A number by which this database is known again."""
+    if not connection.exec_driver_sql("PRAGMA application_id").scalar():
+        connection.exec_driver_sql(f"PRAGMA application_id = {1 + secrets.randbelow(2**31 - 1)}")
+
+
 def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its turn at once: one that read first could find the database changed, and fail.
     connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("write") else "BEGIN")
 
 
 class Head(NamedTuple):
-    """What the first bytes of a database say; zeros of an empty file."""
+    """What the first bytes of a database say; an impossible one where the file holds none."""
 
-    n_pages: int = 0
-    n_commits: int = 0
-    id: int = 0
+    n_changes: int = -1
+    id: int = -1
 
 
 class LabelFile:
     """The file of a SQLite database that others may remove, replace or lock while it is open.
 
     SQLite goes on writing to a file that has lost its name, and says that all is well: what it writes then is
-    gone with the process. So each commit is numbered in the file's head, and acknowledged only when the file that
-    has the name is still the one that is open, with its log, and may be written.
+    gone with the process. So a commit is acknowledged only while the file that has the name, and its log, are those
+    that are open, hold this database, and may be written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path, self._log = path, path.with_name(f"{path.name}-wal")
-        self._has_log = False
         self._refuse_orphans()
-        # Keeps the file and its log open, and with them everything that was acknowledged.
+        # Open as long as the database is: without any connection SQLite would remove the log and make another.
         self._keeper = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         try:
             self._has_log = _use_journal(self._keeper, path) == "wal"
         except (sqlite3.Error, StorageError):
             self._keeper.close()
             raise
-        self._names: dict[Path, os.stat_result] = {}
+        self._opened: dict[Path, os.stat_result] = {}
         self._file = -1
-        self._rescued: tuple[str, int] = ("", 0)
 
-    def watch_names(self) -> None:
+    def watch(self) -> None:
         """The first transaction is committed: from now on the names must stay with these files."""
         self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._file = os.open(self._path, os.O_RDONLY)
-        self._names = {path: path.stat() for path in (self._path, *[self._log] * self._has_log)}
-        self.n_commits, self._id = _commits_and_id(self._keeper)
-        self._head = _head(os.pread(self._file, _HEAD.size, 0))
+        self._opened = {path: path.stat() for path in (self._path, *[self._log] * self._has_log)}
+        self._head = self._read_head()
+        of_log = int(self._keeper.execute("PRAGMA application_id").fetchone()[0])
+        self._ids = {self._head.id, of_log}  # two, until the log is first emptied into the file
 
-    def number(self, connection: Any) -> int:
-        """Give the transaction of ``connection`` the next number, and return it."""
-        if not connection.exec_driver_sql("PRAGMA application_id").scalar():
-            connection.exec_driver_sql(f"PRAGMA application_id = {1 + secrets.randbelow(2**31 - 1)}")
-        number = 1 + int(connection.exec_driver_sql("PRAGMA user_version").scalar())
-        connection.exec_driver_sql(f"PRAGMA user_version = {number}")
-        return number
-
-    def committed(self, number: int) -> None:
-        """The transaction of this number is in the open file; StorageError where that has not its name."""
-        if trouble := self.trouble():
-            raise StorageError(trouble)
-        self.n_commits = number
-
-    def trouble(self) -> str:
-        """Why answers cannot be kept; "" while all is well."""
-        for path, opened in self._names.items():
+    def check(self) -> None:
+        """StorageError says why nothing can be kept: the file is gone, replaced or read-only."""
+        for path, opened in self._opened.items():
             try:
                 stat = path.stat()
             except OSError as error:
-                return f"{path.name} was removed or cannot be reached ({error.strerror})"
+                raise LabelsGone(f"{path.name} was removed or cannot be reached ({error.strerror})") from error
             if not os.path.samestat(stat, opened):
-                return f"{path.name} was replaced by another file"
+                raise LabelsGone(f"{path.name} was replaced by another file")
             if not (stat.st_mode & 0o222 and os.access(path, os.W_OK)):
-                return f"{path.name} is read-only; allow writing to it and answers are taken again"
-        if not self._holds(head := _head(os.pread(self._file, _HEAD.size, 0))):
-            return f"{self._path.name} was overwritten with other or older content"
+                raise StorageError(
+                    f"the labels' database: {path.name} is read-only; allow writing to it and answers are taken again"
+                )
+        head = self._read_head()
+        if head.id not in self._ids or head.n_changes < self._head.n_changes:
+            raise LabelsGone(f"{self._path.name} was overwritten with other or older content")
         self._head = head
-        self._drop_rescued()
-        return ""
-
-    def has_lost_its_name(self) -> bool:
-        """Whether another file, or none, has the name of the database or of its log."""
-        return not all(_has_name(*name) for name in self._names.items())
-
-    def is_succeeded(self) -> bool:
-        """Whether the file with the name now has every commit of this one; a copy beside our log is judged alone."""
-        if not self._path.is_file():
-            return False
-        if _has_name(self._path, self._names[self._path]):
-            busy, *_ = self._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            return not busy  # all that only the lost log held is in the database
-        with self._path.open("rb") as file:
-            head = _head(file.read(_HEAD.size))
-        if self._has_log and _has_name(self._log, self._names[self._log]):
-            return self._holds(head)
-        if not head.n_pages:
-            return False
-        with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=rw", uri=True)) as other:
-            number, owner = _commits_and_id(other)
-        return owner == self._id and number >= self.n_commits
-
-    def rescue(self) -> str:
-        """The name of a copy of everything that is still open, made beside the file that went."""
-        name, n_commits = self._rescued
-        if not name or n_commits < self.n_commits:
-            moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-            name = f"{self._path.name}.{_RESCUED}-{moment}-{secrets.token_hex(2)}"
-            with replaced_file(self._path.with_name(name)) as temporary, closing(sqlite3.connect(temporary)) as copy:
-                self._keeper.backup(copy)
-                copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
-            self._rescued = name, self.n_commits
-        return name
 
     def close(self) -> None:
         """Let go of the file."""
-        self._drop_rescued()
         self._keeper.close()
-        if self._file >= 0:
+        if self._file >= 0:  # only now: to close it lets go of SQLite's locks, too
             os.close(self._file)
             self._file = -1
 
-    def _drop_rescued(self) -> None:
-        """The database is back: no other copy of what people said is left lying about."""
-        if name := self._rescued[0]:
-            self._rescued = "", 0
-            self._path.with_name(name).unlink(missing_ok=True)
-
-    def _holds(self, head: Head) -> bool:
-        """Whether a file with this head has at least what the open one had outside of its log."""
-        ours = head.id in (self._id, self._head.id)  # none before the log was first emptied into the file
-        return head.n_pages > 0 and ours and head.n_commits >= self._head.n_commits
+    def _read_head(self) -> Head:
+        data = os.pread(self._file, _HEAD.size, 0)
+        is_whole = len(data) == _HEAD.size and data.startswith(b"SQLite format 3\0")
+        return Head(*_HEAD.unpack(data)) if is_whole else Head()
 
     def _refuse_orphans(self) -> None:
-        """A log without its database, or a rescued copy: to begin anew would be to lose them."""
-        orphans = [path.name for path in self._path.parent.glob(f"{self._path.name}.{_RESCUED}-*")]
-        with suppress(OSError):
-            orphans += [self._log.name] if self._log.stat().st_size else []
+        """Raise StorageError for a log, or a copy that an earlier version rescued, without its database.
+
+        To begin anew would be to lose it.
+        """
         with suppress(OSError):
             if self._path.stat().st_size:
                 return
-        if orphans:
+        beside = [self._log, *self._path.parent.glob(f"{self._path.name}.rescued-*")]
+        if orphan := next((path.name for path in beside if path.is_file() and path.stat().st_size), ""):
             raise StorageError(
-                f"{self._path.name} is missing or empty, and {orphans[0]} is there: put the database back "
-                f"(a rescued copy becomes it by its name), or move {orphans[0]} away to begin without it"
+                f"{self._path.name} is missing or empty, and {orphan} is there: put the database back (a rescued copy "
+                f"becomes it by its name), or move {orphan} away to begin without it"
             )
 
 
@@ -446,20 +418,3 @@ def _use_journal(connection: sqlite3.Connection, path: Path) -> str:
                 raise
         time.sleep(0.02)
     raise StorageError("another program does not let go of the labels' database")
-
-
-def _commits_and_id(connection: sqlite3.Connection) -> tuple[int, int]:
-    commits, owner = (
-        int(connection.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("user_version", "application_id")
-    )
-    return commits, owner
-
-
-def _has_name(path: Path, opened: os.stat_result) -> bool:
-    with suppress(OSError):
-        return os.path.samestat(path.stat(), opened)
-    return False
-
-
-def _head(data: bytes) -> Head:
-    return Head(*_HEAD.unpack(data)) if len(data) == _HEAD.size and data.startswith(b"SQLite format 3\0") else Head()

@@ -135,14 +135,6 @@ deletions = Table(
     Column("at_ms", BigInteger, nullable=False),
 )
 
-# Rows that were copied to a hub (label_sync), which the append-only tables need not know.
-synced = Table(
-    "synced",
-    metadata,
-    Column("kind", String(8), primary_key=True),  # answer, delete
-    Column("row_id", Integer, primary_key=True, autoincrement=False),
-)
-
 _version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
 _FORM = 5  # of these tables; a database of another form is left alone

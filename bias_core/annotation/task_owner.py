@@ -9,7 +9,8 @@ import io
 import re
 import secrets
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, get_args
 from PIL import Image, ImageOps, UnidentifiedImageError
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
-from bias_core.annotation.label_store import LabelStore, hash_of, token
+from bias_core.annotation.label_store import LabelStore, RemovedQuestion, hash_of, token
 from bias_core.annotation.schema import (
     Row,
     answers,
@@ -139,17 +140,21 @@ def tasks_of(store: LabelStore, hub_user: str) -> list[Task]:
     mine = select(tasks).where(tasks.c.hub_user == hub_user, tasks.c.hub_user != "")
     with store.read() as connection:
         rows = connection.execute(mine.order_by(tasks.c.created_ms.desc())).all()
-    return [stored_task(store, row) for row in rows]
+    return known_tasks(store, rows)
 
 
 def set_status(store: LabelStore, key: OwnerKey, status: Status) -> Task:
     """Open, pause or close a task. A paused one gives no new picture; a closed one takes no answer."""
     if status not in get_args(Status) or status == "draft":
         raise InvalidInput(f"a task is made open, paused or closed; got {quoted(status)}")
+    return replace(stored_task(store, _with_status(store, key, status)), status=status)
+
+
+def _with_status(store: LabelStore, key: OwnerKey, status: Status) -> Row:
     with store.write() as connection:
         row = owned_row(connection, key, change=True)
         connection.execute(update(tasks).where(tasks.c.id == row.id).values(status=status))
-    return replace(stored_task(store, row), status=status)
+    return row
 
 
 def change_task(store: LabelStore, key: OwnerKey, task: Task) -> Task:
@@ -202,7 +207,7 @@ def delete_task(store: LabelStore, key: OwnerKey) -> int:
 
     NotAllowed where the key opens no task; StorageError where a picture cannot be removed: nothing else is then.
     """
-    task_id = set_status(store, key, "closed").id
+    task_id = _with_status(store, key, "closed").id
     _remove_pictures(store, task_id)
     n_answers, some = 0, select(raters).where(raters.c.task_id == task_id).limit(_AT_ONCE)
     while True:
@@ -245,6 +250,15 @@ def owned_row(connection: Connection, key: OwnerKey, *, change: bool = False) ->
 def stored_task(store: LabelStore, row: Row) -> Task:
     """The task of this row, in its newest version."""
     return replace(store.task(row.id, row.version), status=row.status, created=iso(row.created_ms))
+
+
+def known_tasks(store: LabelStore, rows: Iterable[Row]) -> list[Task]:
+    """The tasks of these rows, without those that ask a kind of question that was removed."""
+    known = []
+    for row in rows:
+        with suppress(RemovedQuestion):
+            known.append(stored_task(store, row))
+    return known
 
 
 def _item_row(store: LabelStore, task: Task, picture: TaskPicture) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from bias_core.errors import InvalidInput, quoted
 from bias_core.scales import Scale, load_scales
 from bias_core.settings import ASSETS
 
-TaskKind = Literal["pst_single", "pst_paired", "pst_three", "association", "own", "sets"]
+TaskKind = Literal["pst_single", "pst_paired", "pst_three", "association", "own"]
 Status = Literal["draft", "open", "paused", "closed"]
 Looks = Literal["two", "four"]
 """Which looks raters may answer: feminine and masculine, as the paper, or also androgynous and unclear."""
@@ -29,8 +29,6 @@ SINGLE, PAIRED, PICTURE = "single", "paired", "picture"
 """Position of the one person of a picture, and of a picture judged as a whole."""
 POSITIONS: Mapping[int, tuple[str, ...]] = {1: (SINGLE,), 2: ("left", "right"), 3: ("left", "middle", "right")}
 """Positions of the people of a picture, by how many were asked for, from left to right."""
-SETS, HALF, COUNT = "sets", "half", "count"
-"""Positions of a pair of sets: which has more or, in its place, which is closer to half; and how many of one."""
 
 MAX_TEXT, MAX_LINE = 10_000, 300  # characters
 MAX_ANSWERS, MAX_POSITIONS, MAX_RATERS_PER_ITEM = 12, 12, 1000
@@ -79,9 +77,6 @@ class Task:
     run is asked about, its name and sentence of presence (nothing where it is how people look), ``sample`` in words
     how its pictures were chosen, and ``stratified_by`` by what the reader says of which attribute, "people" for how
     people look, "" for at random.
-
-    Where positions have answers of their own, ``answers_at`` has their keys by position. Of pairs of sets, ``sets``
-    says by picture what raters are not told: both names, both shares as the reader tells them, and how many it has.
     """
 
     title: str
@@ -104,8 +99,6 @@ class Task:
     sample: str = ""
     stratified_by: str = ""
     scale: str = ""  # whose levels the answers are, in their order; the last one is that nobody can tell. "" for none
-    answers_at: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    sets: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     id: str = ""
     version: int = 1
     status: Status = "draft"
@@ -121,11 +114,6 @@ class Task:
         if key not in (answers := {answer.key: answer for answer in self.answers}):
             raise InvalidInput(f"{quoted(key)} is no answer of this task: {', '.join(answers)}")
         return answers[key]
-
-    def answers_of(self, position: str) -> tuple[Answer, ...]:
-        """The answers that may be given for a position, in order."""
-        keys = self.answers_at.get(position, self.answer_keys)
-        return tuple(answer for answer in self.answers if answer.key in keys)
 
     def questions_about(self, item: Any) -> dict[str, str]:
         """What is asked of each position of an item, with whom it names."""
@@ -239,25 +227,6 @@ def own_task(question: str, answers: Sequence[str], **changes: Any) -> Task:
     return _task("own", {PICTURE: question}, _numbered(answers), "", changes)
 
 
-def sets_task(about: str, size: int, *, half: bool = False, **changes: Any) -> Task:
-    """Which of two sets of ``size`` pictures shows more of something, and how many of one; ``changes`` as above.
-
-    ``half``: in which of them it is closer to one half of the pictures instead.
-
-    >>> sets_task("woman", 2).answers_of("count")[-1].label
-    '2'
-    """
-    checked_text("what is looked for", about, 80, required=True)
-    words = _read("texts", "labelling.yaml")["sets"]
-    sides = [Answer(**answer) for answer in words["answers"]]
-    counts = [Answer(key=str(n), label=str(n), shortcut=str(n) if n < 10 else "") for n in range(size + 1)]
-    # Not str.format, as above; the identity fills the last "{}".
-    which, instructions = (HALF, words["instructions_half"]) if half else (SETS, words["instructions"])
-    questions = {name: words[name].replace("{about}", about.strip()) for name in (which, COUNT)}
-    keys = {which: [one.key for one in sides], COUNT: [one.key for one in counts]}
-    return _task("sets", questions, [*sides, *counts], instructions, {"answers_at": keys} | changes)
-
-
 def _numbered(labels: Sequence[str]) -> list[Answer]:
     shortcuts = [*"123456789", *[""] * len(labels)]
     return [Answer(key=answer_key(label), label=label, shortcut=shortcuts[i]) for i, label in enumerate(labels)]
@@ -337,9 +306,6 @@ def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:
         return dict.fromkeys(task.positions, whole[0])
     if missing := [position for position in task.positions if position not in choices]:
         raise InvalidInput(f"no answer for {', '.join(missing)}")
-    for position, keys in task.answers_at.items():
-        if choices[position] not in keys:
-            raise InvalidInput(f"{quoted(choices[position])} is no answer for {position}: {', '.join(keys)}")
     return {position: choices[position] for position in task.positions}
 
 

@@ -286,8 +286,8 @@ class Tools:
         Args:
             run_id: The run_id in the report of that call.
             form: "md": Markdown; "card": a section for the card of the model on a hub; "html": one page with
-                pictures and figures, up to a few megabytes; "json": all numbers; "eval_results": YAML for the
-                model's repository; "every_eval_ever": a zip of records, "pdf": for print, these two as base64.
+                pictures and figures, up to a few megabytes; "json": all numbers;
+                "every_eval_ever": a zip of records as base64.
         """
         report = by_name(self._saved(run_id))
         with as_saved():

@@ -329,7 +329,7 @@ def launch(services: Services) -> None:
     share_freed_memory()
     options = launch_options(services)
     print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
-    services.label_sync()
+    services.label_copy()
     # Whoever stops a server says SIGTERM: what is still to be copied or closed is, as after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     demo = build_app(services)

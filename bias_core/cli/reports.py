@@ -14,11 +14,8 @@ from bias_core.studies.kit.types import StudyReport
 if TYPE_CHECKING:
     from bias_core.services import Services
 
-OUT = "Folder, or name.zip, for report, tables and figures; or one file: name.html, .pdf, .md or .json."
-FORMS_HELP = (
-    "html, pdf, md, card (a section for a model card), json, eval_results (YAML for the model's repository), "
-    "every_eval_ever (records of that program) or zip."
-)
+OUT = "Folder, or name.zip, for report, tables and figures; or one file: name.html, .md or .json."
+FORMS_HELP = "html, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
 
 
 def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False) -> None:

@@ -32,8 +32,8 @@ def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
         row = rows.setdefault(str(one.image_id), {**usual, PEOPLE_SAY: "", "raters": one.raters})
         label = str(one.label) or (_TIE if one.raters else _NO_ANSWER)
         place = "" if one.position == PICTURE or len(task.positions) == 1 else f"{one.position}: "
-        # Of many questions the first tells pictures apart, as it does of pairs of sets.
-        if not row[PEOPLE_SAY] or (len(task.positions) == _TWO and not task.sets):
+        # Of many questions the first tells pictures apart.
+        if not row[PEOPLE_SAY] or len(task.positions) == _TWO:
             row[PEOPLE_SAY] = ", ".join(filter(None, [row[PEOPLE_SAY], place + label]))
         if place:
             row[f"{place}people say"] = label

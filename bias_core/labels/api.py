@@ -47,7 +47,7 @@ from starlette.routing import Route
 from bias_core.annotation import rating
 from bias_core.annotation.collected import task_progress
 from bias_core.annotation.crowd import CrowdIds
-from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.label_store import LabelsGone, LabelStore
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
 from bias_core.annotation.tasks import MAX_ABOUT, MAX_POSITIONS, Task, crowd_address
 from bias_core.engine.run_line import network_of
@@ -73,6 +73,8 @@ _READERS = 8
 _ACTS = (60, 20.0)
 _HOUR = 3600
 _MOST_BUCKETS = 20_000
+_NOT_NOW = "this could not be stored or read just now; send it again. What was saved is safe."
+_GONE = "the file of the answers is gone or was replaced, so that nothing is stored until it is back; send it again."
 _CROWD = "many people are joining now; wait a minute, then try again"
 
 _SAFE = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}  # the link is in the address
@@ -279,7 +281,7 @@ def _guarded(handler: Handler) -> Handler:
             status, text = getattr(error, "status", 403 if isinstance(error, NotAllowed) else 400), str(error)
         except StorageError as error:
             _log.warning("labels: %s", error)
-            status, text = 503, "this could not be stored or read just now; send it again. What was saved is safe."
+            status, text = 503, _GONE if isinstance(error, LabelsGone) else _NOT_NOW
         return _json({"error": text}, status, {"Retry-After": "1"} if status in (429, 503) else {})
 
     return handle
@@ -332,10 +334,7 @@ def _turn_json(turn: rating.Turn) -> dict[str, Any]:
     return {
         "item": turn.item,
         "picture": f"label/picture/{turn.item}" if turn.item else "",
-        "questions": [
-            {**vars(one), "answers": [answer.key for answer in turn.task.answers_of(one.position)]}
-            for one in turn.questions
-        ],
+        "questions": [vars(one) for one in turn.questions],
         "answers": [vars(answer) for answer in turn.task.answers],
         "chosen": dict(turn.earlier_choices),
         "progress": {"answered": turn.n_answered, "left": turn.n_left},

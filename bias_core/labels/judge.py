@@ -46,10 +46,7 @@ def judge_task(
     choices = {}
     for item in ordinary:
         each = {
-            position: _chosen(
-                [one.key for one in task.answers_of(position)],
-                np.array([answers[item.picture, question] for question in questions]),
-            )
+            position: _chosen(task.answer_keys, np.array([answers[item.picture, question] for question in questions]))
             for position, questions in _questions(task, item).items()
         }
         if all(each.values()) or any(answer and task.answer(answer).whole for answer in each.values()):
@@ -70,7 +67,7 @@ def judge_labels(store: LabelStore, key: OwnerKey) -> dict[str, Labels]:
 def _questions(task: Task, item: Item) -> dict[str, list[str]]:
     """Of each position, whether each answer is right."""
     return {
-        position: [f"{question} Is the answer “{answer.label}”? {INSTRUCTION}" for answer in task.answers_of(position)]
+        position: [f"{question} Is the answer “{answer.label}”? {INSTRUCTION}" for answer in task.answers]
         for position, question in task.questions_about(item).items()
     }
 

@@ -22,7 +22,6 @@ from bias_core.exchange.export import csv_bytes
 from bias_core.labels.answers import answers_between, answers_figure, pictures_frame, votes_in_two, votes_of
 from bias_core.labels.groups import group_tables
 from bias_core.labels.scale_answers import ordinal_votes, read_levels, scale_findings
-from bias_core.labels.sets import set_results
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD
 from bias_core.stats.effects import wilson_interval
@@ -115,11 +114,10 @@ def label_report(
         tables += more
     tables += [_coverage(people, task), _answer_counts(answers, task), answers_between(votes_of(answers))]
     tables += [_disputed(people), table("labels", "Majority labels", people, _LABELS_NOTE)]
-    sets = set_results(labelled, task) if task.sets else Results()
     results = Results(
-        findings=(*sets.findings, *findings),
-        tables=tuple(one for one in (*sets.tables, *tables) if len(one.frame)),
-        figures=(*sets.figures, *drawable([answers_figure(people, task), _raters_figure(raters.frame)])),
+        findings=tuple(findings),
+        tables=tuple(one for one in tables if len(one.frame)),
+        figures=drawable([answers_figure(people, task), _raters_figure(raters.frame)]),
         notes=(*notes, _LABELS_NOTE),
     )
     report = report_of(task, results, n_planned=progress.n_items, n_images=n_answered)
@@ -359,7 +357,7 @@ def _answer_counts(answers: pd.DataFrame, task: Task) -> StudyTable:
     rows = [
         {"position": p, "answer": a, "n": n_of[p, a], "share": n_of[p, a] / n_all[p] if n_all[p] else None}
         for p in task.positions
-        for a in (answer.key for answer in task.answers_of(p))
+        for a in task.answer_keys
     ]
     return table("counted", "Answers", rows, "Every rater's answer counts.")
 

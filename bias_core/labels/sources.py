@@ -32,7 +32,6 @@ _SUITABLE_PICTURES = {
     "pst_single": "one person",
     "association": "what these words are about",
     "own": "anything",
-    "sets": "anything",
 }
 _LINE = re.compile(r"\s*(\d+)\s*[:=]\s*(.+)")
 

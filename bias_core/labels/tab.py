@@ -14,7 +14,7 @@ from bias_core.annotation.crowd import facts_of_raters
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.exchange.export import csv_bytes
 from bias_core.given_values import as_text, as_whole
-from bias_core.labels import sets, tab_parts
+from bias_core.labels import tab_parts
 from bias_core.labels.answers import stored_pictures
 from bias_core.labels.judge import judge_labels
 from bias_core.labels.report import automatic_answers, label_report, people_labels
@@ -84,9 +84,6 @@ class LabelTab:
         gr.HTML(render("question", question=self.question, caution=self.caution))
         self.demonstration.build()
         parts["demonstration"] = self.demonstration.box
-        with self.demonstration.box:
-            gr.HTML(note("sets"))
-            put("example_sets")
         with gr.Accordion("Make a task", elem_classes="card ask fold", elem_id="label-ask") as parts["asking"]:
             self.making.build()
             put("make")
@@ -150,7 +147,6 @@ class LabelTab:
         mine = [visitor, parts["memory"]]
         opening = [*mine, parts["typed"]]
         for event in (
-            parts["example_sets"].click(self.on_example_sets, mine, owned, **PRIVATE),
             parts["make"].click(self.on_make, [*mine, *self.making.inputs()], owned, **PRIVATE),
             gr.on([parts["open_key"].click, parts["typed"].submit], self.on_open, opening, owned, **QUIET),
             parts["mine"].input(self.on_open, [*mine, parts["mine"]], owned, **LATEST),
@@ -213,20 +209,6 @@ class LabelTab:
             order = self.making.order(visitor, values)
             new = task_owner.create_task(self.services.labels, *order, hub_user=tab_parts.user_of(profile))
             text = "The task is made. Keep the link for you alone, then open it for raters."
-            return self._owned(visitor, memory, new.key.text, profile, text)
-        return {self.parts["status"]: messages.error_html(problem.message)}
-
-    def on_example_sets(self, visitor: Visitor, memory: Memory, profile: Profile = None) -> Updates:
-        """Make and open a task about pairs of sets whose truth is on record, and show it."""
-        with messages.user_errors() as problem:
-            folder, generator = visitor.folder / "sets", self.services.text_to_image(sets.EXAMPLE_MODEL)
-            drawn = sets.example_sets(generator, folder)
-            order = sets.sets_order(
-                drawn, sets.EXAMPLE_ABOUT, sets.EXAMPLE_PAIRS, 0, folder, n_checks=sets.EXAMPLE_CHECKS
-            )
-            new = task_owner.create_task(self.services.labels, *order, hub_user=tab_parts.user_of(profile))
-            task_owner.set_status(self.services.labels, new.key, "open")
-            text = "The task is made and open: press its link for raters, answer some pairs, and refresh."
             return self._owned(visitor, memory, new.key.text, profile, text)
         return {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -347,11 +329,11 @@ class LabelTab:
         return progress, runs, replace(report, stored=stored_pictures(store, labelled))
 
     def _report_updates(self, progress: TaskProgress, report: StudyReport, owner: task_owner.OwnerKey) -> Updates:
-        parts, sync, status = self.parts, self.services.label_sync(), progress.task.status
-        sync_error = None if sync is None else sync.last_error
+        parts, label_copy, status = self.parts, self.services.label_copy(), progress.task.status
+        copy_error = None if label_copy is None else label_copy.last_error
         return {
             parts["header"]: render("label_header", progress=progress, owner=owner),
-            parts["progress"]: tab_parts.progress_html(progress, sync_error),
+            parts["progress"]: tab_parts.progress_html(progress, copy_error),
             **self.answers.show_task(report, corrected_for(self.services, progress.task)),
             parts["open"]: gr.update(visible=status != "open"),
             parts["paused"]: gr.update(visible=status == "open"),

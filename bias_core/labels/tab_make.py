@@ -9,7 +9,7 @@ from bias_core.annotation import tasks
 from bias_core.annotation.task_owner import TaskPicture
 from bias_core.errors import InvalidInput
 from bias_core.given_values import as_number, as_text, as_whole
-from bias_core.labels import sets, sources
+from bias_core.labels import sources
 from bias_core.labels.tab_parts import add, button, note
 from bias_core.scales import load_scales
 from bias_core.services import Services
@@ -25,7 +25,6 @@ READY = note("ready")
 IN_FOUR = "_in_four"
 _PAIRED, _ALONE = "Perceived gender of two people, left and right", "Perceived gender of one person"
 _THREE = "Perceived gender of three people, left, middle and right"
-HALF_SETS = "sets_half"
 KINDS: Mapping[str, str] = {
     f"pst_paired{IN_FOUR}": f"{_PAIRED}: four answers",
     f"pst_single{IN_FOUR}": f"{_ALONE}: four answers",
@@ -37,8 +36,6 @@ KINDS: Mapping[str, str] = {
     "skin tone": "Skin tone of one person: ten tones of the Monk scale",
     "age group": "Age group of one person: child, young, old",
     "own": "A question of your own",
-    "sets": "Which of two sets shows more, then a count",
-    HALF_SETS: "Which of two sets is closer to half, then a count",
 }
 """What is asked, by the kind of the task; how people look in two ways, for androgynous and unclear are ours."""
 TEXTS = ("title", "instructions", "consent", "content_note")
@@ -54,15 +51,13 @@ _WORDS: Mapping[str, Sequence[str]] = {
     "who": tuple(kind for kind in KINDS if kind.startswith("pst") or kind in load_scales()),
     **dict.fromkeys(("a", "b"), ("association",)),
     **dict.fromkeys(("question", "answers"), ("own",)),
-    "about": ("sets", HALF_SETS),
 }
 """What some kinds of tasks need to know, and which."""
 FIELDS = ("source", "kind", *_NUMBERS, "share", *_WORDS, "gold", *TEXTS)
-_NEVER_SHOWN = "attention checks at 0 % of the pictures are never shown: give a share above 0"
 _OF_A_CHECK = ("kind", "a", "b", "question", "answers", "gold")  # fields
 _MOST_PREVIEWED = 120
 _MOST_POSITIONS = 3
-_SAMPLE = {"a": "a", "b": "b", "question": "?", "answers": "a\nb", "about": "?"}  # makes a task of any kind
+_SAMPLE = {"a": "a", "b": "b", "question": "?", "answers": "a\nb"}  # makes a task of any kind
 
 _COUNT = {"precision": 0, "min_width": 140}
 CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -110,16 +105,11 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
     "answers": (gr.Textbox, {
         "value": "yes\nno\ncannot tell", "label": "Answers, one a line", "lines": 3, "visible": False,
     }),
-    "about": (gr.Textbox, {
-        "value": "man", "label": "What is looked for",
-        "info": "An attribute of the run, of which the reader’s share is known",
-        "max_length": 80, "visible": False, "min_width": 300,
-    }),
     **{name: (gr.Number, {"value": value, "label": label, "info": info, "minimum": 0, **_COUNT})
        for name, value, label, info in (
         ("n", 0, "How many pictures", "0: all; else at random"),
         ("raters", 3, "Raters for each picture", "Three give a majority"),
-        ("n_gold", 0, "Attention checks", "At random, of those on record; of sets, as the reader counts"),
+        ("n_gold", 0, "Attention checks", "At random, of those on record"),
         ("seed", 0, "Seed", "Of what is random"))},
     "preview": (gr.Gallery, {
         "format": "png", "columns": 10, "height": "auto", "object_fit": "contain", "label": "Pictures",
@@ -295,10 +285,6 @@ class LabelMaking:
             raise InvalidInput(f"the seed is 0 or more; got {seed}")
         words = {name: as_text(form[name]) for name in _WORDS}
         changes = read_changes([form[name] for name in (*TEXTS, "share")])
-        if kind in _WORDS["about"]:
-            if numbers["n_gold"] and not changes["gold_share"]:
-                raise InvalidInput(_NEVER_SHOWN)
-            return self._order_of_sets(visitor, report, kind, words["about"], numbers, changes)
         task = _task(kind, words, changes | {"raters_per_item": numbers["raters"]})
         pictures = sources.candidates(report, task.kind, words=(words["a"], words["b"]))
         gold = sources.gold_from_lines(as_text(form["gold"]), task)
@@ -306,25 +292,11 @@ class LabelMaking:
             unmarked = [one for one in pictures if one.number not in gold]
             gold = sources.gold_from_record(unmarked, task, numbers["n_gold"], seed) | gold
         if gold and not task.gold_share:
-            raise InvalidInput(_NEVER_SHOWN)
+            raise InvalidInput("attention checks at 0 % of the pictures are never shown: give a share above 0")
         ordinary = sources.sample_of([one for one in pictures if one.number not in gold], numbers["n"], seed)
         shown = {one.number for one in ordinary} | set(gold)
         items = [one for one in pictures if one.number in shown]
         return task, sources.task_pictures(items, task, who=words["who"], gold=gold)
-
-    def _order_of_sets(
-        self,
-        visitor: Visitor,
-        report: StudyReport,
-        kind: str,
-        about: str,
-        numbers: Mapping[str, int],
-        changes: dict[str, Any],
-    ) -> tuple[tasks.Task, Sequence[TaskPicture]]:
-        """The task about pairs of sets; as many pairs as pictures were asked for, and as many checks."""
-        how: dict[str, Any] = {"seed": numbers["seed"], "folder": visitor.folder / "sets", "half": kind == HALF_SETS}
-        how |= {"raters_per_item": numbers["raters"], "n_checks": numbers["n_gold"]}
-        return sets.sets_order(sets.sets_of(report, about), about, numbers["n"] or sets.N_PAIRS, **how, **changes)
 
 
 def changes_of(task: tasks.Task) -> dict[str, Any]:
@@ -358,8 +330,6 @@ def _task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) 
         return tasks.scale_task(kind, **changes)
     if kind == "own":
         return tasks.own_task(words["question"], list(filter(str.strip, words["answers"].splitlines())), **changes)
-    if kind in _WORDS["about"]:
-        return tasks.sets_task(words["about"], sets.SIZE, half=kind == HALF_SETS, **changes)
     looks: tasks.Looks = "four" if kind.endswith(IN_FOUR) else "two"
     if kind.startswith("pst_three"):
         return tasks.three_task(looks, **changes)

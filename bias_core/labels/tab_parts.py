@@ -19,7 +19,6 @@ from bias_core.annotation.collected import TaskProgress
 from bias_core.annotation.task_owner import OwnerKey, tasks_of
 from bias_core.annotation.tasks import Task
 from bias_core.labels.run_task import serves
-from bias_core.labels.sets import JUDGED
 from bias_core.number_text import format_estimate, format_number
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
@@ -57,7 +56,6 @@ def note(name: str, text: str = "") -> str:
 STATUSES = {"open": "Open for raters", "paused": "Pause", "closed": "Close"}
 PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "make": button("Make the task", 200, variant="primary"),
-    "example_sets": button("Make an example task: two sets, then a count", 340),
     "mine": (gr.Dropdown, {"choices": [], "label": "Your tasks", "min_width": 240}),
     "typed": (gr.Textbox, {
         "label": "Or the owner's key", "info": "The part after “owner=” of the link for you alone",
@@ -130,14 +128,14 @@ def _title_of(task: Task) -> str:
     return f"{task.title} · {task.created[:16].replace('T', ' ')}"
 
 
-def progress_html(progress: TaskProgress, sync_error: str | None = None) -> str:
-    """How far task and raters are; ``sync_error`` of the copying to a hub: None without it, "" while all is well."""
+def progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
+    """How far task and raters are; ``copy_error`` of the copying to a hub: None without it, "" while all is well."""
     seconds = [one.median_seconds for one in progress.counted_raters if one.n_answered]
     return render(
         "label_progress",
         progress=progress,
         seconds=format_number(median(seconds)) if seconds else "",
-        sync_error=sync_error,
+        copy_error=copy_error,
     )
 
 
@@ -161,13 +159,7 @@ def corrected_for(services: Services, task: Task) -> str:
 
 
 def headline(report: StudyReport) -> str:
-    """What the answers say of agreement, in a sentence; of pairs of sets first how fine raters see."""
-    if judged := next((one for one in report.results.findings if one.key == JUDGED), None):
-        return f"{judged.says[0].upper()}{judged.says[1:].rstrip('.')}. {_agreement(report)}"
-    return _agreement(report)
-
-
-def _agreement(report: StudyReport) -> str:
+    """What the answers say of agreement, in a sentence."""
     if (alpha := next((one.estimate for one in report.results.findings if one.key == "alpha"), None)) is None:
         return "Not enough answers yet to say whether raters agree."
     if math.isnan(alpha.value):

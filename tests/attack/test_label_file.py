@@ -1,5 +1,4 @@
-"""The labels' file is taken away under the raters: nothing is acknowledged that would be lost, and nothing
-that was acknowledged is."""
+"""The labels' file is taken away under the raters: nothing is acknowledged that would be lost."""
 
 from __future__ import annotations
 
@@ -65,6 +64,13 @@ class Raters:
         for path in folder.iterdir():
             path.rename(self.file.with_name(path.name))
 
+    def copied(self, target: Path) -> Path:
+        """A whole copy of the database as it is now."""
+        with closing(sqlite3.connect(self.file)) as source, closing(sqlite3.connect(target)) as copy:
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+        return target
+
 
 @pytest.fixture
 def raters(fakes: FakeServices, tmp_path: Path) -> Iterator[Raters]:
@@ -82,6 +88,14 @@ def removed(raters: Raters) -> None:
 def removed_with_its_log(raters: Raters) -> None:
     for path in raters.files:
         path.unlink()
+
+
+def its_log_removed(raters: Raters) -> None:
+    raters.files[1].unlink()
+
+
+def replaced_by_a_copy(raters: Raters) -> None:
+    raters.copied(raters.file.with_name("copy.sqlite")).replace(raters.file)
 
 
 def made_empty(raters: Raters) -> None:
@@ -104,6 +118,13 @@ def replaced_by_no_database(raters: Raters) -> None:
     raters.file.write_bytes(b"no database at all" * 500)
 
 
+def overwritten_by_another_database(raters: Raters) -> None:
+    other = raters.file.with_name("other.sqlite")
+    open_task(store := LabelStore(f"sqlite:///{other}", pictures=other.parent), other.parent / "pictures", 2)
+    store.close()
+    raters.file.write_bytes(other.read_bytes())
+
+
 def made_read_only(raters: Raters) -> None:
     raters.file.chmod(0o444)
 
@@ -115,8 +136,9 @@ def its_folder_moved(raters: Raters) -> None:
 
 
 HARMS = [
-    removed, removed_with_its_log, made_empty, replaced_by_an_empty_one, replaced_by_another_database,
-    replaced_by_no_database, made_read_only, its_folder_moved,
+    removed, removed_with_its_log, its_log_removed, made_empty, replaced_by_an_empty_one,
+    replaced_by_another_database, replaced_by_a_copy, replaced_by_no_database, overwritten_by_another_database,
+    made_read_only, its_folder_moved,
 ]  # fmt: skip
 
 
@@ -127,11 +149,13 @@ def test_nothing_is_acknowledged_without_its_file_and_raters_and_owner_are_told(
     harm(raters)
     for _ in range(2):
         assert raters.answer()[0] == 503
-        assert raters.client.get("/label/next", headers=raters.me).status_code == 503
+        told = raters.client.get("/label/next", headers=raters.me)
+        assert told.status_code == 503
+        assert ("gone or was replaced" in told.json()["error"]) == (harm is not made_read_only)
         assert raters.client.get(f"/label/task/{raters.task.join_code}").status_code == 503
-    with pytest.raises(StorageError, match=r"labels\.sqlite") as told:
+    with pytest.raises(StorageError, match=r"labels\.sqlite") as error:
         task_progress(raters.services.labels, raters.task.key)
-    assert str(raters.file.parent) not in str(told.value)  # a public page names no folder
+    assert str(raters.file.parent) not in str(error.value)  # a public page names no folder
 
 
 def test_the_owner_s_page_says_that_the_file_is_gone(raters: Raters) -> None:
@@ -144,17 +168,10 @@ def test_the_owner_s_page_says_that_the_file_is_gone(raters: Raters) -> None:
     visitor.leave()
 
 
-@pytest.mark.parametrize("what", ["the same files", "a copy", "a copy of the file beside its old log"])
-def test_when_the_file_comes_back_the_answer_is_sent_again_and_counts_once(
-    raters: Raters, tmp_path: Path, what: str
-) -> None:
+def test_when_the_file_comes_back_the_answer_is_sent_again_and_counts_once(raters: Raters, tmp_path: Path) -> None:
     (away := tmp_path / "away").mkdir()
-    for path in raters.files[: 1 if "log" in what else 3]:
-        if "copy" in what:
-            shutil.copy(path, away / path.name)
-            path.unlink()
-        else:
-            path.rename(away / path.name)
+    for path in raters.files:
+        path.rename(away / path.name)
     status, body = raters.answer()
     assert status == 503
     raters.put_back(away)
@@ -162,53 +179,46 @@ def test_when_the_file_comes_back_the_answer_is_sent_again_and_counts_once(
     assert raters.answer()[0] == 200
     assert raters.kept() == raters.acknowledged
     assert len(raters.acknowledged) == 4
-    assert not list(raters.file.parent.glob("*rescued*"))  # nothing is left lying about
 
 
-@pytest.mark.parametrize("with_log", [True, False])
-def test_of_a_file_that_was_deleted_everything_is_in_the_rescued_copy(raters: Raters, with_log: bool) -> None:
-    for path in raters.files[: 3 if with_log else 1]:
+def test_a_copy_in_its_place_is_taken_once_the_program_starts_again(raters: Raters, tmp_path: Path) -> None:
+    copy = raters.copied(tmp_path / "copy.sqlite")
+    for path in raters.files:
         path.unlink()
+    shutil.copy(copy, raters.file)
     status, body = raters.answer()
     assert status == 503
-    (rescued,) = raters.file.parent.glob("labels.sqlite.rescued-*")
-    with pytest.raises(StorageError, match=rescued.name):
+    with pytest.raises(StorageError, match="put it back, or start the program again"):
         task_progress(raters.services.labels, raters.task.key)
-    again = LabelStore(f"sqlite:///{raters.file}", pictures=raters.file.parent)  # as after a restart
-    with pytest.raises(StorageError, match=r"is missing or empty, and labels\.sqlite"):
-        given_answers(again, raters.task.key)
-    assert raters.kept(rescued) == raters.acknowledged
-    rescued.rename(raters.file)
+    raters.services.labels.close()  # as at the end of the program
     assert raters.answer(body)[0] == 200
     assert raters.kept() == raters.acknowledged
     assert len(raters.acknowledged) == 3
 
 
-def test_a_log_that_was_deleted_costs_no_answer(raters: Raters) -> None:
-    raters.files[1].unlink()
-    status, body = raters.answer()
-    while status == 503:  # once
-        status, _ = raters.answer(body)
+def test_an_older_copy_that_is_written_over_the_file_is_no_database_to_go_on_with(
+    raters: Raters, tmp_path: Path
+) -> None:
+    older = raters.copied(tmp_path / "older.sqlite")
+    open_task(raters.services.labels, tmp_path / "more", 9)
+    raters.services.labels.erase_traces()  # the log is emptied into the file
     assert raters.answer()[0] == 200
-    assert sorted(raters.kept()) == sorted(raters.acknowledged)
-
-
-def test_an_older_copy_is_not_taken_for_the_database(raters: Raters, tmp_path: Path) -> None:
-    older, newer = tmp_path / "older.sqlite", tmp_path / "newer.sqlite"
-    for copy in (older, newer):
-        with closing(sqlite3.connect(raters.file)) as source, closing(sqlite3.connect(copy)) as target:
-            source.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE")
-    assert raters.answer()[0] == 200
-    for path in raters.files:
-        path.unlink()
-    shutil.copy(older, raters.file)
+    raters.file.write_bytes(older.read_bytes())
     assert raters.answer()[0] == 503
-    assert raters.kept(newer) != raters.acknowledged
-    (rescued,) = raters.file.parent.glob("labels.sqlite.rescued-*")
-    rescued.replace(raters.file)
-    assert raters.answer()[0] == 200
-    assert raters.kept() == raters.acknowledged
+
+
+@pytest.mark.parametrize("beside", ["-wal", ".rescued-20261101-120000-ab12"])
+def test_nothing_begins_anew_beside_what_is_left_of_a_database(raters: Raters, beside: str) -> None:
+    raters.file.rename(raters.file.with_name("away"))
+    again = LabelStore(f"sqlite:///{raters.file}", pictures=raters.file.parent)
+    left = raters.file.with_name(f"labels.sqlite{beside}")
+    left.touch()
+    if not left.stat().st_size:  # an earlier version made such copies
+        raters.files[1].unlink()
+        left.write_bytes(b"a database")
+    with pytest.raises(StorageError, match=rf"is missing or empty, and labels\.sqlite{beside} is there"):
+        given_answers(again, raters.task.key)
+    assert not raters.file.exists()
 
 
 def test_what_is_removed_between_the_commit_and_its_answer_is_not_acknowledged(
@@ -216,19 +226,21 @@ def test_what_is_removed_between_the_commit_and_its_answer_is_not_acknowledged(
 ) -> None:
     from bias_core.annotation.label_store import LabelFile
 
-    real = LabelFile.committed
+    away, real = raters.file.with_name("away"), LabelFile.check
+    looks = iter(range(9))
 
-    def removed_just_now(file: LabelFile, number: int) -> None:
-        raters.file.unlink()
-        real(file, number)
+    def removed_just_now(file: LabelFile) -> None:
+        if next(looks) == 1:  # the first look is before the commit
+            raters.file.rename(away)
+        real(file)
 
     with monkeypatch.context() as moment:
-        moment.setattr(LabelFile, "committed", removed_just_now)
+        moment.setattr(LabelFile, "check", removed_just_now)
         status, body = raters.answer()
+    assert away.exists()
     assert status == 503
-    assert raters.answer(body)[0] == 503  # known by now, and rescued with what was in it
-    (rescued,) = raters.file.parent.glob("labels.sqlite.rescued-*")
-    rescued.rename(raters.file)
+    assert raters.answer(body)[0] == 503
+    away.rename(raters.file)
     assert raters.answer(body)[0] == 200  # it was in there, and is not there twice
     assert raters.kept() == raters.acknowledged
 

@@ -1,4 +1,4 @@
-"""Numbers that travel: records that pass other programs' own checks, with interval, n and what is known of readers."""
+"""Numbers that travel: records that pass another program's own check, with interval, n and what is known of readers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import zipfile
 from dataclasses import replace
 
 import pytest
-import yaml
 from every_eval_ever.cli import main as every_eval_ever
-from huggingface_hub import parse_eval_result_entries
 
 from bias_core.cli.reports import FORMS_HELP
 from bias_core.errors import InvalidInput
@@ -117,9 +115,8 @@ def test_an_endless_interval_and_a_number_without_one_are_said_as_they_are(repor
     assert "uncertainty" not in share["score_details"]
     assert share["score_details"]["details"]["interval"] == "no interval"
     nothing = replace(alone, arms=(replace(arm, results=replace(arm.results, findings=findings[2:])),))
-    for form in ("every_eval_ever", "eval_results"):
-        with pytest.raises(InvalidInput, match="no number that is known"):
-            to_form(nothing, form)
+    with pytest.raises(InvalidInput, match="no number that is known"):
+        to_form(nothing, "every_eval_ever")
 
 
 def test_models_have_the_names_by_which_others_know_them_and_no_path_of_this_machine(tmp_path):
@@ -144,27 +141,11 @@ def test_models_have_the_names_by_which_others_know_them_and_no_path_of_this_mac
     assert found == expected
 
 
-def test_eval_result_entries_are_read_by_the_hub_s_own_parser(report):
-    text = to_form(report, "eval_results").decode()
-    entries = parse_eval_result_entries(yaml.safe_load(text))
-    assert "fair" in text.splitlines()[2]  # several models in one file
-    share = next(one for one in entries if one.task_id == "extreme-all_pictures-man-p")
-    assert (share.dataset_id, share.date) == ("t2i-bias-explorer/explore", "2026-11-22T12:00:00Z")
-    estimate = next(f for f in report.arms[1].results.findings if f.key == "all pictures-man-p").estimate
-    assert share.value == pytest.approx(estimate.value, abs=0.05)
-    assert "95% interval [" in share.notes
-    assert f"n = {estimate.n}; " in share.notes
-    assert "the share corrected for them stands beside" in share.notes
-    assert "reader errs here is not known" in next(one for one in entries if one.task_id == "extreme-association").notes
-    assert len(entries) == len({one.task_id for one in entries})
-
-
 def test_the_name_of_a_file_says_which_form_and_the_command_line_s_help_names_all(report, tmp_path):
     for form in FORMS.values():
-        if form.ending not in (".pdf", ".html"):
+        if form.ending != ".html":
             place = tmp_path / f"run{form.ending}"
             assert write_report(report, place).read_bytes() == form.write(report), form.title
     assert [name for name in FORMS if name not in FORMS_HELP] == []
     with zipfile.ZipFile(write_report(report, tmp_path / "all.zip")) as archive:
-        assert archive.read("results-for-a-hub.yaml") == to_form(report, "eval_results")
         assert archive.read("records.zip") == to_form(report, "every_eval_ever")

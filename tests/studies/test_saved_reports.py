@@ -131,6 +131,17 @@ def test_files_are_named_from_the_data_folder_so_that_it_can_move(services, repo
     assert {str(image.path)[:18] for image in moved.stored.values()} == {"/elsewhere/images/"}
 
 
+def test_numbers_about_sets_of_pictures_are_left_out_of_an_older_report_with_one_note():
+    path = Path(__file__).parent / "judgements_of_sets.json"
+    report = from_text(path.read_text(encoding="utf-8"), path.parent).report
+    assert len(report.results.findings) == 5
+    notes = [note for note in report.results.notes if note.startswith("Left out")]
+    assert len(notes) == 1
+    assert "Slope of judgements" in notes[0]
+    assert "Side that raters prefer" in notes[0]
+    assert to_dict(report)["run_id"] == report.run_id
+
+
 def test_pictures_that_are_gone_are_left_out_and_said(tmp_path):
     services = FakeServices(tmp_path)
     report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services))

@@ -14,7 +14,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import run_study
 from bias_core.studies.validity import raters
-from bias_core.studies.validity.raters import answer_table, true_agreement, true_line
+from bias_core.studies.validity.raters import answer_table, true_agreement
 from tests.studies.test_run_study import finish
 
 DESIGN = replace(find_design("validity-raters"), images_per_prompt=60)
@@ -33,8 +33,8 @@ def run(tmp_path, **options):
 def test_every_measure_of_raters_stands_by_its_target_and_the_check_can_fail(tmp_path, monkeypatch):
     rows = run(tmp_path).results.frame("repetitions")
     assert set(rows["measure"]) == {
-        "krippendorff_alpha", "fleiss_kappa", "cohen_kappa", "largest_disagreement", "judgement_slope",
-        "judgement_side", "missing_things",
+        "krippendorff_alpha", "fleiss_kappa", "cohen_kappa", "largest_disagreement",
+        "missing_things",
     }  # fmt: skip
     assert (rows["low"] <= rows["target"]).mean() > 0.85 < (rows["target"] <= rows["high"]).mean()
     null = rows[(rows["condition"] == "chance") & (rows["measure"] != "largest_disagreement")]
@@ -66,19 +66,6 @@ def test_true_agreement_is_that_of_very_many_answers():
     assert cohen_kappa_score(*said.T) == pytest.approx(true_agreement(SHARES, two, marginals="each"), abs=0.01)
     assert fleiss_kappa(said) == pytest.approx(true_agreement(SHARES, two), abs=0.01)
     assert krippendorff_alpha(said) == pytest.approx(true_agreement(SHARES, two), abs=0.01)
-
-
-def test_the_true_line_is_that_of_very_many_raters(monkeypatch):
-    shares = {"few": 0.2, "half": 0.5, "most": 0.9}
-    monkeypatch.setattr(raters, "N_RATERS", 601)
-    monkeypatch.setattr(raters, "N_PAIRS", 307)
-    frame = raters._Judgements(shares=shares, confidence=0.95)._judgements(3.0, 0.5, np.random.default_rng(1))
-    judged = raters.set_judgements(frame)
-    slope, side = true_line(list(shares.values()), 3.0, 0.5)
-    assert judged.slope.value == pytest.approx(slope, abs=0.08)
-    assert judged.side.value == pytest.approx(side, abs=0.06)
-    assert slope < 3.0  # of one rater who never says alike
-    assert true_line(list(shares.values()), 0.0, 0.0) == pytest.approx((0.0, 0.0), abs=1e-9)
 
 
 def test_what_is_planted_must_be_known(tmp_path):

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from bias_core.annotation import rating
-from bias_core.annotation.tasks import Task, association_task, own_task, pst_task, scale_task, sets_task
+from bias_core.annotation.tasks import Task, association_task, own_task, pst_task, scale_task
 from bias_core.labels.api import PAGE
 
 # What stands in a sentence, by the value that label.js or a refusal puts there.
@@ -45,8 +45,7 @@ def _tasks() -> list[Task]:
     four_looks = [pst_task(paired=paired, looks="four") for paired in (True, False)]
     scales = [scale_task("skin tone"), scale_task("age group")]
     own = [own_task("Does this picture show a rose?", ["yes", "no"]), association_task("yes", "no")]
-    sets = [sets_task("woman", 4), sets_task("woman", 4, half=True)]
-    return [*two_looks, *four_looks, *scales, *sets, *own]
+    return [*two_looks, *four_looks, *scales, *own]
 
 
 def _task_texts(task: Task) -> set[str]:

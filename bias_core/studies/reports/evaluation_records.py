@@ -1,8 +1,7 @@
-"""A report's numbers as records of other programs: ``every_eval_ever`` 0.3, and a hub's files of evaluation results.
+"""A report's numbers as records of another program, ``every_eval_ever`` 0.3.
 
-One record of ``every_eval_ever`` is about one model, so a report of several arms has one for each of them. Neither
-program has a composite score, and neither gets one: each number goes along with its interval, its n and what is known
-of the errors of who read the pictures.
+One record is about one model, so a report of several arms has one for each of them. Each number goes along with its
+interval, its n and what is known of the classifier's errors; there is no composite score.
 """
 
 import hashlib
@@ -13,20 +12,18 @@ import re
 import time
 import uuid
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import PurePath
 from typing import Any
-
-import yaml
 
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.exchange.export import DatasetFacts
 from bias_core.metrics.cards import METRICS, Card
 from bias_core.models.catalogue import is_hub_id, load_catalogue, split_revision
 from bias_core.models.hosted import hosted_name
-from bias_core.number_text import format_interval, format_p, rounded
+from bias_core.number_text import format_interval, format_p
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.types import Finding, Measured, StudyReport, StudySettings
 from bias_core.studies.reports.text import LIMITS, Row, finding_rows, is_known, plain, title_of
@@ -45,17 +42,13 @@ def to_every_eval_ever(report: StudyReport, facts: DatasetFacts) -> bytes:
 
     Raises InvalidInput: the report has no number.
     """
-    _check_has_numbers(report)
+    if not has_numbers(report):
+        raise InvalidInput("this report has no number that is known, so there is nothing to record of it")
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, record in evaluation_records(report, facts).items():
             archive.writestr(zipfile.ZipInfo(name), json_bytes(record))  # the same bytes on any day
     return target.getvalue()
-
-
-def _check_has_numbers(report: StudyReport) -> None:
-    if not has_numbers(report):
-        raise InvalidInput("this report has no number that is known, so there is nothing to record of it")
 
 
 def has_numbers(report: StudyReport) -> bool:
@@ -283,54 +276,3 @@ def _own_version(report: StudyReport) -> str:
     with suppress(PackageNotFoundError):
         return report.versions.get("bias_core") or version("t2i-bias-explorer")
     return "unknown"
-
-
-_HEAD = """\
-# Put this file into the folder .eval_results of the model's repository on the hub. The ids of data sets are those of
-# this program's studies: where you publish the pictures (the zip is a data set), write that data set's id.
-"""
-
-
-def to_eval_results(report: StudyReport, facts: DatasetFacts) -> str:
-    """YAML of ``EvalResultEntry``: each number with its interval, n and reader in its notes.
-
-    Raises InvalidInput: the report has no number.
-    """
-    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml  # takes a while
-
-    _check_has_numbers(report)
-    entries = [
-        EvalResultEntry(
-            dataset_id=f"{COLLECTION}/{_safe(report.design.name)}",
-            task_id=_safe("-".join(filter(None, (arm, finding.key)))),
-            value=plain(rounded(row["value"], row["low"], row["high"], n=row["n"])),
-            date=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(report.created)) if report.created else None,
-            notes=_entry_notes(report, part, finding, row, facts, arm),
-        )
-        for arm, part in _parts(report)
-        for finding, row in _numbers(part)
-    ]
-    body = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True, width=120)
-    return f"{_HEAD}{_several_models(_parts(report))}{body}"
-
-
-def _several_models(parts: Sequence[tuple[str, Measured]]) -> str:
-    models: Mapping[str, None] = dict.fromkeys(model_record(part.settings)["id"] for _, part in parts)
-    if len(models) == 1:
-        return ""
-    return f"# It is about several models ({', '.join(models)}): keep of it what is about the one of the repository.\n"
-
-
-def _entry_notes(report: StudyReport, part: Measured, finding: Finding, row: Row, facts: DatasetFacts, arm: str) -> str:
-    interval = format_interval(row["low"], row["high"], value=row["value"], n=row["n"])
-    parts = (
-        finding.title,
-        f"arm {arm}" if arm else "",
-        f"condition {part.settings.condition}" if part.settings.condition else "",
-        f"{part.settings.confidence:.0%} interval {interval}" if "[" in interval else interval,
-        f"n = {row['n']}",
-        "" if row["null_value"] is None else f"no bias reads {row['null_value']:g}",
-        f"read by {', '.join(facts.readers)}" if facts.readers else "",
-        report.warning,
-    )
-    return ". ".join(("; ".join(filter(None, parts)), reader_errors(finding, part)))

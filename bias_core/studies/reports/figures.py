@@ -60,7 +60,6 @@ _MOST_BEYOND = 0.5  # how far intervals may reach beyond the outermost points, i
 _FEWEST_TO_CUT, _MOST_CELLS = 3, 80  # points, cells with a number
 _LEAST_NAMED = 0.045  # height of a part of a mosaic that has room for its numbers
 _TENS = 20  # numbers as large as this need no decimals
-_CAPTION_IN = {"pdf": "Subject"}  # what the field is called
 _LEGEND_LETTERS, WIDEST = 11.25, 100.0  # to an inch of its line; inches, where nothing limits a figure
 
 
@@ -83,10 +82,10 @@ def _plain(value: Any) -> Any:
 
 
 def to_bytes(figure: StudyFigure, kind: str = "svg", *, drawn: Figure | None = None) -> bytes:
-    """The figure, ``drawn`` before or now, as a file, "svg", "png" or "pdf", with its title and caption inside."""
+    """The figure, ``drawn`` before or now, as a file, "svg" or "png", with its title and caption inside."""
     buffer, drawn = io.BytesIO(), drawn or draw(figure)
     further: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {FIGURE_MARK: "yes"}}
-    metadata = {"Title": figure.title, _CAPTION_IN.get(kind, "Description"): figure.caption, **further.get(kind, {})}
+    metadata = {"Title": figure.title, "Description": figure.caption, **further.get(kind, {})}
     drawn.savefig(buffer, format=kind, dpi=200, metadata=metadata)
     return buffer.getvalue()
 

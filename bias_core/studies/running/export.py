@@ -21,7 +21,7 @@ from bias_core.studies.kit.setting_fields import changed_settings, option_values
 from bias_core.studies.kit.types import AUTO, Design, Measured, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.reports import text
 from bias_core.studies.reports.documents import to_dict, to_markdown
-from bias_core.studies.reports.evaluation_records import has_numbers, to_eval_results, to_every_eval_ever
+from bias_core.studies.reports.evaluation_records import has_numbers, to_every_eval_ever
 from bias_core.studies.reports.figures import draw, to_bytes
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.model_card import to_model_card
@@ -47,8 +47,7 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     files["report.html"] = lambda: to_html(report, facts).encode()
     files["model-card.md"] = lambda: to_model_card(report, facts).encode()
     if has_numbers(report):
-        # Their own names would be taken for a data set's split of tests.
-        files["results-for-a-hub.yaml"] = lambda: to_eval_results(report, facts).encode()
+        # A name with "eval" in it would be taken for a data set's split of tests.
         files["records.zip"] = lambda: to_every_eval_ever(report, facts)
     tables = {f"{folder}findings": pd.DataFrame(text.finding_rows(part)) for folder, part in parts.items()}
     tables |= {

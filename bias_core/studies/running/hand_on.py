@@ -7,11 +7,10 @@ from pathlib import Path
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.exchange.export import write_folder, write_zip
-from bias_core.exchange.pdf import BY_HAND, find_chromium, html_to_pdf
 from bias_core.store.files import write_atomically
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.documents import to_dict, to_markdown
-from bias_core.studies.reports.evaluation_records import to_eval_results, to_every_eval_ever
+from bias_core.studies.reports.evaluation_records import to_every_eval_ever
 from bias_core.studies.reports.model_card import to_model_card
 from bias_core.studies.reports.report_page import to_html
 from bias_core.studies.running.export import facts_of, to_export
@@ -35,13 +34,6 @@ FORMS: Mapping[str, Form] = {
         ending=".html",
         write=lambda report: to_html(report, facts_of(report)).encode(),
     ),
-    "pdf": Form(
-        title="Report to print (PDF)",
-        purpose="The same page on paper.",
-        ending=".pdf",
-        write=lambda report: html_to_pdf(to_html(report, facts_of(report))),
-        is_text=False,
-    ),
     "md": Form(
         title="Report as text (Markdown)",
         purpose="For a wiki, a notebook or an issue.",
@@ -50,7 +42,7 @@ FORMS: Mapping[str, Form] = {
     ),
     "card": Form(
         title="Section for a model card",
-        purpose="Markdown for the card of the model on a hub, with its results for the card’s head.",
+        purpose="Markdown for the card of the model on a hub.",
         ending="-model-card.md",
         write=lambda report: to_model_card(report, facts_of(report)).encode(),
     ),
@@ -59,12 +51,6 @@ FORMS: Mapping[str, Form] = {
         purpose="For programs.",
         ending=".json",
         write=lambda report: json.dumps(to_dict(report), indent=2, ensure_ascii=False).encode(),
-    ),
-    "eval_results": Form(
-        title="Evaluation results for a hub (YAML)",
-        purpose="For the folder .eval_results of the model’s repository, each number with its interval, n and reader.",
-        ending="-eval-results.yaml",
-        write=lambda report: to_eval_results(report, facts_of(report)).encode(),
     ),
     "every_eval_ever": Form(
         title="Records for Every Eval Ever (zip)",
@@ -75,16 +61,6 @@ FORMS: Mapping[str, Form] = {
     ),
 }
 """The forms of a report that are one file, by the names that the command line and the page call them."""
-
-
-def offered_forms() -> dict[str, Form]:
-    """Those that this machine can make."""
-    return {name: form for name, form in FORMS.items() if name != "pdf" or find_chromium()}
-
-
-def how_to_print() -> str:
-    """What to do for a PDF where this machine cannot make one; "" where it can."""
-    return "" if find_chromium() else f"For a PDF, {BY_HAND}."
 
 
 def to_form(report: StudyReport, name: str) -> bytes:

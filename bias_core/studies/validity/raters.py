@@ -10,20 +10,18 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.agreement import Coefficient, agreement_estimate
 from bias_core.metrics.disagreement import largest_disagreement
 from bias_core.metrics.missing_things import missing_things
 from bias_core.metrics.paired_labels import LOOKS
-from bias_core.metrics.set_judgements import ALIKE, LEFT, RIGHT, set_judgements
 from bias_core.stats.arrays import Array
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import LADDER, PoolOptions, in_each_repetition, pool_size
+from bias_core.studies.validity.repetitions import PoolOptions, in_each_repetition, pool_size
 from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import ReaderErrors
 
@@ -32,16 +30,13 @@ ACCURACY: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.5, 0.9), strict=Tru
 """How often a rater answers from the picture; else by lot."""
 MISTAKEN: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.2, 0.5), strict=True))
 """How often an androgynous person is called feminine by raters who else err as in the last condition."""
-SLOPE: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 2.0, 4.0), strict=True))
-SIDE: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.4, 0.8), strict=True))
 MISSING: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.2, 0.4), strict=True))
-LOOKED, COMPARED = "looks", "sets"
+LOOKED = "looks"
 N_UNANSWERED = 0.3  # share of the answers that raters leave out, where that is allowed
-N_RATERS, N_PAIRS, SIZE, SAY_ALIKE, SIDES_VARY = 10, 40, 6, 0.1, 0.4
 _BY_LOT = (0.4, 0.3, 0.2, 0.1)  # who does not look says the first look most often; the other of two raters, the last
 _JUDGE, _N_KNOWN = (0.9, 0.85), 200  # sensitivity and specificity of a judge, and the answers they are measured on
 _SPECTRUM = "spectrum"
-_WHO, _JUDGED, _THINGS = "raters who err", "slope and side of raters", "things left out"
+_WHO, _THINGS = "raters who err", "things left out"
 
 Codes = NDArray[np.int64]
 Pooled = Literal["one", "each"]
@@ -55,48 +50,35 @@ class RaterOptions(PoolOptions):
 
 
 def rater_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """A pool of people with four looks, and one of each set that is compared."""
+    """A pool of people with four looks."""
     if settings.images:
         raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
     if tuple(settings.options.conditions) != CONDITIONS:
         raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
-    n, pool = pool_size(design, settings), settings.options.pool
-    cells = [(LOOKED, _SPECTRUM), *((COMPARED, condition) for condition in LADDER)]
-    return [
-        Shot(
-            prompt=str(design.data[group]), n=n, group=group, condition=condition, first_seed=i * pool,
-            facts={"planted": condition},
-        )
-        for i, (group, condition) in enumerate(cells)
-    ]  # fmt: skip
+    n = pool_size(design, settings)
+    facts = {"planted": _SPECTRUM}
+    return [Shot(prompt=str(design.data[LOOKED]), n=n, group=LOOKED, condition=_SPECTRUM, facts=facts)]
 
 
 def measure_raters(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Agreement, what raters disagree about, judgements of sets, and a judge's answers, in every repetition."""
+    """Agreement, what raters disagree about, and a judge's answers, in every repetition."""
     frame = data.frame.reset_index(drop=True)
     truths = data.truths(frame)
     if None in truths:
         raise InvalidInput("what is drawn must be on record: choose calibration-renderer")
-    looks = np.array([LOOKS.index(str(truth["gender"])) for truth in truths if truth is not None])
-    shown = looks[frame["group"] == LOOKED]
-    masculine = looks == LOOKS.index("masculine")
-    shares = {
-        name: float(masculine[(frame["group"] == COMPARED) & (frame["planted"] == name)].mean()) for name in LADDER
-    }
+    shown = np.array([LOOKS.index(str(truth["gender"])) for truth in truths if truth is not None])
     n, confidence = design.images_per_prompt, settings.confidence
     agreements = _Agreements(shown=shown, n=n, confidence=confidence)
-    judges = _Judgements(shares=shares, confidence=confidence)
 
     def work(repetition: int) -> Iterator[dict[str, Any]]:
         for place, condition in enumerate(CONDITIONS):
             chance = np.random.default_rng([settings.seed, repetition, place])
             where = {"condition": condition, "repetition": repetition}
             yield from agreements.lines(where, chance)
-            yield from judges.lines(where, chance)
             yield _missing_line(n, where, chance, confidence)
 
     lines = yield from in_each_repetition(data, work)
-    facts = {"n": n, "n_raters": N_RATERS, "n_pairs": N_PAIRS, "n_known": _N_KNOWN}
+    facts = {"n": n, "n_known": _N_KNOWN}
     return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("raters", **facts),))
 
 
@@ -132,33 +114,6 @@ def true_agreement(shares: Array, raters: Sequence[Array], *, marginals: Pooled 
     mean = answers.mean(axis=0)
     first, second = (answers[0], answers[1]) if marginals == "each" else (mean, mean)
     return float(1 - (1 - np.trace(coincidences(shares, raters))) / (1 - first @ second))
-
-
-def true_line(shares: Sequence[float], slope: float, side: float) -> tuple[float, float]:
-    """Slope and side of the logistic line over raters whose sides vary and who now and then say alike.
-
-    It is the line nearest to what endlessly many such judgements show: their slope is flatter than each rater's own.
-    """
-    differences, weights = _differences(shares)
-    points, of_points = np.polynomial.hermite_e.hermegauss(31)
-    at = side + SIDES_VARY * points + slope * differences[:, np.newaxis]
-    shown = SAY_ALIKE / 2 + (1 - SAY_ALIKE) * special.expit(at) @ (of_points / of_points.sum())
-
-    def score(line: Array) -> Array:
-        off = weights * (shown - special.expit(line[0] + line[1] * differences))
-        return np.array([off.sum(), off @ differences])
-
-    solution = optimize.root(score, [side, slope])
-    return float(solution.x[1]), float(solution.x[0])
-
-
-def _differences(shares: Sequence[float]) -> tuple[Array, Array]:
-    """How much more the right set of two can show, and how often it does, over all orders of two sets."""
-    counts = np.arange(SIZE + 1)
-    each = [stats.binom.pmf(counts, SIZE, share) for share in shares]
-    joint = sum(np.outer(one, other) for one in each for other in each if one is not other)
-    weights: Array = np.asarray(joint).ravel() / np.asarray(joint).sum()
-    return np.subtract.outer(counts, counts).ravel() / -SIZE, weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,36 +162,6 @@ def _answers(looks: Codes, raters: Sequence[Array], chance: np.random.Generator)
         (chance.random(len(looks))[:, np.newaxis] > table[looks].cumsum(axis=1)[:, :-1]).sum(axis=1) for table in raters
     ]
     return np.stack(columns, axis=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Judgements:
-    """Raters who say which of two sets of pictures shows more."""
-
-    shares: Mapping[str, float]  # of each set, by its name
-    confidence: float
-
-    def lines(self, where: Mapping[str, Any], chance: np.random.Generator) -> Iterator[dict[str, Any]]:
-        """Slope and side of one condition in one repetition."""
-        planted = SLOPE[where["condition"]], SIDE[where["condition"]]
-        judged = set_judgements(self._judgements(*planted, chance), confidence=self.confidence)
-        targets = true_line(list(self.shares.values()), *planted)
-        for key, estimate, target in zip(
-            ("judgement_slope", "judgement_side"), (judged.slope, judged.side), targets, strict=True
-        ):
-            yield measured(key, estimate, target=target, planted=_JUDGED, **where)
-
-    def _judgements(self, slope: float, side: float, chance: np.random.Generator) -> pd.DataFrame:
-        names = list(self.shares)
-        sets = np.array([chance.choice(len(names), 2, replace=False) for _ in range(N_PAIRS)])
-        shown = chance.binomial(SIZE, np.array(list(self.shares.values()))[sets]) / SIZE
-        difference = np.tile(shown[:, 1] - shown[:, 0], N_RATERS)
-        sides = np.repeat(side + SIDES_VARY * chance.standard_normal(N_RATERS), N_PAIRS)
-        right = chance.random(len(difference)) < special.expit(sides + slope * difference)
-        choice = np.where(chance.random(len(difference)) < SAY_ALIKE, ALIKE, np.where(right, RIGHT, LEFT))
-        left, other = (np.tile(np.array(names)[of], N_RATERS) for of in sets.T)
-        raters = np.repeat(np.arange(N_RATERS), N_PAIRS)
-        return pd.DataFrame({"rater": raters, "left": left, "right": other, "difference": difference, "choice": choice})
 
 
 def _missing_line(n: int, where: Mapping[str, Any], chance: np.random.Generator, confidence: float) -> dict[str, Any]:

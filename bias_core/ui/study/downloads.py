@@ -13,7 +13,7 @@ from bias_core.studies.reports.text import finding_frame, finding_rows, markdown
 from bias_core.studies.running.export import to_export
 from bias_core.studies.running.hand_on import FORMS, to_form
 
-FIGURE_FORMS = ("png", "svg", "pdf", "csv")
+FIGURE_FORMS = ("png", "svg", "csv")
 TABLE_FORMS = ("csv", "md", "tex")
 FINDINGS = "findings"
 

@@ -13,7 +13,7 @@ from bias_core.studies.kit.designs import find_design, option_settings, program_
 from bias_core.studies.kit.setting_fields import Setting, is_nothing, option_values, settings_of
 from bias_core.studies.kit.types import Arm, Design, StudySettings
 from bias_core.studies.running.arms import MOST_ARMS, each_arm
-from bias_core.studies.running.hand_on import how_to_print, offered_forms
+from bias_core.studies.running.hand_on import FORMS
 from bias_core.studies.running.run import with_options
 from bias_core.studies.running.size import check_number
 from bias_core.ui import messages
@@ -91,7 +91,7 @@ def build_take(key: str) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     look: dict[str, Any] = {"open": False, "elem_classes": "more fold", "elem_id": f"{key}-command"}
     with gr.Accordion("Take it with you", **look) as parts["take_it"]:
-        take_all = render("take_all", forms=offered_forms(), print=how_to_print())
+        take_all = render("take_all", forms=FORMS)
         parts["takes"] = gr.HTML(take_all, elem_id=f"{key}-takes")
         copyable: dict[str, Any] = {"interactive": False, "buttons": ["copy"], "elem_classes": "code"}
         parts["claim"] = gr.Textbox(

@@ -1,0 +1,187 @@
+"""Copies at a hub's dataset: what is in them, what goes again, and a hub that cannot be reached."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import select
+
+from bias_core.annotation.collected import given_answers
+from bias_core.annotation.label_copy import LabelCopy
+from bias_core.annotation.rating import delete_my_answers, give_answer, join, next_item, skip, undo
+from bias_core.annotation.schema import raters
+from bias_core.annotation.task_owner import delete_task, exclude_rater
+from tests.annotation.raters import CHOICES, new_id, open_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from bias_core.annotation.label_store import LabelStore
+
+
+class Hub:
+    """In place of the hub's API: the files of one dataset; it fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self.made: dict[str, Any] = {}
+        self.errors: list[Exception] = []
+        self._pool = ThreadPoolExecutor(1)
+
+    def create_repo(self, **how: Any) -> Any:
+        self._fail()
+        self.made = how
+        return SimpleNamespace(repo_id=how["repo_id"])
+
+    def run_as_future(self, work: Callable[..., Any]) -> Future[Any]:
+        return self._pool.submit(work)
+
+    def create_commit(self, *, operations: Any, **_: Any) -> str:
+        self._fail()
+        for one in operations:
+            one.path_or_fileobj.seek(0)
+            self.files[one.path_in_repo] = one.path_or_fileobj.read().decode()
+        return "done"
+
+    def _fail(self) -> None:
+        if self.errors:
+            raise self.errors.pop()
+
+    def lines(self, task: Any) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.files[f"labels/{task.key.task_id}.jsonl"].splitlines()]
+
+
+@pytest.fixture
+def hub() -> Hub:
+    return Hub()
+
+
+@pytest.fixture
+def copying(store: LabelStore, tmp_path: Path, hub: Hub) -> Iterator[Callable[[], None]]:
+    """Uploads now, and waits for it."""
+    copy = started(store, tmp_path, hub)
+
+    def upload() -> None:
+        until(copy._made.done)
+        assert copy._made.result().trigger().exception() is None
+
+    yield upload
+    copy.close()
+
+
+def started(store: LabelStore, folder: Path, hub: Hub, minutes: float = 60) -> LabelCopy:
+    return LabelCopy(store, folder / "copy", repo="someone/labels", minutes=minutes, api=hub)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def answered(store: LabelStore, task: Any, n: int) -> str:
+    """The code of a rater with so many answers."""
+    code = join(store, task.join_code).code
+    turn = next_item(store, code)
+    for _ in range(n):
+        turn = give_answer(store, code, answer_id=new_id(), item=turn.item, choices=CHOICES, duration_ms=700)
+    return code
+
+
+def test_the_copy_has_the_answers_that_hold_and_what_is_deleted_goes_there_too(
+    store: LabelStore, hub: Hub, copying: Callable[[], None], tmp_path: Path
+) -> None:
+    task = open_task(store, tmp_path / "originals", 6)
+    ours, theirs, excluded = (answered(store, task, n) for n in (3, 2, 1))
+    with store.read() as connection:
+        *_, name = connection.scalars(select(raters.c.name).order_by(raters.c.id))
+    exclude_rater(store, task.key, name)
+    copying()
+    assert hub.made == {"repo_id": "someone/labels", "repo_type": "dataset", "private": True, "exist_ok": True}
+    assert [line["excluded"] for line in hub.lines(task)] == [False] * 5 + [True]
+    undo(store, ours, answer_id=new_id())
+    skip(store, ours, answer_id=new_id(), item=next_item(store, ours).item)
+    delete_my_answers(store, theirs)
+    delete_my_answers(store, excluded)
+    copying()
+    kept = given_answers(store, task.key)
+    assert len(kept) == 2
+    assert hub.lines(task) == [
+        {
+            "task": task.key.task_id, "task_version": 1, "image_id": one.item.image_id,
+            "identities": one.item.identities, "known": None, "rater": one.rater, "choices": CHOICES,
+            "seconds": 0.7, "at": one.at, "excluded": False,
+        }
+        for one in kept
+    ]  # fmt: skip
+    delete_task(store, task.key)
+    copying()
+    assert hub.lines(task) == []
+
+
+def test_no_code_and_no_secret_is_uploaded(
+    store: LabelStore, hub: Hub, copying: Callable[[], None], tmp_path: Path
+) -> None:
+    task = open_task(store, tmp_path / "originals", 2)
+    code = answered(store, task, 1)
+    copying()
+    assert len(hub.lines(task)) == 1
+    for secret in (code, code.replace("-", ""), task.key.secret, task.join_code, next_item(store, code).item):
+        assert not [name for name, text in hub.files.items() if secret in name + text]
+
+
+def test_after_a_lost_disk_a_new_database_leaves_the_earlier_copy_alone(
+    make_store: Any, hub: Hub, tmp_path: Path
+) -> None:
+    store = make_store("sqlite")
+    task = open_task(store, tmp_path / "originals", 2)
+    answered(store, task, 2)
+    started(store, tmp_path / "first", hub).close()  # with the last answers
+    assert len(hub.lines(task)) == 2
+    from bias_core.annotation.label_store import LabelStore
+
+    new = LabelStore(f"sqlite:///{tmp_path / 'new.sqlite'}", pictures=tmp_path)
+    other = open_task(new, tmp_path / "others", 2)
+    started(new, tmp_path / "second", hub).close()
+    assert len(hub.lines(task)) == 2
+    assert hub.lines(other) == []
+    new.close()
+
+
+def test_an_upload_that_fails_is_said_and_made_up_for(store: LabelStore, hub: Hub, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path / "originals", 4)
+    copy = started(store, tmp_path, hub, minutes=0.002)
+    until(lambda: bool(hub.files))
+    assert copy.last_error == ""
+    hub.errors = [ConnectionError("no route to the hub")] * 3
+    answered(store, task, 1)
+    until(lambda: copy.last_error == "no route to the hub")
+    until(lambda: len(hub.lines(task)) == 1)
+    until(lambda: copy.last_error == "")
+    copy.close()
+
+
+def test_a_hub_that_cannot_be_reached_keeps_nobody_from_answering_and_is_tried_again(
+    store: LabelStore, hub: Hub, tmp_path: Path
+) -> None:
+    class HubsOwnError(Exception):
+        """Of a kind that the hub's library alone knows."""
+
+    hub.errors = [HubsOwnError("no network")] * 3
+    copy = started(store, tmp_path, hub, minutes=0.002)
+    task = open_task(store, tmp_path / "originals", 2)
+    answered(store, task, 1)
+    until(lambda: copy.last_error == "no network" or bool(hub.files))
+    until(lambda: f"labels/{task.key.task_id}.jsonl" in hub.files and len(hub.lines(task)) == 1)
+    copy.close()
+    hub.errors = [HubsOwnError("no network")] * 9
+    never = started(store, tmp_path, hub)
+    until(lambda: never.last_error == "no network")
+    never.close()
