@@ -40,7 +40,7 @@ N_UNANSWERED = 0.3  # share of the answers that raters leave out, where that is 
 N_RATERS, N_PAIRS, SIZE, SAY_ALIKE, SIDES_VARY = 10, 40, 6, 0.1, 0.4
 _BY_LOT = (0.4, 0.3, 0.2, 0.1)  # who does not look says the first look most often; the other of two raters, the last
 _JUDGE, _N_KNOWN = (0.9, 0.85), 200  # sensitivity and specificity of a judge, and the answers they are measured on
-_SPECTRUM = "spectrum"
+_FAIR = "fair"  # draws people with the looks that a prompt asks for
 _WHO, _JUDGED, _THINGS = "raters who err", "slope and side of raters", "things left out"
 
 Codes = NDArray[np.int64]
@@ -61,13 +61,16 @@ def rater_shots(design: Design, settings: StudySettings) -> list[Shot]:
     if tuple(settings.options.conditions) != CONDITIONS:
         raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
     n, pool = pool_size(design, settings), settings.options.pool
-    cells = [(LOOKED, _SPECTRUM), *((COMPARED, condition) for condition in LADDER)]
-    return [
+    looked = [
+        Shot(prompt=prompt, n=round(share * n), group=LOOKED, condition=_FAIR, facts={"planted": _FAIR})
+        for prompt, share in design.data[LOOKED].items()
+    ]
+    return looked + [
         Shot(
-            prompt=str(design.data[group]), n=n, group=group, condition=condition, first_seed=i * pool,
+            prompt=design.data[COMPARED], n=n, group=COMPARED, condition=condition, first_seed=i * pool,
             facts={"planted": condition},
         )
-        for i, (group, condition) in enumerate(cells)
+        for i, condition in enumerate(LADDER, start=1)
     ]  # fmt: skip
 
 

@@ -30,8 +30,6 @@ STUDIES = (
     "validity-mitigation",
     "validity-intersections",
     "validity-languages",
-    "validity-tones",
-    "validity-gender",
     "validity-people",
     "validity-raters",
 )
