@@ -12,7 +12,7 @@ from scipy.stats import norm
 from bias_core.world.balanced import BACKDROPS, decorate
 from bias_core.world.grammar import PersonRequest, Request, group_of, parse
 from bias_core.world.lexicon import association_stimuli
-from bias_core.world.scene import CHILD, DOMAINS, PLACES, SKIN_TONES, Look, Person, Place, Scene
+from bias_core.world.scene import CHILD, PLACES, SKIN_TONES, Look, Person, Place, Scene
 from bias_core.world.shapes import ASSETS, read_asset
 
 Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
@@ -31,7 +31,6 @@ _GRID = 1 / 64  # sizes are multiples of it, so that they stay sharp in pictures
 _LARGEST = (1 + _SPREAD) * 1.12  # a size that stands at the foot of the picture
 _DEEPEST = 26.0  # pixels of 256 by which the smallest possible person stands further up
 
-SIDES = DOMAINS["gender"]
 Distribution = Mapping[object, float]
 Rates = Mapping[str, Distribution]
 _MOODS: Mapping[str, Distribution] = {
@@ -319,8 +318,7 @@ def _placed(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
 def _intervened(by_gender: Distribution) -> dict[object, float]:
     """Feminine and masculine nearer to each other, as a prompt brings them that asks for fairness."""
     share = _plan()["intervention"]  # of the lean that is left
-    middle = (1.0 - sum(by_gender[one] for one in by_gender if one not in SIDES)) / 2
-    return {one: middle + (p - middle) * share if one in SIDES else p for one, p in by_gender.items()}
+    return {one: 0.5 + (p - 0.5) * share for one, p in by_gender.items()}
 
 
 def planted_object_rate(condition: str, *, triggered: bool) -> float:
