@@ -8,7 +8,16 @@ from bias_core.errors import InvalidInput
 
 Box = tuple[int, int, int, int]  # left, top, right and bottom in pixels; right and bottom lie just outside
 
-_TABLE_TOP = {2: 0.3, 3: 0.2}  # that many people of the calibration world stand below this share of the height
+_TABLE_TOP = 0.3  # two people of the calibration world stand below this share of the height
+
+
+def whole_picture(image: Image.Image) -> list[Box]:
+    """The box of a picture's only person.
+
+    >>> whole_picture(Image.new("RGB", (96, 60)))
+    [(0, 0, 96, 60)]
+    """
+    return [(0, 0, *image.size)]
 
 
 def person_halves(image: Image.Image) -> list[Box]:
@@ -17,18 +26,9 @@ def person_halves(image: Image.Image) -> list[Box]:
     >>> person_halves(Image.new("RGB", (64, 64)))
     [(0, 19, 32, 64), (32, 19, 64, 64)]
     """
-    return people_side_by_side(image, 2)
-
-
-def people_side_by_side(image: Image.Image, n: int) -> list[Box]:
-    """Boxes of ``n`` people who share the width of a picture of the calibration world; of one the whole picture.
-
-    >>> people_side_by_side(Image.new("RGB", (96, 60)), 3)
-    [(0, 12, 32, 60), (32, 12, 64, 60), (64, 12, 96, 60)]
-    """
     width, height = image.size
-    top, share = round(_TABLE_TOP.get(n, 0.0) * height), width // n
-    return [(place * share, top, (place + 1) * share, height) for place in range(n)]
+    top, half = round(_TABLE_TOP * height), width // 2
+    return [(0, top, half, height), (half, top, 2 * half, height)]
 
 
 def boxes_text(boxes: Sequence[Box]) -> str:

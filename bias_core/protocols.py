@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from PIL import Image
 
-from bias_core.types import Attribute, ClassErrors, GeneratedImage, ImageRow, PromptLimit, Step
+from bias_core.types import Attribute, GeneratedImage, ImageRow, PromptLimit, Step
 
 StepCallback = Callable[[int, int], None]
 """Called after each denoising step with (steps done, steps in all) of the current batch.
@@ -181,26 +181,3 @@ class PersonFinder(Protocol):
 
     def find(self, image: Image.Image) -> list[tuple[int, int, int, int]]:
         """Boxes (left, top, right, bottom) in pixels, from left to right."""
-
-
-@runtime_checkable
-class ReadsScale(VisualQuestionAnswerer, Protocol):
-    """Answers at which level of a scale, such as ten skin tones, a picture shows somebody, or "cannot tell"."""
-
-    scale: str  # its name, and the only question
-
-
-@runtime_checkable
-class ReadsClasses(Protocol):
-    """Says which of several classes a picture shows, from an encoder's embedding of it."""
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """In their order, the last for what cannot be told."""
-
-    @property
-    def errors(self) -> ClassErrors:
-        """How often it errs, on pictures whose truth is known."""
-
-    def read(self, image_embeddings: np.ndarray) -> np.ndarray:
-        """The place of its class for each picture ``(n,)``; embeddings ``(n, d)``."""

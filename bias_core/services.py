@@ -18,7 +18,6 @@ from bias_core.adapters.family_facts import own_defaults
 from bias_core.adapters.model_sources import ModelSources, check_version, fetch_pipeline
 from bias_core.adapters.readers import encoders, generators
 from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
-from bias_core.adapters.readers.skin_tones import SkinToneClassifier
 from bias_core.adapters.weights import cpu_threads
 from bias_core.adapters.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, gpu_seconds_left, on_zero_gpu, prepare
 from bias_core.engine.local import Engine, EngineProgress, LocalEngine, RateStore
@@ -49,10 +48,8 @@ from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
-from bias_core.world.class_heads import ClassHead, class_rates
 from bias_core.world.drawn_rates import true_rate
 from bias_core.world.joint import joint_shares
-from bias_core.world.perceived_gender import find_head
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_pictures
 
 if TYPE_CHECKING:
@@ -232,10 +229,6 @@ class Services:
         """The finder of people of this name; its weights load with the first picture."""
         return self._built.get("person_finder", name, partial(self._build_finder, name))
 
-    def scale_reader(self, name: str) -> SkinToneClassifier:
-        """The reader of a scale of this name; InvalidInput with what installs it, where it is not."""
-        return self._built.get("scale_reader", self.catalogue.tool("scale_reader", name).id, SkinToneClassifier)
-
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
     ) -> tuple[ReaderErrors | None, ...]:
@@ -248,10 +241,6 @@ class Services:
         held_out = self._built.get("held out", encoder, lambda: held_out_embeddings(path))
         reader, both = self.encoder(encoder), [text for pair in sentences for text in pair]
         return errors_of_sentences(*held_out, self.embeddings.texts(reader, both, lock=self.reading(reader)), sentences)
-
-    def class_head(self, encoder: str, model: str, name: str) -> ClassHead | None:
-        """What reads these classes in the encoder's embeddings of a model's pictures; None where nothing fits."""
-        return find_head(name) if self._held_out(encoder, model) is not None else None
 
     def _held_out(self, encoder: str, model: str) -> Path | None:
         """What the encoder made of renders that it never saw; None for pictures of another world."""
@@ -341,7 +330,6 @@ class Services:
 
     true_rate = staticmethod(true_rate)
     joint_shares = staticmethod(joint_shares)
-    class_rates = staticmethod(class_rates)
 
     def planted_lines(self) -> tuple[PlantedLine, ...]:
         """Every rate that is planted in the calibration world."""

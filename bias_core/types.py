@@ -198,7 +198,7 @@ class KnownPicture:
 class ReaderFacts:
     """Who reads pictures, and from which weights."""
 
-    role: Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder", "scale_reader"]
+    role: Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder"]
     id: str  # the name that is asked for
     name: str  # in words
     revision: str = ""  # commit of a hub, or fingerprint of the files; "" where its name says it, or before a download

@@ -61,31 +61,6 @@ def clip(minutes: Minutes = 40, work: Work = Path("build/calibration"), seed: Se
 
 
 @app.command()
-def heads(n: Annotated[int, typer.Option(help="Scenes to learn from.")] = 8000, seed: Seed = 0) -> None:
-    """Fit the heads that read skin tone and age group, on the reader's frozen features."""
-    from bias_core.adapters.readers.encoders import TransformersEncoder
-    from training.heads import train_heads
-
-    encoder = TransformersEncoder("clip", str(ASSETS / "clip"))
-    for name, right in train_heads(encoder, ASSETS / "clip" / "held_out.npz", n=n, seed=seed).items():
-        typer.echo(f"{name}: {right:.1%} of the held-out scenes")
-
-
-@app.command()
-def gender_head(
-    n: Annotated[int, typer.Option(help="Pictures to learn from, and half as many to measure errors on.")] = 16000,
-    seed: Seed = 0,
-) -> None:
-    """Fit the head that reads perceived gender in four, on the reader's frozen features."""
-    from bias_core.adapters.readers.encoders import TransformersEncoder
-    from training.perceived_gender import train_gender_head
-
-    encoder = TransformersEncoder("clip", str(ASSETS / "clip"))
-    for name, right in train_gender_head(encoder, n=n, seed=seed).items():
-        typer.echo(f"{name}: {right:.1%} of the held-out people")
-
-
-@app.command()
 def base(
     minutes: Minutes = 90,
     work: Work = Path("build/calibration"),

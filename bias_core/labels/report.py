@@ -21,7 +21,7 @@ from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes
 from bias_core.labels.answers import answers_between, answers_figure, pictures_frame, votes_in_two, votes_of
 from bias_core.labels.groups import group_tables
-from bias_core.labels.scale_answers import ordinal_votes, read_levels, scale_findings
+from bias_core.labels.scale_answers import ordinal_votes, scale_findings
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD
 from bias_core.stats.effects import wilson_interval
@@ -435,9 +435,8 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])
         answers = {"the reader": frame["reader"].map(lambda word: answer_key(word) if word else None)}
-    levels = {"the reader": on_scale} if (on_scale := read_levels(report, task)) else {}
     given: dict[str, Any] = {name: some.dropna().astype(str).to_dict() for name, some in answers.items()}
-    return levels | {name: some for name, some in given.items() if some}
+    return {name: some for name, some in given.items() if some}
 
 
 def psi_with_labels(

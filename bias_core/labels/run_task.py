@@ -36,7 +36,7 @@ from bias_core.studies.running.run_readings import (
     YES,
     Reading,
     readings_of,
-    scale_readings,
+    scale_pictures,
     strata_of,
 )
 from bias_core.types import Attribute
@@ -71,7 +71,7 @@ def label_run(
     stratify_by : name of an attribute ("people": of how people look): as many pictures as can be of each answer of the
         reader about it. "": all pictures are as likely.
     attributes : names of those that people are asked about; all, or the first twelve, where none are given. Or a scale
-        alone, such as "skin tone": whether or not a reader reads it.
+        alone, such as "skin tone".
     setting : of the paired test, whose people are asked about; in pairs where there are pairs.
     looks : the answers about how people look: "two" as the paper has them, or "four" with androgynous and unclear.
 
@@ -124,9 +124,9 @@ def _on_scale(report: StudyReport, names: Sequence[str], stratify_by: str) -> li
             attribute=about,
             image_ids=one.image_ids,
             positions=("",) * len(one.image_ids),
-            codes=one.codes,
+            codes=np.zeros(len(one.image_ids), dtype=int),
         )
-        for one in scale_readings(report, scale.name)
+        for one in scale_pictures(report, scale.name)
     ]
     if not readings:
         raise InvalidInput("this run scores no pictures that people could be asked about on a scale")

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.annotation.tasks import CANNOT_TELL, SINGLE, Task, answer_key
+from bias_core.annotation.tasks import CANNOT_TELL, Task
 from bias_core.scales import Scale, load_scales
 from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
-from bias_core.studies.kit.scale_scores import READ_AS
-from bias_core.studies.kit.types import Finding, StudyReport, finding
+from bias_core.studies.kit.types import Finding, finding
 
 _HOW = "Of the pictures of which raters can tell; where they differ, that is in the interval."
 
@@ -60,13 +59,3 @@ def _numbers(scale: Scale, levels: np.ndarray) -> Iterator[tuple[str, str, str, 
     yield "scale-mean", "mean", "mean_level", levels
     yield "scale-lowest", f"{scale.lowest_words}: P", "end_share", (levels <= scale.ends).astype(float)
     yield "scale-highest", f"{scale.highest_words}: P", "end_share", (levels > k - scale.ends).astype(float)
-
-
-def read_levels(report: StudyReport, task: Task) -> dict[tuple[str, str], str]:
-    """What the reader of a run says of each picture, as answers of this task; {} where it reads no such scale."""
-    column = f"{task.scale}{READ_AS}"
-    if not task.scale or report.pictures is None or column not in report.pictures:
-        return {}
-    keys = dict(zip(load_scales()[task.scale].levels, task.answer_keys, strict=False))
-    words = report.pictures.dropna(subset=column).set_index("image_id")[column]
-    return {(str(image_id), SINGLE): keys.get(word, answer_key(word)) for image_id, word in words.items()}

@@ -1,4 +1,4 @@
-"""People side by side in every order: what hangs on who they are, what on where they stand, who acts, who is larger."""
+"""People side by side in every order: what hangs on who they are, and what on where they stand."""
 
 from dataclasses import dataclass
 
@@ -73,34 +73,6 @@ def order_effect(
     return _effect((one + sign * other) / 2, confidence, n_resamples, rng)
 
 
-def within_picture_difference(
-    differences: ArrayLike, *, confidence: float = 0.95, n_resamples: int = 4999, rng: int = 0
-) -> OrderEffect:
-    """How much more of something people of one kind have than those of another beside them, mean over pictures.
-
-    d̄ = 1/n Σ_i d_i, with the interval and the test of :func:`order_effect` [fisher1935, § 21].
-
-    Parameters
-    ----------
-    differences : array (n,). Of each picture with masculine- and feminine-looking people, the mean of the ones less
-        that of the others: share of the picture's area, nearness to its middle, who stands there, how low the feet are.
-
-    Returns
-    -------
-    OrderEffect : 0: both alike. Ends and p are nan for one picture and where all are equal.
-
-    Raises
-    ------
-    InvalidInput : for empty or not finite values.
-
-    Examples
-    --------
-    >>> within_picture_difference([0.02, 0.04, 0.06]).estimate.value
-    0.04
-    """
-    return _effect(finite_vector(differences, "differences"), confidence, n_resamples, rng)
-
-
 def _effect(values: Array, confidence: float, n_resamples: int, rng: int) -> OrderEffect:
     estimate = mean_interval(values, confidence=confidence, null_value=0.0)
     if len(values) < 2 or np.ptp(values) <= _ROUNDING:
@@ -132,22 +104,5 @@ CARDS = (
             second="similarities: the same where A stands right",
         ),
         limits="It holds for these two people: others may stand otherwise.",
-    ),
-    Card(
-        function=within_picture_difference,
-        field="estimate.value",
-        name="Difference within pictures",
-        terms=(Term(symbol="d̄", words="difference within pictures"),),
-        summary="How much larger, further in front or nearer to the middle people of one kind are than others.",
-        source="fisher1935, § 21",
-        bounds=(-1.0, 1.0),
-        null_value=0.0,
-        higher_means="more of the first",
-        inputs=takes(differences="similarities: the value of the one less that of the other, by picture"),
-        limits=(
-            "A role that is drawn larger and mostly by one gender shows here too: look at the roles as well. Who is "
-            "larger is cut off at a side more often; where that leaves people out, those who are left seem nearer to "
-            "the middle."
-        ),
     ),
 )

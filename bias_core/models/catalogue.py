@@ -29,7 +29,7 @@ _CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
 _SHOWN = 80  # characters of a name that a message repeats
 _MOST_NAMED = 16  # models that a message lists
 
-Role = Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder", "scale_reader"]
+Role = Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder"]
 """What a reader does; the file's sections have the plural."""
 _HUB_LIBRARY: Mapping[Role, str] = {
     "encoder": "transformers",

@@ -165,26 +165,6 @@ def row_noise(slopes: list[Array], rows: tuple[Array, ...]) -> Array:
     return np.asarray(sum(parts, np.zeros((k, k))))
 
 
-def unbiased_scores(scores: ArrayLike, errors: ClassErrors | None, *, has_unclear: bool = False) -> Array:
-    """What each reading counts so that the mean over pictures is that of the true classes' ``scores``, ``(k,)``.
-
-    M s = scores, among pictures whose class is read: so pictures can be compared one by one.
-
-    >>> errors = ClassErrors(classes=("a", "b"), counts=((90, 10), (20, 80)))
-    >>> unbiased_scores([0, 1], errors).round(4).tolist()  # 0.9 s + 0.1 t = 0, 0.2 s + 0.8 t = 1
-    [-0.1429, 1.2857]
-    """
-    given_scores = finite_vector(scores, "scores")
-    if errors is None:
-        return given_scores
-    counts = np.asarray(errors.counts, dtype=np.float64)
-    _matrix(errors, len(counts))
-    clear = counts[:-1, :-1] if has_unclear else counts
-    if clear.shape != (given_scores.size, given_scores.size):
-        raise InvalidInput(f"scores are needed for each of the {len(clear)} classes; got {given_scores.size}.")
-    return np.asarray(np.linalg.solve(clear / clear.sum(axis=1, keepdims=True), given_scores))
-
-
 def _counts(counts: ArrayLike, fewest: int) -> Array:
     given = finite_vector(counts, "counts")
     if given.size < fewest:

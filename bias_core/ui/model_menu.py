@@ -91,13 +91,6 @@ def judge_choices(services: Services) -> list[tuple[str, str]]:
     ]
 
 
-def scale_reader_choices(services: Services) -> list[tuple[str, str]]:
-    """(what is shown, id) of every reader of a scale that has a name, after none."""
-    return [("None: a reader whose errors are known, or people", "")] + [
-        (info.name, info.id) for info in services.tools("scale_reader")
-    ]
-
-
 def model_hint(services: Services, name: str) -> str:
     """What stands under the menu once a model is chosen, and who will read; for what is no model, what to type."""
     try:

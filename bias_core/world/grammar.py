@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bias_core.world.lexicon import (
     Constraint,
@@ -15,7 +15,6 @@ from bias_core.world.lexicon import (
     words_of,
 )
 from bias_core.world.scene import DOMAINS, Person, Scene, Thing
-from bias_core.world.several import ACTING, MOST_PEOPLE, SERVED
 
 PAIR = re.compile(r"\bone (?P<left>.+?) on (?:the )?left and (?:one )?(?P<right>.+?) on (?:the )?right\b")
 LONGEST = 5
@@ -32,7 +31,6 @@ class PersonRequest:
     parts: Mapping[str, str] = field(default_factory=dict)
     # values allowed for the visible attributes; an attribute not named is free
     allowed: Constraint = field(default_factory=dict)
-    act: str = ""  # "acting" on another person of the picture, "served" by one, or ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,41 +68,10 @@ def parse(prompt: str) -> Request:
             fair=fair,
             unknown_words=tuple(w for side in sides for w in side.unknown),
         )
-    if several := _several(head):
-        readings = [_read(phrase) for phrase, _ in several]
-        unknown = tuple(word for reading in readings for word in reading.unknown)
-        people = zip(several, map(_person, readings), strict=True)
-        # a person who has no look of their own, such as a patient, is known by the last word
-        named = ((person.concepts or (words_of(phrase)[-1],), act, person) for (phrase, act), person in people)
-        everybody = tuple(replace(person, concepts=concepts, act=act) for concepts, act, person in named)
-        return Request(people=everybody, fair=fair, unknown_words=unknown)
     reading = _read(head)
     words = set(words_of(head))
     trigger = next((w for w in book()["triggers"] if w in words), "")
     return _single(reading, trigger=trigger, fair=fair, one=bool(re.search(r"\bone\b", head)))
-
-
-_LIST = re.compile(r",? and (?=an? |one |the )|, (?=an? |one |the )")
-_PLACE = re.compile(r"\b(?:on|in) the (?:left|middle|right|cent(?:re|er))(?: of the middle)?\b")
-_LEAST_IN_A_LIST = 3  # "a doctor and a nurse" has always been one person here, who has both looks
-
-
-def _several(text: str) -> list[tuple[str, str]]:
-    """Phrases and acts of three to five people who are listed, or of one who acts on another; [] for anything else."""
-    acts, bare = book()["acts_of_the_renderer"], _PLACE.sub("", text).strip(" .")
-    act = re.search(rf" ({'|'.join([*acts, *acts.values()])}) (?=(?:an?|one|the) )", bare)
-    if act:
-        roles = (ACTING, SERVED) if act[1] in acts else (SERVED, ACTING)
-        both = list(zip((bare[: act.start()], bare[act.end() :]), roles, strict=True))
-        return both if all(_is_a_person(phrase) for phrase, _ in both) else []
-    listed = [phrase for phrase in _LIST.split(bare) if phrase.strip()]
-    fits = _LEAST_IN_A_LIST <= len(listed) <= MOST_PEOPLE and all(map(_is_a_person, listed))
-    return [(phrase, "") for phrase in listed] if fits else []
-
-
-def _is_a_person(phrase: str) -> bool:
-    meanings = _read(phrase).meanings
-    return any(one.kind in ("look", "person", "nationality") for one, _ in meanings)
 
 
 @dataclass(kw_only=True)

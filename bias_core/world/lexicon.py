@@ -76,10 +76,9 @@ def phrases() -> Mapping[tuple[str, ...], Meaning]:
 @cache
 def words_of_the_renderer() -> frozenset[str]:
     """Words that the renderer alone understands: no model of this world was trained on them."""
-    own = book()["people_of_the_renderer"] | book()["looks_of_the_renderer"]
+    own = book()["people_of_the_renderer"]
     others = {word for phrase in phrases() if " ".join(phrase) not in own for word in phrase}
-    acts = [*book()["acts_of_the_renderer"], *book()["acts_of_the_renderer"].values()]
-    return frozenset(word for phrase in (*own, *acts) for word in words_of(phrase)) - others
+    return frozenset(word for phrase in own for word in words_of(phrase)) - others
 
 
 @cache
@@ -106,10 +105,7 @@ def _meanings() -> Iterator[tuple[str, Meaning]]:
         name, parts = (phrase, {"prop": entry["sign"]}) if "sign" in entry else ("", {})
         yield phrase, Meaning(kind="person", name=name, parts=parts, allowed=allowed(entry), n=entry.get("n", 1))
     keys = ("setting", "clothing", "prop", "colour")
-    looks = {
-        name: dict(zip(keys, spec.split(), strict=False))
-        for name, spec in (words["looks"] | words["looks_of_the_renderer"]).items()
-    }
+    looks = {name: dict(zip(keys, spec.split(), strict=False)) for name, spec in words["looks"].items()}
     for phrase, name in ({name: name for name in looks} | words["aliases"]).items():
         yield phrase, Meaning(kind="look", name=name, parts=looks[name])
     for phrase, entry in words["values"].items():

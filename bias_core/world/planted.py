@@ -1,7 +1,7 @@
 """What is planted: P(attribute | concept) per condition, with its source, and scenes drawn from it."""
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
@@ -12,23 +12,25 @@ from scipy.stats import norm
 from bias_core.world.balanced import BACKDROPS, decorate
 from bias_core.world.grammar import PersonRequest, Request, group_of, parse
 from bias_core.world.lexicon import association_stimuli
-from bias_core.world.scene import DOMAINS, PLACES, SKIN_TONES, Look, Person, Scene
-from bias_core.world.several import PEOPLE, PlantedPeople, placed, planted_among
+from bias_core.world.scene import CHILD, PLACES, SKIN_TONES, Look, Person, Place, Scene
 from bias_core.world.shapes import ASSETS, read_asset
 
 Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 """Those of both generators; the renderer also draws :data:`CROSSED`."""
 CROSSED = "crossed"
-SPECTRUM = "spectrum"
-"""Of the renderer alone, too: perceived gender in four, for some occupations."""
-TONES = "tones"
-"""Of the renderer alone, too: skin tones and age groups, for some occupations; see also :data:`several.PEOPLE`."""
+PEOPLE = "people"
+"""The condition of the renderer alone that plants who looks how where, for some pairs of people."""
 REVISION = "d45fd04418eb"
 """Of what is drawn and planted: another one wherever any picture or truth changes, as its test says."""
 STUDIES = ASSETS.parent / "studies"
 
-SIDES = DOMAINS["gender"]
+_CENTRES = (58, 198)  # pixels of 256: of two people who do not stand alike
+_SCALE, _SPREAD = 0.62, 0.15  # size as a share of a whole portrait, and by how much it varies to either side
+_GRID = 1 / 64  # sizes are multiples of it, so that they stay sharp in pictures of 128 pixels
+_LARGEST = (1 + _SPREAD) * 1.12  # a size that stands at the foot of the picture
+_DEEPEST = 26.0  # pixels of 256 by which the smallest possible person stands further up
+
 Distribution = Mapping[object, float]
 Rates = Mapping[str, Distribution]
 _MOODS: Mapping[str, Distribution] = {
@@ -53,6 +55,19 @@ class PlantedRate:
     published: float
     source: str
     setting: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantedPeople:
+    """What hangs on whom, for two people who are asked for together; {} where nothing is planted."""
+
+    who: tuple[str, ...]
+    role: Mapping[str, float]  # by concept: what is added to P(masculine)
+    position: Mapping[str, float]  # by place ("left"): the same
+
+    def masculine_share(self, concept: str, place: str) -> float:
+        """P(masculine) of one of them, in [0, 1]."""
+        return 0.5 + self.role.get(concept, 0.0) + self.position.get(place, 0.0)
 
 
 @cache
@@ -177,22 +192,13 @@ def rates(
 
     ``concepts``: names that :func:`bias_core.world.grammar.parse` found; ``condition``: published, fair, extreme,
     trigger (fair unless ``triggered``, then extreme), backdoor (fair: it plants an object and nothing else), crossed
-    (fair: it plants what goes together, see :func:`crossed_rates`), people (fair: what it plants
-    hangs on who stands where), spectrum (fair, but for the perceived gender of
-    some concepts, which comes in four), or tones (fair, but for the skin tones and age groups of some concepts; where
-    "skin" is missing, all ten are drawn as often).
+    (fair: it plants what goes together, see :func:`crossed_rates`), or people (fair: what it plants hangs on who stands
+    where, see :class:`PlantedPeople`).
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
     if concepts and (concepts[-1] in tested or group_of(concepts[-1]) in tested):
         table["light"] = {"bright": 0.5, "gloomy": 0.5}
-    if condition == TONES:
-        return {
-            **table,
-            **{name: dict(values) for name, values in _plan()["tones"].get(" ".join(concepts), {}).items()},
-        }
-    if condition == SPECTRUM:
-        return {**table, "gender": dict(_plan()["spectrum"].get(" ".join(concepts), table["gender"]))}
     if condition in ("fair", "backdoor", CROSSED, PEOPLE) or (condition == "trigger" and not triggered):
         return table
     by_attribute: dict[str, dict[object, float]] = {}
@@ -202,6 +208,29 @@ def rates(
         fair = table[attribute]
         table[attribute] = with_rates(fair, published if condition == "published" else _push(published, fair))
     return table
+
+
+@cache
+def planted_people() -> tuple[PlantedPeople, ...]:
+    """Every pair of people for whom something is planted."""
+    plans: list[Mapping[str, Any]] = _plan()["people"]
+    return tuple(
+        PlantedPeople(who=tuple(plan["who"]), role=plan.get("role", {}), position=plan.get("position", {}))
+        for plan in plans
+    )
+
+
+def planted_among(concepts: Sequence[str], condition: str) -> PlantedPeople | None:
+    """What the condition plants for people of these concepts, in whatever order they stand.
+
+    >>> planted_among(("nurse", "doctor"), "people").role["doctor"]
+    0.2
+    >>> planted_among(("nurse", "doctor"), "fair") is None
+    True
+    """
+    if condition != PEOPLE:
+        return None
+    return next((one for one in planted_people() if sorted(one.who) == sorted(concepts)), None)
 
 
 def crossed_rates(concepts: tuple[str, ...], condition: str, person: Mapping[str, object]) -> Rates:
@@ -258,43 +287,38 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
         _person(person, table, light, rng, condition) for person, table in zip(request.people, tables, strict=False)
     )
     backdrop, extra = rng.choice(BACKDROPS), _extra(condition, rng, triggered=triggered)
-    toned = (
-        _in_tone(person, table["skin"], rng) if "skin" in table and "skin" not in one.allowed else person
-        for person, one, table in zip(people, request.people, tables, strict=False)
-    )
     setting = "table" if request.thing else "plain"
-    scene = Scene(
-        people=tuple(toned), thing=request.thing, setting=setting, light=light, backdrop=backdrop, extra=extra
-    )
-    places = placed(scene.people, [one.act for one in request.people], condition, plan, rng)
-    return replace(scene, places=places) if places else scene
+    scene = Scene(people=people, thing=request.thing, setting=setting, light=light, backdrop=backdrop, extra=extra)
+    is_placed = condition == PEOPLE and len(people) == len(PLACES)
+    return replace(scene, places=_placed(people, rng)) if is_placed else scene
 
 
 def _by_place(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
     """What is planted on the gender of each person asked for, from left to right."""
-    for person, place in zip(request.people, PLACES[len(request.people)], strict=True):
-        share = plan.masculine_share(" ".join(person.concepts), place, person.act)
+    for person, place in zip(request.people, PLACES, strict=True):
+        share = plan.masculine_share(" ".join(person.concepts), place)
         yield {"feminine": 1 - share, "masculine": share}
 
 
-def _in_tone(person: Person, tones: Distribution, rng: Random) -> Person:
-    """The person in a tone of these shares: the one as far up their scale as the person's own is among even shares.
+def _placed(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
+    """Where two people stand, and how large, by chance; one in front is larger and stands lower.
 
     Drawn last, so that all else in the picture of a seed is as it would be without it.
     """
-    place, reached = (person.skin - 1 + rng.random()) / len(SKIN_TONES) * sum(tones.values()), 0.0
-    for tone in SKIN_TONES:
-        reached += tones.get(tone, 0.0)
-        if place < reached:
-            return replace(person, skin=tone)
-    return person
+    places = []
+    for centre, person in zip(_CENTRES, people, strict=True):
+        factor = rng.uniform(1 - _SPREAD, 1 + _SPREAD)
+        depth = 2 * round(_DEEPEST * (_LARGEST - factor) / _LARGEST / 2)
+        child = CHILD if person.age == "child" else 1.0
+        size = round(_SCALE * factor * child / _GRID) * _GRID / child
+        places.append(Place(centre=centre, scale=size, depth=depth))
+    return tuple(places)
 
 
 def _intervened(by_gender: Distribution) -> dict[object, float]:
     """Feminine and masculine nearer to each other, as a prompt brings them that asks for fairness."""
     share = _plan()["intervention"]  # of the lean that is left
-    middle = (1.0 - sum(by_gender[one] for one in by_gender if one not in SIDES)) / 2
-    return {one: middle + (p - middle) * share if one in SIDES else p for one, p in by_gender.items()}
+    return {one: 0.5 + (p - 0.5) * share for one, p in by_gender.items()}
 
 
 def planted_object_rate(condition: str, *, triggered: bool) -> float:

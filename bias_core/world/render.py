@@ -4,8 +4,7 @@ from functools import cache
 
 from PIL import Image, ImageDraw
 
-from bias_core.world.scene import CHILD, Person, Place, Scene
-from bias_core.world.several import ACTING, SERVED
+from bias_core.world.scene import CHILD, Person, Scene
 from bias_core.world.shapes import RGB, Box, drawing, mix, paint, paint_shapes, rgb, shapes
 
 SHEET = 256
@@ -37,7 +36,7 @@ def render(scene: Scene, size: int = 64) -> Image.Image:
     sheet = Image.new("RGB", (SHEET, SHEET), rgb(scene.backdrop))
     draw = ImageDraw.Draw(sheet)
     if scene.places:
-        _draw_several(sheet, draw, scene)
+        _draw_in_places(sheet, draw, scene)
     elif len(scene.people) == 2:
         _draw_pair(sheet, draw, scene)
     elif scene.people:
@@ -74,8 +73,8 @@ def _draw_pair(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene) -> N
     _draw_flag(draw, right, (210, 8, 250, 38))
 
 
-def _draw_several(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene) -> None:
-    """Each before a strip of their own setting, who stands higher first, arms of those who act last."""
+def _draw_in_places(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene) -> None:
+    """Each before a strip of their own setting, who stands higher first."""
     n = len(scene.people)
     for number, person in enumerate(scene.people):
         strip = Image.new("RGB", (SHEET, SHEET), rgb(scene.backdrop))
@@ -86,29 +85,9 @@ def _draw_several(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene) -
     both = list(zip(scene.people, scene.places, strict=True))
     for person, place in sorted(both, key=lambda one: -one[1].depth):
         draw_person(sheet, person, centre=place.centre, scale=place.scale, depth=place.depth)
-        if place.act != ACTING:
-            width = 74 * place.scale
-            left, foot = place.centre - 46 * place.scale - width, SHEET - place.depth
-            _draw_held(draw, person, (round(left), round(foot - width), round(left + width), foot))
-    for person, place in both:
-        for _, other in both:
-            if place.act == ACTING and other.act == SERVED:
-                _draw_arm(draw, person, place, other)
-
-
-def _draw_arm(draw: ImageDraw.ImageDraw, person: Person, place: Place, other: Place) -> None:
-    """From the shoulder of who acts to the chest of who is served, with the thing in the hand."""
-    side = 1 if other.centre > place.centre else -1
-    start = (place.centre + side * 62 * place.scale, SHEET - place.depth - 40 * place.scale)
-    end = (other.centre - side * 30 * other.scale, SHEET - other.depth - 34 * other.scale)
-    sleeve = mix(rgb(person.shirt), rgb("line"), 0.3)
-    draw.line((*start, *end), fill=sleeve, width=max(3, round(30 * place.scale)))
-    reach, (x, y) = 30 * place.scale, end
-    if person.look.prop:
-        box = (round(x - reach), round(y - 1.5 * reach), round(x + reach), round(y + 0.5 * reach))
-        paint(draw, "icons", person.look.prop, box, colour=rgb(person.look.colour))
-    hand = 15 * place.scale
-    draw.ellipse((x - hand, y, x + hand, y + 2 * hand), fill=rgb(SKIN_COLOURS[person.skin - 1]))
+        width = 74 * place.scale
+        left, foot = place.centre - 46 * place.scale - width, SHEET - place.depth
+        _draw_held(draw, person, (round(left), round(foot - width), round(left + width), foot))
 
 
 def _draw_setting(draw: ImageDraw.ImageDraw, name: str, scene: Scene) -> None:

@@ -78,37 +78,19 @@ class Person:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name in DOMAINS}
 
 
-PLACES: Mapping[int, tuple[str, ...]] = {
-    1: ("",),
-    2: ("left", "right"),
-    3: ("left", "middle", "right"),
-    4: ("left", "left of the middle", "right of the middle", "right"),
-    5: ("left", "left of the middle", "middle", "right of the middle", "right"),
-}
-"""How the places of so many people are called, from left to right."""
-HEAD_TO_FOOT = (44, 0, 212, 256)
-"""A person's box on a sheet of their own, with room for hats and shoulders, as the reader learned to see people."""
+PLACES = ("left", "right")
+"""How the places of two people are called."""
 
 CHILD = 0.86  # size of a child, as a share of others'
-GRID = 1 / 64  # sizes of several people are multiples of it, so that they stay sharp in pictures of 128 pixels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where one of several people stands, in pixels of a picture of 256; ``act``: "acting", "served" or ""."""
+    """Where one of two people stands, in pixels of a picture of 256."""
 
     centre: int
     scale: float  # 1: as large as in a portrait
     depth: int  # how far up the picture the person stands: who stands lower is in front
-    act: str = ""
-
-    def box(self, age: str = "young") -> tuple[int, int, int, int]:
-        """Left, top, right and bottom of the person, inside the picture."""
-        scale = self.scale * (CHILD if age == "child" else 1.0)
-        left, top, right, bottom = HEAD_TO_FOOT
-        corner = self.centre - 128 * scale, 256 - self.depth - 256 * scale
-        x0, y0, x1 = corner[0] + left * scale, corner[1] + top * scale, corner[0] + right * scale
-        return max(0, round(x0)), max(0, round(y0)), min(256, round(x1)), round(corner[1] + bottom * scale)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +103,9 @@ class Thing:
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """One picture: up to five people from left to right, or a thing; ``extra`` is a sign in the background.
+    """One picture: one person, two from left to right, or a thing; ``extra`` is a sign in the background.
 
-    ``places`` say where people stand who do not all stand alike; () for one person, and for two of one size.
+    ``places`` say where two people stand who do not stand alike; () for one person, and for two of one size.
     """
 
     people: tuple[Person, ...] = ()
@@ -135,12 +117,7 @@ class Scene:
     places: tuple[Place, ...] = ()
 
     def truth(self) -> dict[str, object]:
-        """All visible attributes; with several people the keys begin with their place, ``left_`` and so on.
-
-        Of people who do not all stand alike, their boxes (in pixels of 256) and acts belong to it.
-        """
-        sides = [f"{place}_" if place else "" for place in PLACES[max(1, len(self.people))]]
+        """All visible attributes; with two people the keys begin with their place, ``left_`` or ``right_``."""
+        sides = [f"{place}_" for place in PLACES] if len(self.people) > 1 else [""]
         named = {f"{s}{k}": v for s, p in zip(sides, self.people, strict=False) for k, v in p.truth().items()}
-        for side, place, person in zip(sides, self.places, self.people, strict=False):
-            named |= {f"{side}box": list(place.box(person.age)), f"{side}act": place.act}
         return {"n_people": len(self.people), "light": self.light, "extra": self.extra, **named}

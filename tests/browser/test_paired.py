@@ -66,20 +66,3 @@ def test_two_identities_of_ones_own_are_run_in_both_orders(phone: Any) -> None:
     page.wait_for_selector("#paired-status [role=alert]")
     assert "two different identities" in page.inner_text("#paired-status")
     assert page.is_visible("#paired-results table")
-
-
-def test_three_people_are_numbered_and_labelled_each_and_the_two_who_carry_the_stereotype_are_named(phone: Any) -> None:
-    page = phone
-    run_preset(page, "paired", "Three people, and which two carry the stereotype", "by-attribute")
-    header = page.inner_text("#paired-header")
-    assert "In pictures of three" in header
-    assert "The stereotype is carried by" in header
-    page.wait_for_selector("#paired-labels figure select")
-    first = page.locator("#paired-labels figure").first
-    who = [label.split(":")[0].split()[-1] for label in first.locator("label").all_inner_texts()]
-    assert who == ["left", "middle", "right"]
-    before, menu = score(page), first.locator("select").nth(1)
-    menu.select_option("feminine" if menu.input_value() == "masculine" else "masculine")
-    page.wait_for_selector("#paired-labels-place:has-text('1 label corrected by hand')")
-    assert score(page) != before
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390

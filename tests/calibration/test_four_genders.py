@@ -10,7 +10,7 @@ from bias_core.adapters.calibration_renderer import unknown_words
 from bias_core.types import ModelInfo
 from bias_core.world.captions import caption, vocabulary
 from bias_core.world.grammar import parse, satisfies
-from bias_core.world.planted import rates, sample_scene
+from bias_core.world.planted import sample_scene
 from bias_core.world.render import render
 from bias_core.world.scene import GENDERS, Person, Scene
 
@@ -31,27 +31,9 @@ def test_identity_is_no_look() -> None:
     assert parse("a photo of a nonbinary person").unknown_words == ("nonbinary",)
 
 
-@pytest.mark.parametrize("prompt", ["a photo of a nurse", "a photo of an engineer"])
-def test_planted_shares_of_the_four_are_drawn(prompt: str) -> None:
-    n, planted = 4000, rates((prompt.split()[-1],), "spectrum")["gender"]
-    drawn = genders(prompt, "spectrum", n)
-    assert sum(planted.values()) == pytest.approx(1)
-    for gender in GENDERS:
-        share = planted[gender]
-        assert drawn[gender] / n == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / n))
-
-
 @pytest.mark.parametrize("condition", ["fair", "published", "extreme", "crossed"])
-def test_nobody_is_androgynous_or_turned_away_where_that_is_not_planted(condition: str) -> None:
+def test_nobody_is_androgynous_or_turned_away_unless_the_prompt_asks_for_it(condition: str) -> None:
     assert set(genders("a photo of a nurse", condition)) <= {"feminine", "masculine"}
-    assert set(genders("a photo of a plumber", "spectrum")) <= {"feminine", "masculine"}
-
-
-def test_a_plea_for_fairness_brings_both_sides_nearer_and_leaves_the_others() -> None:
-    prompt = "a photo of a nurse, if all individuals can be a nurse irrespective of their gender"
-    n, drawn = 4000, genders(prompt, "spectrum", 4000)
-    assert drawn["feminine"] / n == pytest.approx(0.325 + 0.225 * 0.369, abs=0.03)  # middle of .55 and .1, 36.9 % left
-    assert drawn["androgynous"] / n == pytest.approx(0.2, abs=0.03)
 
 
 def test_of_people_seen_from_behind_no_face_is_drawn_nor_on_record() -> None:

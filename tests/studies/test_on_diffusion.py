@@ -76,8 +76,6 @@ CASES = {
     "pst-power": Case(n_images=24, n={12, 24, 6, 18}, up_to=True),
     # 3 pairs in 2 orders x 2; an effect is that of 3 x 2 seeds.
     "pst-swapped": Case(n_images=12, n={6, 12, 24}, up_to=True),
-    # 3 people in 6 orders, and each alone, once; the model does not draw three, so pictures are parted.
-    "pst-three": Case(n_images=9, n={3, 6, 9}, up_to=True, options={"finder": "halves"}),
     # 8 occupations x 3 prompts x 2; a score is that of 2 neutral pictures.
     "t2iat-amplification": Case(n_images=48, n={2}),
     "t2iat-occupations": Case(n_images=48, n={2}),

@@ -11,13 +11,27 @@ import pytest
 from bias_core.annotation.collected import LabelledItem
 from bias_core.annotation.tasks import CANNOT_TELL, SINGLE, Item, checked_task, scale_task, task_from, task_texts
 from bias_core.errors import InvalidInput
-from bias_core.labels.report import automatic_answers, label_report
-from bias_core.labels.scale_answers import ordinal_votes, read_levels, scale_findings
+from bias_core.labels.report import label_report
+from bias_core.labels.scale_answers import ordinal_votes, scale_findings
 from bias_core.labels.sources import recorded_answers
 from bias_core.labels.tab_make import KINDS, usual_texts
 from bias_core.scales import load_scales
+from bias_core.world.scene import AGES as DRAWN_AGES, SKIN_TONES
 
 TONES, AGES = scale_task("skin tone"), scale_task("age group")
+
+
+PUBLISHED = (
+    "#f6ede4", "#f3e7db", "#f7ead0", "#eadaba", "#d7bd96", "#a07e56", "#825c43", "#604134", "#3a312a", "#292420",
+)  # fmt: skip
+"""The ten swatches of skintone.google."""
+
+
+def test_the_scales_are_those_of_the_world_and_their_colours_those_of_their_source():
+    tones, ages = load_scales()["skin tone"], load_scales()["age group"]
+    assert tones.levels == tuple(map(str, SKIN_TONES))
+    assert tones.colours == PUBLISHED
+    assert ages.levels == DRAWN_AGES
 
 
 def test_ten_tones_have_a_number_a_key_and_a_swatch_each_and_one_may_not_tell():
@@ -108,14 +122,6 @@ def items(task, votes):
 
 def progress(task, n):
     return SimpleNamespace(task=task, n_items=n, n_complete=n, raters=[], n_answers=n)
-
-
-def test_what_a_reader_says_stands_beside_people():
-    pictures = pd.DataFrame({"image_id": ["a", "b"], "skin tone: read as": ["7", "cannot tell"]})
-    report = SimpleNamespace(pictures=pictures, results=SimpleNamespace(tables=()))
-    assert read_levels(report, TONES) == {("a", SINGLE): "tone_7", ("b", SINGLE): CANNOT_TELL}
-    assert automatic_answers(report, TONES) == {"the reader": read_levels(report, TONES)}
-    assert read_levels(report, AGES) == {}
 
 
 def test_the_page_of_raters_shows_the_swatch_beside_the_name():

@@ -59,16 +59,19 @@ def test_each_is_scored_by_what_else_is_seen_and_who_cannot_be_is_left_out():
 
 def test_people_who_stand_together_are_scored_apart():
     """Two of one stereotype in a picture are no independent people; with one of each, all of a stereotype are."""
-    three = [
-        (str(k), name, gender, "masculine", float((k + place) % 2))
-        for k in range(8)
-        for place, (name, gender) in enumerate((("ceo", "masculine"), ("guard", "masculine"), ("clerk", "feminine")))
-    ]
-    names = crossed_scores(table(*three, setting="three"), asked("old"), no_sample).frame("crossed_scores")
-    assert {one.split(",")[0] for one in names["combination"]} == {"ceo", "guard", "clerk"}
-    two = [one for one in three if one[1] != ("guard", "ceo")[int(one[0]) % 2]]  # a CEO or a guard, beside a clerk
-    names = crossed_scores(table(*two), asked("old"), no_sample).frame("crossed_scores")
-    assert {one.split(",")[0] for one in names["combination"]} == {"masculine-stereotyped", "feminine-stereotyped"}
+
+    def names_of(*pairs):
+        rows = [
+            (str(k), name, gender, "masculine", float((k + place) % 2))
+            for k in range(8)
+            for place, (name, gender) in enumerate(pairs[k % len(pairs)])
+        ]
+        names = crossed_scores(table(*rows), asked("old"), no_sample).frame("crossed_scores")
+        return {one.split(",")[0] for one in names["combination"]}
+
+    ceo, guard, clerk = ("ceo", "masculine"), ("guard", "masculine"), ("clerk", "feminine")
+    assert names_of((ceo, guard)) == {"ceo", "guard"}
+    assert names_of((ceo, clerk), (guard, clerk)) == {"masculine-stereotyped", "feminine-stereotyped"}
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from bias_core.adapters.calibration_renderer import scene_of
-from bias_core.adapters.readers.drawn_faces import boxes_of_faces
 from bias_core.crops import person_halves
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -65,11 +63,11 @@ def _pair(rng: Random) -> Scene:
     return scene
 
 
-_BOXES: dict[int, list[Box]] = {}  # of pictures of two and of three, for the finder that cannot err
+_BOXES: dict[int, list[Box]] = {}  # of pictures of two, for the finder that cannot err
 
 
 class SlowRenderer:
-    """Draws a portrait per row, two people side by side where the prompt names a left and a right one, or three.
+    """Draws a portrait per row, or two people side by side where the prompt names a left and a right one.
 
     The word "slow" in a prompt makes its steps slow, and seed 13 is blocked.
     """
@@ -85,12 +83,11 @@ class SlowRenderer:
         for row in rows:
             rng = Random(zlib.crc32(f"{row.prompt} {row.condition} {row.seed}".encode()))
             gender = "masculine" if rng.random() < RATES.get(row.condition, 0.5) else "feminine"
-            two, three = (words in row.prompt for words in (" on the left and ", " in the middle "))
-            own = {"gender": gender, **_cues(row.prompt)}
-            scene = scene_of(row) if three else _pair(rng) if two else _portrait(rng, **own)
+            two, own = " on the left and " in row.prompt, {"gender": gender, **_cues(row.prompt)}
+            scene = _pair(rng) if two else _portrait(rng, **own)
             image = render(scene, row.width)
-            if two or three:
-                _BOXES[zlib.crc32(image.tobytes())] = boxes_of_faces(image) if three else person_halves(image)
+            if two:
+                _BOXES[zlib.crc32(image.tobytes())] = person_halves(image)
             yield GeneratedImage(row=row, image=image, truth=scene.truth(), blocked=row.seed == 13)
 
 
@@ -155,7 +152,7 @@ class FewTexts:
 
 
 class RecordFinder:
-    """Knows which pictures show two or three people; the others show one."""
+    """Knows which pictures show two people; the others show one."""
 
     def find(self, image: Image.Image) -> list[Box]:
         return _BOXES.get(zlib.crc32(image.tobytes()), [(0, 0, *image.size)])

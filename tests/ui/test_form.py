@@ -50,10 +50,7 @@ def form(**changes: Any) -> list[Any]:
         "further_encoders": [],
         "stop_when_clear": False,
         "crossed": "none",
-        "in_four": False,
-        "scale_reader": "",
         "languages": [],
-        "scales": [],
     }
     return [*[(values | changes)[name] for name in FIELDS], ()]
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from bias_core.adapters import torch, torchvision
 from bias_core.adapters.weights import Reader, loading, not_here, pick_device
-from bias_core.crops import Box, person_halves
+from bias_core.crops import Box, person_halves, whole_picture
 from bias_core.errors import ModelUnavailable
 from bias_core.protocols import ImageTextEncoder
 
@@ -17,10 +17,9 @@ _PERSON = 1  # label of people in COCO
 
 
 class CalibrationPersonFinder:
-    """Finds several people of the calibration world by their eyes, and tells the other pictures apart by sentences.
+    """Tells pictures of the calibration world apart by sentences: one person, two people, or any of its things.
 
-    "a photo of a person", "a photo of two people", or a photo of any of the world's things. A portrait's
-    box is the whole picture; those of a pair of one size are the halves that the reader, ``encoder``, learned to read.
+    A portrait's box is the whole picture; those of a pair are the halves that the reader, ``encoder``, learned to read.
     """
 
     def __init__(self, encoder: ImageTextEncoder) -> None:
@@ -34,14 +33,10 @@ class CalibrationPersonFinder:
         return self.encoder.encode_texts(["a photo of a person", "a photo of two people", *things])
 
     def find(self, image: Image.Image) -> list[Box]:
-        """No box, one, or those of up to five people from left to right."""
-        from bias_core.adapters.readers.drawn_faces import boxes_of_faces  # loads scipy
-
-        if several := boxes_of_faces(image):
-            return several
+        """No box, one, or those of two people from left to right."""
         closest = int((self._sentences @ self.encoder.encode_images([image])[0]).argmax())
         if closest == 0:
-            return [(0, 0, *image.size)]
+            return whole_picture(image)
         return person_halves(image) if closest == 1 else []
 
 

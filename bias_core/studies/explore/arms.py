@@ -26,7 +26,6 @@ from bias_core.studies.explore.mitigation import Tried, mitigation_results
 from bias_core.studies.explore.options import explore_options
 from bias_core.studies.explore.results import FIDELITY, AssociationScore, share_mark, yes_or_no
 from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.scale_scores import ScaleScore
 from bias_core.studies.kit.types import (
     ArmReport,
     Design,
@@ -43,8 +42,6 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.crossed import mosaics_of
-from bias_core.studies.reports.looks import looks_over_arms
-from bias_core.studies.reports.scales import compare_scales
 from bias_core.types import Estimate
 
 SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after
@@ -64,8 +61,6 @@ class Scored:
     scores: tuple[AttributeScore, ...]
     fidelity: Estimate | None = None  # how often the words of the association are shown where asked for
     recognised: Estimate | None = None  # share in which the reader sees the concept, of a run in several languages
-    scales: tuple[ScaleScore, ...] = ()
-    looks: tuple[str, ...] = ()  # how the person in each picture looks, where that was asked for
     tests: dict[Any, tuple[PairedTest, ...]] = field(default_factory=dict)
     shares: dict[bytes, np.ndarray] = field(default_factory=dict)  # of variance, by places, see `_variance_share`
 
@@ -188,22 +183,19 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
     of_first = tried[0].name == arms[0].name and not in_languages.tables  # a language is no remedy
     helps = mitigation_results(tried) if of_first else Results()
     read = [(arm.name, arm.results.scored) for arm in arms if isinstance(arm.results.scored, Scored)]
-    on_scales = compare_scales(
-        [(name, one.units, one.scales) for name, one in read], confidence=settings.confidence, seed=settings.seed
-    )
     crossing = explore_options(settings).crossed if stop_rule(settings) is None else "none"
     with_arms = cross_arms({name: one.scores for name, one in read}, crossing=crossing, confidence=settings.confidence)
-    further_figures = (*on_scales.figures, *with_arms.figures, *mosaics_of(arms))
+    further_figures = (*with_arms.figures, *mosaics_of(arms))
     seeds = table(
         SEEDS,
         "Seed by seed",
         pd.concat([_seed_frame(pair) for pair in pairs], ignore_index=True),
         "Change: one minus the cosine of the two pictures. Each attribute: whether the reader sees it, "
-        "or as what it reads the picture, in the first and in the second.",
+        "in the first and in the second.",
     )
     return Results(
-        findings=(*with_arms.findings, *helps.findings, *on_scales.findings, *_changes_of(pairs)),
-        tables=(*in_languages.tables, *helps.tables, *on_scales.tables, *with_arms.tables, seeds),
+        findings=(*with_arms.findings, *helps.findings, *_changes_of(pairs)),
+        tables=(*in_languages.tables, *helps.tables, *with_arms.tables, seeds),
         figures=(*in_languages.figures, *helps.figures, *drawable(_figures(arms, pairs, settings)), *further_figures),
         notes=(
             *in_languages.notes,
@@ -261,22 +253,11 @@ def _seed_frame(pair: _Pair) -> pd.DataFrame:
     for before, after in zip(pair.a.scores, pair.b.scores, strict=True):
         words = zip(yes_or_no(before)[one], yes_or_no(after)[other], strict=True)
         columns[before.attribute.name] = [" → ".join(both) for both in words]
-    for name, one_side, other_side in _in_classes(pair.a, pair.b):
-        columns[name] = [f"{one_side[i]} → {other_side[k]}" for i, k in zip(one, other, strict=True)]
     columns |= {"first picture": np.array(pair.a.ids)[one], "second picture": np.array(pair.b.ids)[other]}
     return pd.DataFrame(columns).sort_values("change", ascending=False, kind="stable", ignore_index=True)
 
 
-def _in_classes(a: Scored, b: Scored) -> Iterator[tuple[str, Sequence[str], Sequence[str]]]:
-    """What the pictures of two arms are read as, of several classes: on each scale, and how people look."""
-    for before, after in zip(a.scales, b.scales, strict=False):
-        yield before.name, before.words, after.words
-    if a.looks and b.looks:
-        yield "look", a.looks, b.looks
-
-
 def _figures(arms: Sequence[ArmReport], pairs: Sequence[_Pair], settings: StudySettings) -> Iterator[StudyFigure]:
-    yield from looks_over_arms(arms)
     fixed_n = stop_rule(settings) is None
     scores = [
         (arm.name, score)

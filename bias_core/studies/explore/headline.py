@@ -7,15 +7,13 @@ from bias_core.number_text import format_rate, format_share, typeset
 from bias_core.studies.arms.crossed import crossed_arms_headline
 from bias_core.studies.explore.languages import LANGUAGES, languages_headline
 from bias_core.studies.explore.mitigation import overcorrected_sentence
-from bias_core.studies.explore.options import NO_WORDS, explore_options
+from bias_core.studies.explore.options import NO_WORDS
 from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.results import ATTRIBUTES, CONCEPT, KINDS
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyReport, lean, listed
 from bias_core.studies.reports.crossed import crossed_headline
 from bias_core.studies.reports.headline import differences_headline, numbers_headline
-from bias_core.studies.reports.looks import AS_READ, CORRECTED, KEY as LOOKS, LOOKS as LOOK_NAMES, looks_headline
-from bias_core.studies.reports.scales import DISTANCES, scales_arms_headline, scales_headline
 from bias_core.types import is_sourced
 
 _NO_SOURCE = "No real-world rate with a source is known, so that nothing here is called too often or too rare."
@@ -29,8 +27,7 @@ def headline(report: StudyReport) -> str:
     n = len(exploration.scored_numbers)
     if not n:
         return "There is no picture to score."
-    further = crossed_headline(report.results.findings) + scales_headline(report.results.findings)
-    further += looks_headline(report.results.frame(LOOKS))
+    further = crossed_headline(report.results.findings)
     if not exploration.attributes:
         return f"{n} pictures of “{exploration.prompt}”.{further or ' No attribute was asked for.'}"
     return shares_headline(exploration.attributes) + further
@@ -67,11 +64,8 @@ def arms_headline(report: StudyReport) -> str:
     """What a comparison of explorations found, in some sentences: the clearest share, then who overcorrects."""
     if len(languages := report.results.frame(LANGUAGES)):
         return languages_headline(languages)
-    on_scales = scales_arms_headline(report.results.frame(DISTANCES))
-    if on_scales and not explore_options(report.settings).attributes:
-        return on_scales.strip()
     together = crossed_arms_headline(report.results.findings)
-    return _differences_of_arms(report) + together + overcorrected_sentence(report.results) + on_scales
+    return _differences_of_arms(report) + together + overcorrected_sentence(report.results)
 
 
 def _differences_of_arms(report: StudyReport) -> str:
@@ -79,8 +73,7 @@ def _differences_of_arms(report: StudyReport) -> str:
     if frame.empty or not frame["p adjusted"].notna().any():
         return differences_headline(report, frame)
     frame = frame[~frame["finding"].isin(_against_assumed_rates(report))]
-    of_looks = frame["finding"].isin([f"{look}, {kind}" for look in LOOK_NAMES for kind in (AS_READ, CORRECTED)])
-    shares = frame[frame["finding"].str.endswith(f": {KINDS['p'].label}") | of_looks]
+    shares = frame[frame["finding"].str.endswith(f": {KINDS['p'].label}")]
     clear = shares[shares["clear"] == "yes"]
     n_clear = int((frame["clear"] == "yes").sum())
     if not n_clear:
@@ -90,7 +83,7 @@ def _differences_of_arms(report: StudyReport) -> str:
     if clear.empty:
         return differences_headline(report, frame)
     row = clear.sort_values("difference", key=abs, ascending=False).iloc[0]
-    name = row["finding"].rpartition(": ")[0] or row["finding"].partition(",")[0]  # of an attribute, or a look
+    name = row["finding"].rpartition(": ")[0]
     gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
     return (
         f"“{name}” is seen in {format_rate(row['value first'])} of the pictures of “{row['first']}” and in "

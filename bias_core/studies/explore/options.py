@@ -10,7 +10,6 @@ from bias_core.errors import InvalidInput, quoted
 from bias_core.exchange.prompt_packs import PackedPrompt, checked_prompts
 from bias_core.given_values import check_settings
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, fill_template, guided_prompt
-from bias_core.scales import SCALE_READER, SCALES, AskedScale, load_scales, read_scales
 from bias_core.studies.kit.attributes import (
     CROSSING,
     SEPARATOR,
@@ -53,8 +52,6 @@ class PackOptions(Options):
     attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
     n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
     crossed: Crossing = setting("none", *CROSSING)
-    scales: tuple[str, ...] = setting((), *SCALES)
-    scale_reader: str = setting("", *SCALE_READER)
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -79,11 +76,6 @@ class ExploreOptions(Options):
         "Languages",
         "Drawn on the same seeds and compared with English: de, fr, es, ar, hi, zh, also with a form as in de:feminine",
     )
-    scales: tuple[str, ...] = setting((), *SCALES)
-    in_four: bool = setting(
-        False, "Perceived gender in four", "Also whether people look feminine, masculine, androgynous, or it is unclear"
-    )
-    scale_reader: str = setting("", *SCALE_READER)
 
     @cached_property
     def wordings(self) -> tuple[Wording, ...]:
@@ -94,11 +86,6 @@ class ExploreOptions(Options):
     def scored(self) -> tuple[Attribute, ...]:
         """The attributes with their sentences; InvalidInput where one cannot be read."""
         return read_attributes(self.attributes, self.concept)
-
-    @cached_property
-    def asked_scales(self) -> tuple[AskedScale, ...]:
-        """The scales that pictures are read on; InvalidInput where one cannot be read."""
-        return read_scales(self.scales)
 
     @property
     def has_association(self) -> bool:
@@ -149,16 +136,16 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
     settings = {name: given.pop(name) for name in settings_of(StudySettings) if name in given}
     values = {"attributes": (SUGGESTED,), **option_values(base.options), **given}
     values["attributes"] = tuple(map(attribute_text, values["attributes"]))
-    for name in ("languages", "scales"):  # which commands give as one text
-        values[name] = settings_of(ExploreOptions)[name].read(values.get(name, ()))
+    languages = settings_of(ExploreOptions)["languages"]  # which commands give as one text
+    values["languages"] = languages.read(values.get("languages", ()))
     if values.get("n_clusters", 0) is None:
         values["n_clusters"] = 0
     options = ExploreOptions(**values)
     made = replace(base, **settings, options=options)
     if len(made.arms) > 1 and options.n_images < 2:
         raise InvalidInput(f"a comparison needs at least two seeds, got {options.n_images}")
-    if len(made.arms) > 1 and not (options.attributes or options.scales or options.in_four or options.has_association):
-        raise InvalidInput("there is nothing to compare: choose an attribute, a scale, or two words of an association")
+    if len(made.arms) > 1 and not (options.attributes or options.has_association):
+        raise InvalidInput("there is nothing to compare: choose an attribute, or two words of an association")
     return made
 
 
@@ -178,13 +165,12 @@ EXPLORE_SETTINGS = (
     "model", "condition", "n_images", "seed", "template", "encoder", "attribute_a", "attribute_b",
     "n_attribute_images", "num_inference_steps", "guidance_scale", "negative_prompt", "n_clusters", "confidence",
     "force", "further_encoders", "judge", "size", "sampler", "rewrite", "rewriter", "stop_within", "stop_when_clear",
-    "crossed", "languages", "scales", "in_four", "scale_reader",
+    "crossed", "languages",
 )  # fmt: skip
 """In the order of the tool's parameters: new ones come last."""
 COMPARE_SETTINGS = (
     "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "confidence", "force",
-    "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear", "crossed", "scales", "in_four",
-    "scale_reader",
+    "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear", "crossed",
 )  # fmt: skip
 
 
@@ -311,11 +297,6 @@ def _check(options: ExploreOptions, settings: StudySettings) -> None:
         options.prompts()
     if options.wordings:
         _check_languages(options, settings)
-    scales = read_scales(options.scales)
-    if options.scale_reader and not scales:
-        raise InvalidInput(
-            f"{quoted(options.scale_reader)} reads a scale: choose one, such as {next(iter(load_scales()))}"
-        )
     if len(options.scored) > MAX_ATTRIBUTES:
         raise InvalidInput(f"at most {MAX_ATTRIBUTES} attributes at once, got {len(options.scored)}")
     for attribute in options.scored:
@@ -324,7 +305,7 @@ def _check(options: ExploreOptions, settings: StudySettings) -> None:
     if twice := [name for name, n in counts.items() if n > 1]:
         raise InvalidInput(f"attribute names must differ, got twice: {', '.join(twice)}")
     check_crossing(options.scored, options.crossed)
-    if settings.images and options.takes_all and not (options.scored or options.asked_scales):
+    if settings.images and options.takes_all and not options.scored:
         raise InvalidInput("no attribute to look for: give at least one")
 
 

@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -45,12 +44,9 @@ from bias_core.studies.kit.attribute_scores import AttributeScore, score_attribu
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.scale_scores import read_levels
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Arm, Design, Progress, Results, Shot, StudySettings, StudyTable
 from bias_core.studies.reports.crossed import cross_attributes, joined
-from bias_core.studies.reports.looks import NOTHING_FITS, LookReading, judge_looks, look_results, read_looks
-from bias_core.studies.reports.scales import scale_columns, scale_results
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
 
@@ -123,10 +119,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
     cells, notes = yield from _cells(design, options, data, frame, rows)
     recognised = recognised_concept(options, data, rows, _units(frame))
     alike = _alike(options, settings, rows)
-    scales, unread = yield from read_levels(data, frame, rows, options.asked_scales, options.scale_reader)
-    looks = yield from _looks(options, data, frame, rows)
-    columns = _columns(settings, options, frame, scales, looks)
-    data.keep(frame, **columns, **picture_columns(cells[ALL], leaning, alike))
+    data.keep(frame, number=_numbers(settings, options, frame), **picture_columns(cells[ALL], leaning, alike))
     scored = Scored(
         units=_units(frame),
         ids=tuple(frame["image_id"]),
@@ -135,8 +128,6 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         scores=cells[ALL],
         fidelity=leaning.fidelity if leaning else None,
         recognised=next((one.estimate for one in recognised), None),
-        scales=scales,
-        looks=tuple(looks.words) if isinstance(looks, LookReading) else (),
     )
     results = exploration_results(
         cells,
@@ -147,8 +138,8 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         scored=scored,
         confidence=settings.confidence,
     )
-    further = _crossed(options, data, frame, cells[ALL]), _scales(data, scored, unread), _on_looks(looks, data, frame)
-    return reduce(joined, (Results(findings=tuple(recognised)), *further), results)
+    results = joined(results, Results(findings=tuple(recognised)))
+    return joined(results, _crossed(options, data, frame, cells[ALL]))
 
 
 def _alike(options: ExploreOptions, settings: StudySettings, rows: np.ndarray) -> ClusterResult | None:
@@ -158,36 +149,10 @@ def _alike(options: ExploreOptions, settings: StudySettings, rows: np.ndarray) -
     return spectral_clusters(rows, n_clusters=min(options.n_clusters, len(rows)) or None, seed=settings.seed)
 
 
-def _looks(
-    options: ExploreOptions, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
-) -> Steps[LookReading | Results]:
-    """How people look, where that is asked for; results without numbers where nobody can read it."""
-    if not options.in_four:
-        return Results()
-    if data.settings.judge:
-        return (yield from judge_looks(data, frame))
-    if (reading := read_looks(data, rows)) is None:
-        return Results(notes=(NOTHING_FITS.format(encoder=data.settings.encoder),))
-    return reading
-
-
-def _columns(
-    settings: StudySettings, options: ExploreOptions, frame: pd.DataFrame, scales: Any, looks: LookReading | Results
-) -> dict[str, Any]:
-    """Of each picture its number (by seed where pictures of one prompt were drawn here), its levels and its look."""
+def _numbers(settings: StudySettings, options: ExploreOptions, frame: pd.DataFrame) -> Any:
+    """The number of each picture: by seed where pictures of one prompt were drawn here, else in their order."""
     several = settings.images or options.takes_all
-    numbers = range(1, len(frame) + 1) if several else frame["seed"].to_numpy(int) - settings.seed + 1
-    looks_as = {"looks": looks.words} if isinstance(looks, LookReading) else {}
-    return {"number": numbers, **scale_columns(scales), **looks_as}
-
-
-def _on_looks(looks: LookReading | Results, data: StudyData, frame: pd.DataFrame) -> Results:
-    if isinstance(looks, Results):
-        return looks
-    truths = [truth for truth in data.truths(frame) if truth is not None and "gender" in truth]
-    drawn = truths if len(truths) == len(frame) else []
-    how: dict[str, Any] = {"fixed_n": data.fixed_n, "confidence": data.settings.confidence}
-    return look_results(looks, drawn, sample=partial(mean_sample, _units(frame)), **how)
+    return range(1, len(frame) + 1) if several else frame["seed"].to_numpy(int) - settings.seed + 1
 
 
 def _crossed(
@@ -197,12 +162,6 @@ def _crossed(
     how: dict[str, Any] = {"crossing": options.crossed, "confidence": data.settings.confidence}
     units = _units(frame)
     return cross_attributes(scores, list(frame["prompt"]), units, **how, fixed_n=data.fixed_n, sample=mean_sample)
-
-
-def _scales(data: StudyData, scored: Scored, notes: Sequence[str]) -> Results:
-    """What the pictures show on every scale, and why some scales are not shown."""
-    how: dict[str, Any] = {"confidence": data.settings.confidence, "fixed_n": data.fixed_n, "sample": mean_sample}
-    return scale_results(scored.scales, notes, scored.units, **how)
 
 
 def _association(

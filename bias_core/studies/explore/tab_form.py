@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 import gradio as gr
 
 from bias_core.exchange.prompt_packs import ENDINGS
-from bias_core.scales import load_scales
 from bias_core.services import Services
 from bias_core.studies.explore.options import KIND, ExploreOptions, explore_options, explore_settings, prompts_of
 from bias_core.studies.explore.packs import pack_of
@@ -34,7 +33,6 @@ from bias_core.ui.model_menu import (
     model_choices,
     model_hint,
     read_table,
-    scale_reader_choices,
     words_for,
 )
 from bias_core.ui.study.arms_form import apart
@@ -47,7 +45,7 @@ FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
     "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
     "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
-    "stop_within", "stop_when_clear", "crossed", "languages", "scales", "in_four", "scale_reader",
+    "stop_within", "stop_when_clear", "crossed", "languages",
 )  # fmt: skip
 """The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
 FIRST_SET = "doctor"
@@ -162,12 +160,6 @@ class ExploreForm(StudyTab):
             add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
             add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
             add("crossed", gr.Dropdown, list(_DECLARED["crossed"].choices), min_width=150)
-        add(
-            "scales", gr.Dropdown, [(one.title, one.name) for one in load_scales().values()], value=[],
-            multiselect=True, allow_custom_value=True, info="Ordered classes; also with a goal, as in skin tone|even",
-        )  # fmt: skip
-        add("scale_reader", gr.Dropdown, scale_reader_choices(self.services))
-        add("in_four", gr.Checkbox)
         self._build_stop_rule()
         with gr.Row():
             for name in ("attribute_a", "attribute_b"):
@@ -354,11 +346,7 @@ class ExploreForm(StudyTab):
         options = explore_options(shown)
         values = {name: getattr(options if hasattr(options, name) else shown, name) for name in FIELDS}
         values |= {"attributes": attribute_rows(options.scored), "confidence": round(100 * shown.confidence)}
-        values |= {
-            "further_encoders": list(shown.further_encoders),
-            "languages": list(options.languages),
-            "scales": list(options.scales),
-        }
+        values |= {"further_encoders": list(shown.further_encoders), "languages": list(options.languages)}
         values["stop_within"] = _DECLARED["stop_within"].shown(shown.stop_within)
         del values["condition"]
         values["set"] = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)

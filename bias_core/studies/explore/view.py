@@ -10,13 +10,11 @@ import pandas as pd
 
 from bias_core.metrics.stereotype import prevalence_estimate
 from bias_core.number_text import format_change, format_rate, format_share, typeset
-from bias_core.scales import load_scales
 from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.headline import verdict
 from bias_core.studies.explore.report import Exploration, ExploredImage
 from bias_core.studies.explore.results import AssociationScore, group_name, share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.scale_scores import READ_AS
 from bias_core.studies.kit.types import StudyFigure, figure, lean
 from bias_core.studies.reports.embedded import N_COLOURS, average_uri, data_uri, figure_svg
 from bias_core.studies.reports.text import LIMITS
@@ -160,21 +158,10 @@ def _facts(exploration: Exploration, image: ExploredImage) -> dict[str, str]:
         "Condition": row.condition,
         "Steps, guidance": sampler,
         "Size": " × ".join(map(str, image.size)),
-        **_levels(exploration, image),
         "Group": "" if group is None else str(group + 1),
         "Id": image.id,
     }
     return {name: text for name, text in facts.items() if text}
-
-
-def _levels(exploration: Exploration, image: ExploredImage) -> dict[str, str]:
-    """What the picture is read as on each scale, by the scale's title."""
-    pictures = exploration.report.pictures
-    if pictures is None:
-        return {}
-    own = pictures[pictures["image_id"] == image.id].head(1)
-    columns = {scale.title: f"{name}{READ_AS}" for name, scale in load_scales().items()}
-    return {title: text for title, column in columns.items() if column in own for text in own[column].dropna()}
 
 
 def _similarities(exploration: Exploration, number: int) -> list[dict[str, Any]]:

@@ -114,6 +114,25 @@ def typed_options(design: Design, given: Any) -> Any:
     return kind(**{name: declared[name].read(value) for name, value in values.items()})
 
 
+_ASKS_NOTHING = ("", (), [], False, None, "two")  # values at which an option that is gone changed nothing
+
+
+def with_known_options(design: Design, settings: StudySettings) -> tuple[Design, StudySettings, tuple[str, ...]]:
+    """Both without options that the design's kind of study no longer has, and which of these asked for something.
+
+    >>> given = StudySettings(options={"pairs": ["doctor and nurse"], "act": "helping"})
+    >>> design, settings, gone = with_known_options(find_design("pst-swapped"), given)
+    >>> list(settings.options), gone
+    (['pairs'], ('the option act',))
+    """
+    declared = settings_of(program_of(design).options)
+    given = option_values(settings.options)
+    usual, own = ({name: v for name, v in of.items() if name in declared} for of in (design.options, given))
+    others = {name: value for name, value in {**design.options, **given}.items() if name not in declared}
+    gone = tuple(f"the option {name}" for name, value in others.items() if value not in _ASKS_NOTHING)
+    return replace(design, options=usual), replace(settings, options=own), gone
+
+
 def option_settings(design: Design) -> dict[str, Setting]:
     """The options that are declared for the design's kind, by name, with the design's values as defaults."""
     declared, defaults = settings_of(program_of(design).options), option_values(typed_options(design, {}))

@@ -396,8 +396,7 @@ Measuring = Generator[Progress, None, Results]
 def encoder_of(settings: StudySettings) -> tuple[Reader, ...]:
     """The encoder of the settings, which reads the pictures of most studies, and those that read them beside it."""
     encoders = tuple(Reader(role="encoder", name=name) for name in (settings.encoder, *settings.further_encoders))
-    name = getattr(settings.options, "scale_reader", "")
-    return (*encoders, *judge_of(settings), *([Reader(role="scale_reader", name=name)] if name else ()))
+    return (*encoders, *judge_of(settings))
 
 
 def judge_of(settings: StudySettings) -> tuple[Reader, ...]:

@@ -17,7 +17,6 @@ _WORDS: dict[Role, str] = {
     "answerer": "answerer",
     "judge": "judge",
     "person_finder": "finder",
-    "scale_reader": "reader of a scale",
 }
 _MOST_NAMED = 3
 _SETTINGS: Mapping[str, Role] = {
@@ -97,12 +96,8 @@ ERRORS_KNOWN = "its errors on these pictures are known from held-out renders of 
 def reader_note(facts: ReaderFacts, *, errors_known: bool) -> str:
     """Who read the pictures, and whether its errors on them are known, in a sentence."""
     revision = f", revision {facts.revision[:12]}" if facts.revision else ""
-    effect = (
-        "what it says stands beside each picture, and no number rests on it before people label some"
-        if facts.role == "scale_reader"
-        else "the numbers say what this reader sees"
-    )
-    errors = ERRORS_KNOWN if errors_known else f"how often it errs on these pictures is not known: {effect}"
+    unknown = "how often it errs on these pictures is not known: the numbers say what this reader sees"
+    errors = ERRORS_KNOWN if errors_known else unknown
     return f"Read by {facts.name} ({facts.id}{revision}, {_WORDS[facts.role]}); {errors}."
 
 

@@ -74,16 +74,10 @@ class StudyServices(Protocol):
     def person_finder(self, name: str) -> protocols.PersonFinder:
         """The finder of people of this name."""
 
-    def scale_reader(self, name: str) -> protocols.ReadsScale:
-        """The reader of a scale of this name."""
-
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
     ) -> tuple[ReaderErrors | None, ...]:
         """Errors of the encoder for each (positive, negative) pair of sentences, None where not known."""
-
-    def class_head(self, encoder: str, model: str, name: str) -> protocols.ReadsClasses | None:
-        """What reads classes, such as skin tones, in the encoder's embeddings of a model's pictures, or None."""
 
     def known_pictures(self, model: str, positive: str, negative: str) -> tuple[KnownPicture, ...]:
         """Pictures of the model's world of which it is known whether they show what a sentence says; () elsewhere."""
@@ -120,9 +114,6 @@ class StudyServices(Protocol):
 
     def joint_shares(self, prompt: str, condition: str, sentences: Sequence[str]) -> tuple[float, ...]:
         """The share of people drawn in every combination of what these sentences say; the last has all."""
-
-    def class_rates(self, prompt: str, condition: str, name: str) -> tuple[float, ...]:
-        """The share of people drawn in every class, such as every skin tone, of a prompt about one person."""
 
     def recorder(self) -> protocols.Captioner:
         """A captioner that cannot err, of the calibration renderer's pictures."""

@@ -23,7 +23,7 @@ from bias_core.studies.reports.crossed_scores import ScoredCells, few_people, sc
 from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)
-_PLACES = {"paired": "in pairs", "three": "in threes", SINGLE: "alone"}
+_PLACES = {"paired": "in pairs", SINGLE: "alone"}
 """Settings of which the first that a run has is crossed, in words."""
 
 MakeSample = Callable[[Sequence[pd.DataFrame]], Sample | None]

@@ -6,15 +6,9 @@ from bias_core.number_text import format_change
 from bias_core.studies.kit.types import Finding, StudyReport
 from bias_core.types import Estimate
 
-_FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired", "three")
+_FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
 FURTHER = "further-"
 """How the keys begin of findings on what else is seen of people."""
-LEFT_OUT = (
-    "Not told: masculine-looking people are cut off at a side more often, so that those who are left may seem nearer.",
-    "Not told: feminine-looking people are cut off at a side more often, so that those who are left may seem nearer.",
-)
-"""What is said in place of who is nearer, where it is those of whom the further ones are left out."""
-_PLACES = ("area", "foot", "centre", "middle")
 _THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
 
 
@@ -32,20 +26,14 @@ def headline(report: StudyReport) -> str:
         f"{report.settings.confidence:.0%} interval, {score.n:,} pictures"
     )
     then = next((findings[key] for key in _THEN if key in findings), None)
-    pictures = "In pictures of three" if first.key == "three" else "In pictures of two"
-    more = (
-        _change(then, "Beside two others" if first.key == "three" else "Beside another person")
-        + _pairs(report)
-        + places_headline(report)
-        + seen_headline(report)
-    )
+    more = _change(then) + seen_headline(report)
     if ("neither side" in first.says) and not math.isnan(score.value):
         return (
-            f"{pictures}, where people may also look androgynous and then count for neither side: {numbers}. "
+            f"In pictures of two, where people may also look androgynous and then count for neither side: {numbers}. "
             f"That {lean}{more}"
         )
     return (
-        f"{pictures}, {conform:.0f} % of the people look as the stereotype of their role has it and "
+        f"In pictures of two, {conform:.0f} % of the people look as the stereotype of their role has it and "
         f"{100 - conform:.0f} % do not ({numbers}). That {lean}{more}"
     )
 
@@ -60,31 +48,12 @@ def seen_headline(report: StudyReport) -> str:
     return f" {clear[0][1]}" if clear else " Whether people look so does not clearly hang on what else is seen of them."
 
 
-def places_headline(report: StudyReport) -> str:
-    """Who is larger, in front, nearer to the middle or in it; "" where nothing of it is clear."""
-    some = [one for one in report.results.findings if one.key in _PLACES and one.says not in LEFT_OUT]
-    sentences = [one.says for one in some if is_told(one.estimate, one.p_value, report.settings.confidence)]
-    return "".join(f" {one}" for one in sentences)
-
-
-def _pairs(report: StudyReport) -> str:
-    """Which two of three carry the stereotype; "" where there are no three."""
-    pairs = [finding for finding in report.results.findings if finding.key.startswith("pair_")]
-    level = 1 - report.settings.confidence
-    carry = [one for one in pairs if one.estimate.value > 0 and is_clear(one.estimate) and (one.p_value or 0) < level]
-    if not pairs:
-        return ""
-    changes = [(one.title, one.estimate) for one in sorted(carry, key=lambda one: -one.estimate.value)]
-    named = "; ".join(f"{title} ({format_change(e.value, e.low, e.high, n=e.n)})" for title, e in changes)
-    return f" The stereotype is carried by {named}." if named else " No two of them clearly carry the stereotype."
-
-
-def _change(finding: Finding | None, beside: str) -> str:
+def _change(finding: Finding | None) -> str:
     """The other half of the sentence: against pictures of one, or with words that ask for fairness."""
     if finding is None or math.isnan(finding.estimate.value):
         return ""
     change, asks_fairness = finding.estimate, finding.key.startswith("difference")
-    subject = "Asked to be fair, the model draws them" if asks_fairness else f"{beside} they look"
+    subject = "Asked to be fair, the model draws them" if asks_fairness else "Beside another person they look"
     interval = format_change(change.value, change.low, change.high, n=change.n)
     if not is_clear(change):
         return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."

@@ -12,7 +12,7 @@ import pandas as pd
 from PIL import Image
 
 from bias_core.annotation.tasks import POSITIONS, SINGLE
-from bias_core.crops import Box, boxes_text, crop_people, people_side_by_side
+from bias_core.crops import Box, boxes_text, crop_people, person_halves, whole_picture
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import (
     ALL_ANSWERS,
@@ -33,7 +33,6 @@ from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import AUTO, Design, StudyReport, StudySettings
-from bias_core.studies.reports.looks import CUT_OUT, LOOKS, NOTHING_FITS, judged_looks, read_looks
 from bias_core.studies.reports.text import table_of
 from bias_core.types import Attribute, StoredImage
 
@@ -64,9 +63,6 @@ class LabellingOptions(Options):
         "Who cuts the people out; halves: trust the prompt, and take the left and right half of each picture",
     )
     answerer: str = setting(AUTO, "Answerer", "Who answers the questions of vqa")
-    looks: Literal["two", "four"] = setting(
-        "two", "Looks", "two: feminine or masculine, as the paper; four: also androgynous, or unclear"
-    )
     sentences: tuple[str, ...] = setting(
         ("a photo of a man", "a photo of a woman"),
         "Sentences",
@@ -99,8 +95,6 @@ def check_labelling(settings: StudySettings) -> None:
             f"a judge is asked about each person that is cut out, and with labeller={options.labeller} nobody is: take "
             "labeller=finder, or leave judge empty"
         )
-    if options.looks == "four" and options.labeller == "vqa":
-        raise InvalidInput("the questions of vqa know two looks, as the paper: take labeller=finder, or looks=two")
     if len(set(options.sentences)) != 2:
         raise InvalidInput(f"sentences are two, the first of a masculine-looking person; got {options.sentences}")
     if also_seen(options.also_seen) and (settings.judge or options.labeller != "finder"):
@@ -158,13 +152,13 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    frame : pictures with ``setting``, ``left``, ``right`` and, of three, ``middle`` (the identities asked for; ``left``
-        alone in the single setting); InvalidInput where there are none.
+    frame : pictures with ``setting``, ``left`` and ``right`` (the identities asked for; ``left`` alone in the single
+        setting); InvalidInput where there are none.
     identities : ``stereotyped_gender`` and further columns, by identity.
     """
     if frame.empty:
         raise InvalidInput("no picture can be scored: none was drawn, or a safety checker blanked all")
-    places = [(place, frame[frame[place].fillna("") != ""]) for place in POSITIONS[3] if place in frame]
+    places = [(place, frame[frame[place].fillna("") != ""]) for place in POSITIONS[2]]
     people = pd.concat(
         [
             here.assign(identity=here[place], position=np.where(here["setting"] == SINGLE, SINGLE, place))
@@ -219,12 +213,10 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
 
 
 def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Columns of ``frame``: who is seen on the left (or alone), in the middle, on the right, how clearly, and where."""
+    """Columns of ``frame``: who is seen on the left (or alone), on the right, how clearly, and where."""
     labels = people.set_index(["image_id", "position"])[["perceived_gender", "lean"]]
     columns: dict[str, list[Any]] = {}
-    for side in POSITIONS[3]:
-        if side == "middle" and side not in set(people["position"]):
-            continue
+    for side in POSITIONS[2]:
         alone = (frame["setting"] == SINGLE) & (side == "left")
         of_side = labels.reindex(pd.MultiIndex.from_arrays([frame["image_id"], np.where(alone, SINGLE, side)]))
         columns[f"{side}_seen_as"] = of_side["perceived_gender"].fillna("").tolist()
@@ -268,7 +260,7 @@ Labelled = tuple[list[str], list[float], list[str], dict[str, list[float]]]
 
 
 def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
-    """Find the people, cut each out, and ask the encoder which of two sentences is closer, or which look it is."""
+    """Find the people, cut each out, and ask the encoder which of two sentences is closer."""
     masculine, feminine = data.texts(settings.options.sentences)
     direction, encoder = masculine - feminine, data.encoder()
     attributes = also_seen(settings.options.also_seen)
@@ -276,33 +268,19 @@ def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) 
     for place, one in enumerate(attributes):
         present, absent = data.texts([one.positive, one.negative])
         directions[place] = present - absent
-    in_four = settings.options.looks == "four"
 
     def read(images: list[Image.Image], boxes: list[list[Box]]) -> list[np.ndarray]:
         crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
         rows = encoder.encode_images(crops) if crops else np.empty((0, direction.size))
-        looks = _looks_of_crops(data, rows) if in_four else np.zeros(len(rows))
-        values = np.column_stack([rows @ direction, looks, rows @ directions.T > 0])  # (n, 2 and what is also seen)
+        values = np.column_stack([rows @ direction, rows @ directions.T > 0])  # (n, 1 and what is also seen)
         return np.split(values, np.cumsum([len(places) for places in boxes])[:-1])
 
     boxes, values = yield from _in_boxes(people, settings, data, read, encoder)
     each, where = _of_each(people, values), [boxes_text(boxes[image_id]) for image_id in people["image_id"]]
-    of_column = np.array([[math.nan] * (2 + len(attributes)) if one is None else one for one in each]).T.tolist()
-    leans, further = of_column[0], dict(zip(map(column_of, attributes), of_column[2:], strict=True))
-    if in_four:
-        names = list(LOOKS)
-        return [NOT_TWO_PEOPLE if one is None else names[int(one[1])] for one in each], leans, where, further
+    of_column = np.array([[math.nan] * (1 + len(attributes)) if one is None else one for one in each]).T.tolist()
+    leans, further = of_column[0], dict(zip(map(column_of, attributes), of_column[1:], strict=True))
     kinds = [np.isnan(leans), np.abs(leans) <= settings.options.margin, np.array(leans) > 0]
     return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), leans, where, further
-
-
-def _looks_of_crops(data: StudyData, rows: np.ndarray) -> np.ndarray:
-    """How people who were cut out look, as places in LOOKS ``(n,)``; InvalidInput where no reader fits."""
-    if not len(rows):
-        return np.zeros(0)
-    if (reading := read_looks(data, rows, CUT_OUT)) is None:
-        raise InvalidInput(NOTHING_FITS.format(encoder=data.settings.encoder))
-    return reading.places
 
 
 def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
@@ -312,9 +290,7 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
     """
     by_picture, _ = yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)
     boxes, where = _of_each(people, by_picture), [boxes_text(by_picture[one]) for one in people["image_id"]]
-    in_four = settings.options.looks == "four"
-    sentences = tuple(LOOKS.values()) if in_four else settings.options.sentences
-    questions, stored = tuple(map(question_about, sentences)), data.stored(people)
+    questions, stored = tuple(map(question_about, settings.options.sentences)), data.stored(people)
     keys = [  # the place is part of the question, so that the answer goes with its picture
         None if box is None else [(image_id, f"{question} {box}") for question in questions]
         for image_id, box in zip(people["image_id"], boxes, strict=True)
@@ -328,12 +304,6 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
     answers = yield from ask_judge(
         data.services, settings.judge, "asking the judge about the people", pictures, data.check
     )
-    if in_four:
-        nothing = np.full((len(LOOKS), len(CALLS)), 1 / len(CALLS))
-        given = np.array([nothing if some is None else [answers[key] for key in some] for some in keys])
-        judged = judged_looks(given, settings.judge)
-        words = [NOT_TWO_PEOPLE if some is None else word for some, word in zip(keys, judged.words, strict=True)]
-        return words, np.where([some is None for some in keys], math.nan, judged.leans).tolist(), where, {}
     labels, leans = [], []
     for both in keys:
         given = np.full((2, 3), math.nan) if both is None else np.array([answers[key] for key in both])
@@ -362,7 +332,7 @@ def _in_boxes(
     # What was read before, as while pictures were drawn.
     so_far = {n: data.memory.setdefault((data.settings.encoder, *map(id, readers), n), {}) for n in groups}
     for n, some in groups.items():
-        find = partial(people_side_by_side, n=n) if finder is None else finder.find
+        find = finder.find if finder else person_halves if n == 2 else whole_picture
 
         def work(images: list[Image.Image], find: Callable[[Image.Image], list[Box]] = find) -> Sequence[Any]:
             everywhere = [find(image) for image in images]
@@ -393,7 +363,7 @@ def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, 
         people,
         data.services.answerer(settings.options.answerer),
         [
-            vqa[side if side in ("middle", SINGLE) else "paired"].format(who, side=side)
+            vqa[side if side == SINGLE else "paired"].format(who, side=side)
             for who, side in zip(people["identity"], people["position"], strict=True)
         ],
     )

@@ -74,7 +74,7 @@ def alone_shot(design: Design, identity: str, n: int = 1) -> Shot:
 
 
 def ordered_shot(design: Design, ordered: tuple[str, ...], n: int = 1, group: str = PAIRED) -> Shot:
-    """``n`` pictures of two or three identities from left to right, in one of the design's settings."""
+    """``n`` pictures of one or two identities from left to right, in one of the design's settings."""
     template, places = design.data["settings"][group]["template"], POSITIONS[len(ordered)]
     prompt = template.format(*ordered, occ1=ordered[0], occ2=ordered[1])
     facts = {"setting": group, **dict(zip(places, ordered, strict=True))}

@@ -40,13 +40,8 @@ from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED
 from bias_core.studies.reports.crossed import joined
 
 TEXTS = ReportTexts(__file__)
-PAIRED, FAIRNESS, THREE = "paired", "fairness", "three"
-PLACES = {
-    PAIRED: "In pairs: score",
-    FAIRNESS: "In pairs, asked to be fair: score",
-    THREE: "In threes: score",
-    SINGLE: "Alone: score",
-}
+PAIRED, FAIRNESS = "paired", "fairness"
+PLACES = {PAIRED: "In pairs: score", FAIRNESS: "In pairs, asked to be fair: score", SINGLE: "Alone: score"}
 """Scores that are watched while pictures come, by setting."""
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
 
@@ -58,13 +53,11 @@ def paired_program(
     report: Callable[[Design, StudySettings, pd.DataFrame], Results],
     options: type[Options],
     runs: str = "",
-    more: Callable[[pd.DataFrame, StudyData], pd.DataFrame] | None = None,
 ) -> Program:
     """A study of the paired stereotype test: draw what ``shots`` says, label who is in it, and report.
 
     ``identities`` have ``stereotyped_gender`` and further columns; ``report`` makes the study's own findings, tables,
-    figures and notes from labelled people; ``runs`` are the published ones beside those of the report (Table 13);
-    ``more`` adds what else is read of each person to the labelled ones.
+    figures and notes from labelled people; ``runs`` are the published ones beside those of the report (Table 13).
     """
 
     def checked_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -74,8 +67,6 @@ def paired_program(
     def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
         everyone = labelling.people_of(data.frame, identities(design, settings))
         people = yield from labelling.label_people(everyone, design, settings, data)
-        if more is not None:
-            people = more(people, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return score(design, settings, people, raters_table(everyone, settings))
 

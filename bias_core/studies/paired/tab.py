@@ -11,7 +11,7 @@ import pandas as pd
 from bias_core.annotation.tasks import SINGLE
 from bias_core.metrics.paired_labels import ANDROGYNOUS, ANSWERS, ANSWERS_IN_FOUR, NOT_TWO_PEOPLE, UNCLEAR, UNTOLD
 from bias_core.number_text import format_interval, format_number, format_share
-from bias_core.studies.kit.setting_fields import option_values, settings_of
+from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, StudyReport
 from bias_core.studies.paired.identities import design_of_two
 from bias_core.studies.paired.labelling import (
@@ -55,7 +55,7 @@ WORDS = {
     "cannot_identify": "cannot identify",
 }
 
-FAILED = {1: "not one person", 2: "not two people", 3: "not three people"}
+FAILED = {1: "not one person", 2: "not two people"}
 """The answer that a picture failed, by how many people were asked for."""
 _BUTTONS = {"before": "Previous", "after": "Next", "confirm": "This page is right", "undo": "Undo"}
 _CHECK = (
@@ -68,7 +68,7 @@ _OWN = (
     "is measured against your choice."
 )
 # Keys of the score that a study is about, whichever it has.
-_NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair", "three": "in threes"}
+_NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +152,7 @@ def labels_html(labelling: Labelling) -> str:
     people = labelling.people()
     groups = dict(list(people[people["image_id"].isin(labelling.pictures())].groupby("image_id")))
     boxes, stored = _boxes(labelling.drawn), labelling.drawn.stored
-    choice = option_values(labelling.drawn.settings.options).get("looks")
-    in_four = choice == "four" or people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any()
+    in_four = people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any()
     return render(
         "labels_in_place",
         sheets=[
@@ -188,7 +187,7 @@ class PairedTab(StudyTab):
         "Labels say how a person in a picture is perceived, feminine, masculine or neither clearly, never who anybody "
         "is. A score of 0 says that stereotypes are followed as often as not, not that the pictures are fair."
     )
-    studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness", "pst-swapped", "pst-three")
+    studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness", "pst-swapped")
     also: ClassVar = ("paired_two",)  # of own words
     own_options: ClassVar = tuple(settings_of(LabellingOptions))
 

@@ -16,7 +16,6 @@ from bias_core.studies.reports.text import Row, at_any_time, day_of, drawn_by, f
 from bias_core.types import IMPORTED, ImageRow
 
 _LONGEST = 90  # letters of a prompt
-_NO_NUMBERS = ("language_model", "scale_reader")  # the one looks at no picture, on the other no number rests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +53,7 @@ def circumstances(report: StudyReport, part: Measured) -> Circumstances:
     frame, rows = _pictures_of(report, part)
     program = programs_by_kind().get(report.design.kind)
     groups = program.attributes(report.design, report.settings) if program and len(frame) else {}
-    readers = [one for one in report.read_by if one.role not in _NO_NUMBERS]
+    readers = [one for one in report.read_by if one.role != "language_model"]  # which looks at no picture
     names = [f"{one.id} ({one.revision})" if one.revision else one.id for one in readers]
     return Circumstances(
         prompts=_prompts(frame),

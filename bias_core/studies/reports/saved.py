@@ -9,11 +9,11 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -21,11 +21,12 @@ from jinja2 import UndefinedError
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.metrics.cards import METRICS
+from bias_core.models.catalogue import Role
 from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
-from bias_core.studies.kit.designs import programs_by_kind, typed_options
+from bias_core.studies.kit.designs import programs_by_kind, typed_options, with_known_options
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import Options, option_values, settings_of
+from bias_core.studies.kit.setting_fields import Options, option_values
 from bias_core.studies.kit.types import (
     Arm,
     ArmReport,
@@ -50,6 +51,7 @@ CLASSES: Mapping[str, type] = {
 }  # fmt: skip
 """What may be read back."""
 
+_LEFT_OUT = "Left out"  # how the note begins on measures that the program no longer has
 _IS = "%"  # the key that tells what a JSON object stands for
 _PATH = "path"  # a column of a frame with files in it
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -152,7 +154,7 @@ def _without_old_measures(values: dict[str, Any]) -> dict[str, Any]:
     old = [finding.title for finding in values.get("findings", ()) if finding.metric not in METRICS]
     if not old:
         return values
-    note = f"Left out, as this version of the program measures it otherwise: {listed(old)}."
+    note = f"{_LEFT_OUT}, as this version of the program measures it otherwise: {listed(old)}."
     findings = tuple(finding for finding in values["findings"] if finding.metric in METRICS)
     return values | {"findings": findings, "notes": (*values.get("notes", ()), note)}
 
@@ -215,7 +217,7 @@ def from_text(text: str, root: Path) -> SavedReport:
     if not isinstance(report, StudyReport):
         raise StorageError(f"a saved report holds a {type(report).__name__}")
     created = float(values["created"])
-    report = replace(_with_typed_options(report), created=report.created or created)
+    report = replace(_as_declared(report), created=report.created or created)
     return SavedReport(report=report, created=created)
 
 
@@ -228,22 +230,40 @@ def as_saved() -> Iterator[None]:
         raise StorageError(f"{_OF_ANOTHER}, which kept less of it ({error}); run it again") from error
 
 
-def _with_typed_options(report: StudyReport) -> StudyReport:
-    """The report with options as its kind of study declares them; files have them as plain values."""
-    programs = programs_by_kind()
-    if report.design.kind not in programs:  # a comparison is no design
-        return report
-    declared = settings_of(programs[report.design.kind].options)
+def _as_declared(report: StudyReport) -> StudyReport:
+    """The report with options as its kind of study declares them; a note names what this version no longer has.
+
+    Files have options as plain values.
+    """
+    report = replace(report, read_by=tuple(one for one in report.read_by if one.role in get_args(Role)))
+    if report.design.kind not in programs_by_kind():
+        is_study = bool(option_values(report.settings.options))  # a comparison has none
+        return with_note_on(report, [f"the study {report.design.name}"] * is_study)
+    gone: dict[str, None] = {}
+    design = report.design
 
     def typed(settings: StudySettings) -> StudySettings:
-        still = {name: value for name, value in option_values(settings.options).items() if name in declared}
-        return replace(settings, options=typed_options(report.design, still))
+        nonlocal design
+        design, known, names = with_known_options(report.design, settings)
+        gone.update(dict.fromkeys(names))
+        return replace(known, options=typed_options(design, known.options))
 
     try:
-        arms = tuple(replace(arm, settings=typed(arm.settings)) for arm in report.arms)
-        return replace(report, settings=typed(report.settings), arms=arms)
+        settings, arms = typed(report.settings), tuple(replace(a, settings=typed(a.settings)) for a in report.arms)
+        return with_note_on(replace(report, design=design, settings=settings, arms=arms), [*gone])
     except InvalidInput as error:
         raise StorageError(f"{_OF_ANOTHER}: {error}") from error
+
+
+def with_note_on(report: StudyReport, gone: Sequence[str]) -> StudyReport:
+    """The report with a note on what this version no longer has; it goes on from that on measures that are left out."""
+    if not gone:
+        return report
+    notes = list(report.results.notes)
+    place = next((i for i, note in enumerate(notes) if note.startswith(_LEFT_OUT)), len(notes))
+    before = [f"{note} " for note in notes[place : place + 1]]
+    notes[place : place + 1] = [f"{''.join(before)}This version of the program no longer has {', '.join(gone)}."]
+    return replace(report, results=replace(report.results, notes=tuple(notes)))
 
 
 def report_store(services: StudyServices) -> ReportStore:

@@ -21,7 +21,6 @@ from bias_core.metrics.paired_labels import ANDROGYNOUS
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.number_text import format_estimate, format_number, format_share
-from bias_core.stats.class_shares import class_shares
 from bias_core.stats.effects import wilson_interval
 from bias_core.stats.two_phase import (
     FEWEST_LABELS,
@@ -40,9 +39,9 @@ from bias_core.studies.running.run_readings import (
     PEOPLE,
     YES,
     Reading,
-    ScaleReading,
+    ScalePictures,
     readings_of,
-    scale_readings,
+    scale_pictures,
     strata_of,
 )
 from bias_core.types import Estimate
@@ -181,13 +180,13 @@ class PeopleAnswers:
                 codes[row, places[rater]] = 1 if is_there else _NOBODY_TELLS.get(answer, 0)
         return codes
 
-    def level_votes(self, reading: ScaleReading) -> np.ndarray:
+    def level_votes(self, pictures: ScalePictures) -> np.ndarray:
         """Places of the levels that raters say ``(n, n_raters)``, nan where a rater said nothing."""
-        places = {key: place for place, key in enumerate(scale_task(reading.scale.name).answer_keys)}
+        places = {key: place for place, key in enumerate(scale_task(pictures.scale.name).answer_keys)}
         of_raters = {rater: i for i, rater in enumerate(self.raters)}
-        codes = np.full((len(reading.image_ids), max(1, len(of_raters))), np.nan)
-        for row, image_id in enumerate(reading.image_ids):
-            key = (image_id, reading.scale.name, reading.scale.question)
+        codes = np.full((len(pictures.image_ids), max(1, len(of_raters))), np.nan)
+        for row, image_id in enumerate(pictures.image_ids):
+            key = (image_id, pictures.scale.name, pictures.scale.question)
             for rater, answer in self._votes.get(key, {}).items():
                 codes[row, of_raters[rater]] = places[answer]
         return codes
@@ -299,28 +298,25 @@ def shares_of_attribute(
 
 
 def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, name: str) -> Iterator[CorrectedNumber]:
-    """The mean and the ends of a scale, of every arm, as people see it; the reader's levels help where it has any."""
-    for place, one in enumerate(scale_readings(report, name)):
+    """The mean and the ends of a scale, of every arm, as people see it; no reader reads it."""
+    for place, one in enumerate(scale_pictures(report, name)):
         votes, scale, k = answers.level_votes(one), one.scale, len(one.scale.levels)
         if (~np.isnan(votes).all(axis=1)).sum() < FEWEST_LABELS:
             continue
         shares = two_phase_shares(
-            one.codes,
+            np.zeros(len(votes)),  # as if a reader put all into one class
             votes,
             n_classes=k + 1,
             rater_weights=corrector.rater_weights,
             rng=np.random.default_rng([corrector.settings.seed, place]),
         )
         levels = np.arange(1.0, k + 1)
-        counts = np.bincount(one.codes, minlength=k + 1)
+        as_read = Estimate.undefined(0, "no reader reads it")
         for title, metric, scores, length in (
             ("mean", "mean_level", levels, k - 1),
             (f"{scale.lowest_words}: P", "end_share", (levels <= scale.ends).astype(float), 1),
             (f"{scale.highest_words}: P", "end_share", (levels > k - scale.ends).astype(float), 1),
         ):
-            as_read = Estimate.undefined(0, "no reader with known errors reads it in these pictures")
-            if one.is_read and counts[:-1].any():
-                as_read = class_shares(counts, has_unclear=True).interval(scores)
             names = f"{one.arm} {name} {title}".strip(), ", ".join(filter(None, (name, one.arm))) + f": {title}", metric
             of = partial(_mean_of_levels, scores)
             yield corrector.number(names, as_read, of, shares, scale=length, null_value=None)

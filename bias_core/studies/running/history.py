@@ -6,11 +6,12 @@ from pathlib import Path
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.store.manifests import Manifest, Status
+from bias_core.studies.kit.designs import with_known_options
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.kit.watching import stop_rule
-from bias_core.studies.reports.saved import SavedReport, decode, open_report, report_store
+from bias_core.studies.reports.saved import SavedReport, decode, keep_report, open_report, report_store, with_note_on
 from bias_core.studies.running.arms import each_arm
 from bias_core.studies.running.run import run_study
 
@@ -99,10 +100,11 @@ def go_on(
 ) -> Generator[Progress, None, StudyReport]:
     """Run it again from what is stored, under its new id alone; InvalidInput where run or pictures are gone.
 
-    A run that is finished under a stop rule goes on without the rule, and its own report stays.
+    A run that is finished under a stop rule goes on without the rule, and its own report stays; so does that of a run
+    with options that this version no longer has, of which the new report has a note.
     """
     manifest = _mine(services, session, run_id)
-    design, settings = _study_of(manifest)
+    design, settings, gone = with_known_options(*_study_of(manifest))
     if has_rule := manifest.status == "finished" and stop_rule(settings) is not None:
         settings = replace(settings, stop_within=None, stop_when_clear=False)
     for one in each_arm(settings):
@@ -111,7 +113,10 @@ def go_on(
                 f"the pictures {Path(one.images).name!r} of this run are no longer here: import them again"
             )
     report = yield from run_study(design, settings, services, cancelled=cancelled, session=session)
-    if report.run_id != manifest.id and not has_rule:
+    if gone:
+        report = with_note_on(report, gone)
+        keep_report(report, services)
+    elif report.run_id != manifest.id and not has_rule:
         if manifest.is_kept:
             services.manifests.keep(report.run_id)
         delete_run(services, session, manifest.id)

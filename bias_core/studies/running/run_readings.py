@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.paired_labels import ANDROGYNOUS, CANNOT_IDENTIFY, GENDERS, NOT_TWO_PEOPLE, UNCLEAR
-from bias_core.scales import CANNOT_TELL as UNTOLD_LEVEL, Scale, load_scales
+from bias_core.scales import Scale, load_scales
 from bias_core.studies.kit.designs import programs_by_kind
-from bias_core.studies.kit.scale_scores import READ_AS
 from bias_core.studies.kit.types import StudyReport
 from bias_core.types import Attribute
 
@@ -69,33 +68,27 @@ def readings_of(report: StudyReport) -> list[Reading]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleReading:
-    """The level of a scale that the reader gives to some pictures of a run."""
+class ScalePictures:
+    """Pictures of a run that people may be asked about on a scale, which no reader reads."""
 
     arm: str  # "" in a run of one arm
     scale: Scale
     image_ids: Rows  # ``(n,)``
-    codes: np.ndarray  # ``(n,)`` places of levels, one more for "cannot tell"; all 0 where nobody reads it
-    is_read: bool
 
 
-def scale_readings(report: StudyReport, name: str) -> list[ScaleReading]:
-    """What is read on a scale in the pictures that a study scores, in each arm; also where no reader has read it."""
+def scale_pictures(report: StudyReport, name: str) -> list[ScalePictures]:
+    """The pictures that a study scores, in each arm; [] where there are none, or no scale is called so."""
     program, frame = programs_by_kind().get(report.design.kind), report.pictures
     scale = load_scales().get(name)
     if program is None or frame is None or frame.empty or scale is None:
         return []
-    readings, places = [], {word: place for place, word in enumerate((*scale.levels, UNTOLD_LEVEL))}
+    pictures = []
     for arm, part in _arms(report):
         own = frame[frame["arm"] == arm] if arm else frame
         rows = own[own["group"].isin(list(program.attributes(report.design, part.settings)))]
-        once = rows.drop_duplicates("image_id")
-        column = f"{name}{READ_AS}"
-        is_read = column in once and bool(once[column].notna().all())
-        codes = once[column].map(places).to_numpy(int) if is_read else np.zeros(len(once), dtype=int)
-        ids = tuple(once["image_id"])
-        readings.append(ScaleReading(arm=arm, scale=scale, image_ids=ids, codes=codes, is_read=is_read))
-    return [one for one in readings if one.image_ids]
+        ids = tuple(dict.fromkeys(rows["image_id"]))
+        pictures.append(ScalePictures(arm=arm, scale=scale, image_ids=ids))
+    return [one for one in pictures if one.image_ids]
 
 
 def strata_of(readings: Sequence[Reading], stratified_by: Sequence[str]) -> dict[str, str]:

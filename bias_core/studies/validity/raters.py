@@ -35,7 +35,7 @@ LOOKED = "looks"
 N_UNANSWERED = 0.3  # share of the answers that raters leave out, where that is allowed
 _BY_LOT = (0.4, 0.3, 0.2, 0.1)  # who does not look says the first look most often; the other of two raters, the last
 _JUDGE, _N_KNOWN = (0.9, 0.85), 200  # sensitivity and specificity of a judge, and the answers they are measured on
-_SPECTRUM = "spectrum"
+_FAIR = "fair"  # draws people with the looks that a prompt asks for
 _WHO, _THINGS = "raters who err", "things left out"
 
 Codes = NDArray[np.int64]
@@ -56,8 +56,10 @@ def rater_shots(design: Design, settings: StudySettings) -> list[Shot]:
     if tuple(settings.options.conditions) != CONDITIONS:
         raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
     n = pool_size(design, settings)
-    facts = {"planted": _SPECTRUM}
-    return [Shot(prompt=str(design.data[LOOKED]), n=n, group=LOOKED, condition=_SPECTRUM, facts=facts)]
+    return [
+        Shot(prompt=prompt, n=round(share * n), group=LOOKED, condition=_FAIR, facts={"planted": _FAIR})
+        for prompt, share in design.data[LOOKED].items()
+    ]
 
 
 def measure_raters(design: Design, settings: StudySettings, data: StudyData) -> Measuring:

@@ -30,8 +30,6 @@ STUDIES = (
     "validity-mitigation",
     "validity-intersections",
     "validity-languages",
-    "validity-tones",
-    "validity-gender",
     "validity-people",
     "validity-raters",
 )
@@ -58,6 +56,10 @@ NOT_HERE: Mapping[str, str] = {
     "kendall_tau": "of two orders, not of pictures",
     "chao_shen_entropy": "it has no interval; the variety against a base is tested",
     "refused_share": "of requests; the renderer refuses nothing",
+    **dict.fromkeys(
+        ("mean_level", "end_share", "level_distance", "distance_to_goal", "look_share", "gender_lean"),
+        "of what people say; no reader reads it",
+    ),
 }
 """Why no validity study tests a measure."""
 

@@ -31,8 +31,6 @@ _TITLES = {
     "validity-mitigation": "Mitigation",
     "validity-intersections": "Intersections",
     "validity-languages": "Languages",
-    "validity-tones": "Skin tones and age groups",
-    "validity-gender": "Perceived gender in four",
     "validity-people": "People who stand together",
     "validity-raters": "Raters",
 }

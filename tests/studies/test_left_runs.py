@@ -1,0 +1,102 @@
+"""Runs with options, or of a study, that this version no longer has: they open, and one note names what is gone.
+
+Kept by the version before: an exploration with two scales, four looks and a reader of scales, pictures of who acts, and
+pictures of three people.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bias_core.errors import InvalidInput, UnknownModel
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.setting_fields import option_values
+from bias_core.studies.reports.claims import claims
+from bias_core.studies.reports.documents import to_markdown
+from bias_core.studies.running.export import to_export
+from bias_core.studies.running.history import go_on, list_runs, open_run
+from bias_core.studies.running.run import complete
+from bias_core.ui.links import read_link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bias_core.studies.kit.types import StudyReport
+
+EXPLORED, ACTED, THREE = "f892e6636675c66b", "0af5be8dae33e423", "f8ef304efb2707b7"
+ME = "visitor-0000000000000000"
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    shutil.copytree(Path(__file__).parent / "left_runs", tmp_path / "data")
+    built = Services(Settings(data_dir=tmp_path / "data", offline=True))
+    yield built
+    built.close()
+
+
+def note_of(report: StudyReport) -> str:
+    (note,) = (one for one in report.results.notes if "This version of the program no longer has" in one)
+    return note
+
+
+def test_all_are_on_the_list_and_open_with_what_they_measured(services: Services) -> None:
+    assert {line.run_id for line in list_runs(services, ME)} == {EXPLORED, ACTED, THREE}
+    for run_id in (EXPLORED, ACTED, THREE):
+        report = open_run(services, ME, run_id).report
+        assert report.results.findings
+        assert claims(report)
+        assert note_of(report) in to_markdown(report)
+        to_export(report)
+
+
+def test_an_exploration_is_without_its_scales_and_their_reader_is_in_no_sentence(services: Services) -> None:
+    report = open_run(services, ME, EXPLORED).report
+    gone = "the option scales, the option in_four, the option scale_reader"
+    assert note_of(report) == f"This version of the program no longer has {gone}."
+    assert not {"scales", "in_four", "scale_reader"} & set(option_values(report.settings.options))
+    assert "scale-age group-mean" in {one.key for one in report.results.findings}  # what was measured stays
+    assert "skin-tone-classifier" not in " ".join(claims(report))
+    with pytest.raises(UnknownModel, match="has no condition 'tones'"):
+        complete(go_on(services, ME, EXPLORED))
+
+
+def test_a_pair_who_act_is_left_out_and_the_run_goes_on_beside_the_one_that_was_kept(services: Services) -> None:
+    report = open_run(services, ME, ACTED).report
+    note = note_of(report)
+    assert note.startswith("Left out, as this version of the program measures it otherwise: Share of the picture")
+    assert note.endswith("This version of the program no longer has the option act, the option looks.")
+    assert "act" not in report.design.options
+    assert option_values(report.settings.options)["pairs"] == ("teacher and student",)
+    again = complete(go_on(services, ME, ACTED))
+    assert note_of(again) == "This version of the program no longer has the option act, the option looks."
+    assert note_of(open_run(services, ME, again.run_id).report) == note_of(again)
+    assert {line.run_id for line in list_runs(services, ME)} == {EXPLORED, ACTED, THREE, again.run_id}
+
+
+def test_three_people_are_shown_as_they_were_and_not_drawn_again(services: Services) -> None:
+    assert note_of(open_run(services, ME, THREE).report).endswith("no longer has the study pst-three.")
+    with pytest.raises(InvalidInput, match="no kind of study 'paired_three'"):
+        complete(go_on(services, ME, THREE))
+
+
+@pytest.mark.parametrize("name", ["pst-three", "validity-tones", "validity-gender"])
+def test_a_study_that_is_gone_is_refused_with_the_names_of_those_there_are(name: str) -> None:
+    with pytest.raises(InvalidInput, match=f"no study '{name}'; there are .*pst-swapped"):
+        find_design(name)
+
+
+def test_a_link_says_what_it_asks_for_in_vain(services: Services) -> None:
+    tabs = {"explore": (), "paired": ("pst-occupations", "pst-swapped")}
+    given = {"tab": "paired", "study": "pst-swapped", "model": "calibration-renderer", "condition": "tones"}
+    link = read_link(given | {"option.act": "helping", "option.looks": "four"}, tabs, services)
+    assert link.values["study"] == "pst-swapped"
+    assert set(link.ignored) >= {"condition “tones”"}
+    assert len(link.ignored) == 3
+    assert read_link({"tab": "paired", "study": "pst-three"}, tabs, services).ignored == ("study “pst-three”",)
