@@ -21,10 +21,9 @@ from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding
 from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.labelling import PairOptions
-from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import PoolOptions, in_each_repetition, places_in_pool, pool_size
-from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Estimate, ReaderErrors
+from validation.repetitions import PoolOptions, in_each_repetition, places_in_pool, pool_size
+from validation.verdicts import TEXTS, measured, results_of
 
 CONDITIONS = ("fair", "crossed")
 OF_THREE = "crossed, all three"
@@ -307,6 +306,6 @@ def _of_three(claims: pd.DataFrame) -> Finding:
 
 PROGRAMS = {
     "validity_intersections": Program(
-        shots=intersection_shots, measure=measure_intersections, options=IntersectionOptions, headline=headline
+        shots=intersection_shots, measure=measure_intersections, options=IntersectionOptions
     )
 }

@@ -16,11 +16,10 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, finding
 from bias_core.studies.reports.crossed import joined
-from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import PoolOptions, in_each_repetition, ladder, places_in_pool, pool_size
-from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Attribute, Estimate
 from bias_core.wordings import Wording, language_names, planted_languages, wordings_of
+from validation.repetitions import PoolOptions, in_each_repetition, ladder, places_in_pool, pool_size
+from validation.verdicts import TEXTS, measured, results_of
 
 PLANTED = "languages"  # the condition that plants a bias in two languages
 MEASURE = "prevalence_difference"
@@ -165,8 +164,4 @@ def _findings(claims: Sequence[tuple[bool, bool]]) -> Iterator[Finding]:
         yield finding(key, title, MEASURE, share, f"Should be {says}, after Holm over all languages and attributes.")
 
 
-PROGRAMS = {
-    "validity_languages": Program(
-        shots=language_shots, measure=measure_languages, options=LanguageOptions, headline=headline
-    )
-}
+PROGRAMS = {"validity_languages": Program(shots=language_shots, measure=measure_languages, options=LanguageOptions)}

@@ -25,8 +25,8 @@ from bias_core.studies.association.tests import SIDES, TestOptions, chosen_tests
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import (
+from bias_core.types import Estimate
+from validation.repetitions import (
     ENOUGH_FOR_TRUTH,
     OWN_NULL,
     RepetitionOptions,
@@ -36,8 +36,7 @@ from bias_core.studies.validity.repetitions import (
     repeated,
     true_shares,
 )
-from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
-from bias_core.types import Estimate
+from validation.verdicts import TEXTS, measured, results_of
 
 SETS = ("neutral", "a", "b")  # prompts of a concept: plain, and in the words of A and of B
 WORDED = ("neutral_a", "neutral_b")  # pictures of which the own nulls are mixed: of the prompts in words of A and of B
@@ -370,10 +369,6 @@ def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> M
 
 
 PROGRAMS = {
-    "validity_measures": Program(
-        shots=measure_shots, measure=measure_repeatedly, options=MeasureOptions, headline=headline
-    ),
-    "validity_associations": Program(
-        shots=test_repetitions, measure=measure_tests, options=RepeatedTestOptions, headline=headline
-    ),
+    "validity_measures": Program(shots=measure_shots, measure=measure_repeatedly, options=MeasureOptions),
+    "validity_associations": Program(shots=test_repetitions, measure=measure_tests, options=RepeatedTestOptions),
 }

@@ -14,16 +14,9 @@ from bias_core.prompts import fill_template, guided_prompt
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import (
-    LADDER,
-    RepetitionOptions,
-    in_each_repetition,
-    planted_shares,
-    repeated,
-)
-from bias_core.studies.validity.verdicts import measured, results_of
 from bias_core.types import Estimate
+from validation.repetitions import LADDER, RepetitionOptions, in_each_repetition, planted_shares, repeated
+from validation.verdicts import measured, results_of
 
 GOAL = 0.5  # share of masculine people that a mitigation is to reach
 LOST = dict(zip(LADDER, (0.5, 0.25, 0.0), strict=True))
@@ -107,7 +100,5 @@ def _share(pictures: pd.DataFrame) -> Estimate:
 
 
 PROGRAMS = {
-    "validity_mitigation": Program(
-        shots=mitigation_shots, measure=measure_mitigation, options=MitigationOptions, headline=headline
-    )
+    "validity_mitigation": Program(shots=mitigation_shots, measure=measure_mitigation, options=MitigationOptions)
 }

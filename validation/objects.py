@@ -20,10 +20,9 @@ from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.objects import captions
-from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import ARM, RepetitionOptions, in_each_repetition, ladder, repeated
-from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Estimate
+from validation.repetitions import ARM, RepetitionOptions, in_each_repetition, ladder, repeated
+from validation.verdicts import TEXTS, measured, results_of
 
 RECORD = "record"  # value of the option captioner: say what was really drawn, so that no captioner's error plays a part
 OBJECT, GENDER = "an object", "gender"
@@ -266,14 +265,8 @@ PROGRAMS = {
         ready=reader_ready,
         readers=reading_readers,
         options=RepeatedObjectOptions,
-        headline=headline,
     ),
     "validity_bases": Program(
-        shots=base_shots,
-        measure=measure_bases,
-        options=BaseOptions,
-        headline=headline,
-        readers=base_readers,
-        ahead=nothing_ahead,
+        shots=base_shots, measure=measure_bases, options=BaseOptions, readers=base_readers, ahead=nothing_ahead
     ),
 }

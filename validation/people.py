@@ -35,8 +35,8 @@ from bias_core.studies.paired.places import (
 from bias_core.studies.paired.scores import THREE, in_setting, labelled_by
 from bias_core.studies.paired.swapped import SIGNS, differences_by_seed, pictures_of_pairs, shots_of_pair
 from bias_core.studies.reports.looks import LOOKS, read_looks
-from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import (
+from bias_core.types import Estimate
+from validation.repetitions import (
     PoolOptions,
     RepetitionOptions,
     in_each_repetition,
@@ -46,8 +46,7 @@ from bias_core.studies.validity.repetitions import (
     pool_size,
     repeated,
 )
-from bias_core.studies.validity.verdicts import NOMINAL, TEXTS, measured, results_of
-from bias_core.types import Estimate
+from validation.verdicts import NOMINAL, TEXTS, measured, results_of
 
 CONCEPT = "a photo of a {}"  # how a planted concept is asked for; it holds for pairs too
 LABELS = {"by the reader": "perceived_gender", "by the record": "truth"}
@@ -434,7 +433,6 @@ PROGRAMS = {
         ready=labelling.labeller_ready,
         readers=labelling.labelling_readers,
         options=TogetherOptions,
-        headline=headline,
         ahead=nothing_ahead,
     ),
     "validity_pairs": Program(
@@ -443,10 +441,7 @@ PROGRAMS = {
         ready=labelling.labeller_ready,
         readers=labelling.labelling_readers,
         options=RepeatedPairOptions,
-        headline=headline,
         ahead=nothing_ahead,
     ),
-    "validity_gender": Program(
-        shots=gender_shots, measure=measure_gender, options=GenderOptions, headline=headline, ahead=nothing_ahead
-    ),
+    "validity_gender": Program(shots=gender_shots, measure=measure_gender, options=GenderOptions, ahead=nothing_ahead),
 }

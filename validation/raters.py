@@ -22,10 +22,9 @@ from bias_core.stats.arrays import Array
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import LADDER, PoolOptions, in_each_repetition, pool_size
-from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import ReaderErrors
+from validation.repetitions import LADDER, PoolOptions, in_each_repetition, pool_size
+from validation.verdicts import TEXTS, measured, results_of
 
 CONDITIONS = ("chance", "half", "accurate")
 ACCURACY: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.5, 0.9), strict=True))
@@ -251,7 +250,5 @@ def _missing_line(n: int, where: Mapping[str, Any], chance: np.random.Generator,
 
 
 PROGRAMS = {
-    "validity_raters": Program(
-        shots=rater_shots, measure=measure_raters, options=RaterOptions, headline=headline, ahead=nothing_ahead
-    )
+    "validity_raters": Program(shots=rater_shots, measure=measure_raters, options=RaterOptions, ahead=nothing_ahead)
 }

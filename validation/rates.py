@@ -17,10 +17,9 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
-from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, repeated
-from bias_core.studies.validity.verdicts import TEXTS, measured, named, verdict_figures, verdict_table, verdicts_of
 from bias_core.types import Estimate, PlantedLine
+from validation.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, repeated
+from validation.verdicts import TEXTS, measured, named, verdict_figures, verdict_table, verdicts_of
 
 Shares = tuple[Estimate, Estimate | None]
 """In which the reader sees an attribute: as read, and corrected for its errors where they are known."""
@@ -232,4 +231,4 @@ def _planted_figure(table: pd.DataFrame) -> StudyFigure:
     )
 
 
-PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates, options=RateOptions, headline=headline)}
+PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates, options=RateOptions)}

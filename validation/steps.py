@@ -26,10 +26,9 @@ from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean
 from bias_core.studies.origins.spi import model_suits, trace_row
-from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import LADDER, in_each_repetition, ladder
-from bias_core.studies.validity.verdicts import TEXTS, measured, named, results_of
 from bias_core.types import Attribute, Estimate
+from validation.repetitions import LADDER, in_each_repetition, ladder
+from validation.verdicts import TEXTS, measured, named, results_of
 
 LEAST_CORRELATION = 0.6  # with what the finished pictures gain
 _FEWEST_SEEDS = 4
@@ -374,14 +373,8 @@ def _cause_findings(claims: pd.DataFrame, held: Sequence[bool]) -> Iterator[Find
 
 
 PROGRAMS: Mapping[str, Program] = {
-    "validity_steps": Program(
-        shots=step_shots, measure=measure_steps, suits=model_suits, options=StepOptions, headline=headline
-    ),
+    "validity_steps": Program(shots=step_shots, measure=measure_steps, suits=model_suits, options=StepOptions),
     "validity_causes": Program(
-        shots=cause_shots,
-        measure=measure_cause_pool,
-        suits=pool_suits,
-        options=CauseRepetitionOptions,
-        headline=headline,
+        shots=cause_shots, measure=measure_cause_pool, suits=pool_suits, options=CauseRepetitionOptions
     ),
 }

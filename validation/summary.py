@@ -1,73 +1,42 @@
-"""The validity studies as one report: a page, a folder each, and what the app shows without a run."""
+"""The validity studies as one report: a page, a folder each, and the files that the app shows."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 
-from bias_core.errors import StorageError
+from bias_core.calibration.shipped import NOT_HERE, SHIPPED, TITLES, load_shipped
 from bias_core.exchange.export import csv_bytes
 from bias_core.metrics.cards import METRICS
-from bias_core.settings import ASSETS
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.saved import SavedReport, from_text, to_text
+from bias_core.studies.reports.saved import to_text
 from bias_core.studies.reports.text import MOST_ROWS, markdown_table
-from bias_core.studies.validity.verdicts import AS_PUBLISHED, HEADLINE, STANDS_FOR, TEXTS, named, rule
+from bias_core.studies.reports.verdicts import AS_PUBLISHED, HEADLINE
+from validation.verdicts import STANDS_FOR, TEXTS, rule
 
-STUDIES = (
-    "validity-rates",
-    "validity-measures",
-    "validity-associations",
-    "validity-pairs",
-    "validity-bases",
-    "validity-objects",
-    "validity-texts",
-    "validity-mitigation",
-    "validity-intersections",
-    "validity-languages",
-    "validity-tones",
-    "validity-gender",
-    "validity-people",
-    "validity-raters",
-)
-"""All of them, in the order in which they are told."""
 ON_STEPS = ("validity-steps", "validity-causes")
-"""Those of denoising steps and of parts of a model, beside them in the reports on diffusion models."""
-
-SHIPPED = ASSETS / "validity"
-LEFT_OUT = ("repetitions", "seeds", "texts")  # tables too long for a report; `study run` writes them
-
-NOT_HERE: Mapping[str, str] = {
-    "association_effect_size": "S in other units; it has no interval of its own",
-    "model_distance": "relative to the models in a table, so it has no planted value",
-    "mean_similarity": "in the encoder's own units, so it has no planted value",
-    "stereotype_propagation_index": "of denoising steps, which the renderer has none of; validity-steps tests it "
-    "on the diffusion model",
-    "exchange_effect": "of denoising steps, too; validity-causes tests it on the diffusion model",
-    "part_effects": "of the parts of a model, too; validity-causes tests it on the diffusion model",
-    "drawing_effect": "of the parts of a model, too; validity-causes tests it on the diffusion model",
-    "predicted_gain": "of denoising steps, too; validity-steps tests it on the diffusion model",
-    "weighted_alignment_score": "it has no interval, for WALS of few pictures is not that of many; how far off it is "
-    "stands in the report on picture measures",
-    "picture_change": "in the encoder's own units, so it has no planted value",
-    "kendall_tau": "of two orders, not of pictures",
-    "chao_shen_entropy": "it has no interval; the variety against a base is tested",
-    "refused_share": "of requests; the renderer refuses nothing",
-}
-"""Why no validity study tests a measure."""
+"""The studies of denoising steps and of parts of a model, beside the others in the reports on diffusion models."""
+STUDIES = tuple(name for name in TITLES if name not in ON_STEPS)
+"""The others, in the order in which they are told."""
+LEFT_OUT = ("repetitions", "seeds", "texts")  # tables too long for a report
 
 
-def report_files(reports: Sequence[StudyReport], others: Sequence[str] = ()) -> dict[str, bytes]:
-    """Content of each file by its path in the report's folder; ``others`` have a folder of their own in it."""
+def report_files(
+    reports: Sequence[StudyReport], others: Sequence[str] = (), *, repetitions: bool = False
+) -> dict[str, bytes]:
+    """Content of each file by its path in the report's folder; ``others`` have a folder of their own in it.
+
+    ``repetitions`` adds the tables :data:`LEFT_OUT`, as CSV files.
+    """
     files = {"README.md": _page(reports, others).encode()}
-    for report in map(_without_repetitions, reports):
-        folder = report.design.name
-        files[f"{folder}/report.md"] = to_markdown(report).encode()
+    for whole in reports:
+        folder, short = whole.design.name, _without_repetitions(whole)
+        files[f"{folder}/report.md"] = to_markdown(short).encode()
+        report = whole if repetitions else short
         for one in report.results.tables:
             if len(one.frame) > MOST_ROWS:
                 files[f"{folder}/tables/{one.key}.csv"] = csv_bytes(one.frame.round(4))
@@ -102,36 +71,13 @@ def _styled_by_class(svg: str) -> str:
 
 
 def shipped_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
-    """The same reports as data, by their path in :data:`SHIPPED`: what the app shows without a run."""
+    """The same reports as data, by their path in :data:`SHIPPED`: what the app shows."""
     return {
         f"{report.design.name}.json": to_text(
             replace(_without_repetitions(report), pictures=None, stored={}), SHIPPED
         ).encode()
         for report in reports
     }
-
-
-def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
-    """The shipped reports that are there, in their order; StorageError where a file cannot be read."""
-    paths = [path for name in (*STUDIES, *ON_STEPS) if (path := folder / f"{name}.json").is_file()]
-    try:
-        texts = [path.read_text(encoding="utf-8") for path in paths]
-    except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(f"cannot read the shipped reports: {error}") from error
-    saved = (from_text(text, folder) for text in texts)
-    return tuple(replace(one, report=_named(one.report)) for one in saved)
-
-
-def load_others(folder: Path = SHIPPED) -> dict[str, tuple[SavedReport, ...]]:
-    """The shipped reports of other generators than the renderer, by their names."""
-    places = sorted(path for path in folder.glob("*") if path.is_dir())
-    return {path.name: reports for path in places if (reports := load_shipped(path))}
-
-
-def _named(report: StudyReport) -> StudyReport:
-    """The report with the columns of its tables called by what they hold; earlier versions called some otherwise."""
-    tables = tuple(replace(one, frame=named(one.key, one.frame)) for one in report.results.tables)
-    return replace(report, results=replace(report.results, tables=tables))
 
 
 def _without_repetitions(report: StudyReport) -> StudyReport:
@@ -141,7 +87,7 @@ def _without_repetitions(report: StudyReport) -> StudyReport:
 
 def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
     """The verdicts of all studies, the rule that they follow, and where the details are."""
-    verdicts = pd.concat([report.results.frame("verdicts") for report in map(_named, reports)], ignore_index=True)
+    verdicts = pd.concat([report.results.frame("verdicts") for report in reports], ignore_index=True)
     names = {metric.name: key for key, metric in METRICS.items()}
     headlines, published = (
         verdicts[verdicts["kind"] == kind].drop(columns="kind") for kind in (HEADLINE, AS_PUBLISHED)

@@ -9,7 +9,6 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.similarity import mean_similarity
-from bias_core.number_text import format_share
 from bias_core.protocols import ImageTextEncoder, LanguageModel
 from bias_core.search.stop import optimise_prompts
 from bias_core.stats.effects import wilson_interval
@@ -17,12 +16,13 @@ from bias_core.studies.kit.designs import find_design, typed_options
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyReport, StudySettings, finding, mark
-from bias_core.studies.validity.repetitions import LADDER
-from bias_core.studies.validity.verdicts import TEXTS, named
+from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, finding, mark
+from bias_core.studies.reports.verdicts import CONTRAST
+from validation.repetitions import LADDER
+from validation.verdicts import TEXTS, named
 
 SEARCH = "oasis-stop"  # whose options the search has, but for what the options here say
-BARE, CONTRAST = "as the paper has it", "against the others"
+BARE = "as the paper has it"
 _CONDITIONS = LADDER[:2]  # between them, every planted attribute is present in some pictures and absent in others
 _MOST_NAMED = 3  # texts in which the attribute must be named
 
@@ -160,23 +160,6 @@ def _key(variant: str, planted: bool) -> str:
     return f"{variant} {planted}"
 
 
-def headline(report: StudyReport) -> str:
-    """How often the search that the app uses names what is planted, and how often such words come by themselves."""
-    shares = {
-        one.key: format_share(one.estimate.value, one.estimate.low, one.estimate.high, n=one.estimate.n)
-        for one in report.results.findings
-    }
-    planted, none = shares.get(_key(CONTRAST, True)), shares[_key(CONTRAST, False)]
-    if planted is None:
-        return "No planted attribute is in enough pictures, and lacking in enough, for clusters that share it."
-    return (
-        f"Of clusters that share a planted attribute, one of the three best texts names it in {planted}; of clusters "
-        f"without one such a word comes up in {none}."
-    )
-
-
 PROGRAMS: Mapping[str, Program] = {
-    "validity_texts": Program(
-        shots=cluster_shots, measure=measure_texts, options=ClusterOptions, headline=headline, ahead=nothing_ahead
-    )
+    "validity_texts": Program(shots=cluster_shots, measure=measure_texts, options=ClusterOptions, ahead=nothing_ahead)
 }

@@ -14,10 +14,9 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.scale_scores import ScaleScore, score_scales
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.studies.validity.headline import headline
-from bias_core.studies.validity.repetitions import PoolOptions, in_each_repetition, places_in_pool, pool_size
-from bias_core.studies.validity.verdicts import TEXTS, measured, results_of
 from bias_core.types import Estimate
+from validation.repetitions import PoolOptions, in_each_repetition, places_in_pool, pool_size
+from validation.verdicts import TEXTS, measured, results_of
 
 FAIR, HALF, PLANTED = "fair", "half", "tones"
 CONDITIONS = (FAIR, HALF, PLANTED)
@@ -132,4 +131,4 @@ def _measurements(
     yield line("level_distance", alone, np.nan, excluded=is_clear, test="permutation test")
 
 
-PROGRAMS = {"validity_tones": Program(shots=tone_shots, measure=measure_tones, options=ToneOptions, headline=headline)}
+PROGRAMS = {"validity_tones": Program(shots=tone_shots, measure=measure_tones, options=ToneOptions)}

@@ -14,8 +14,9 @@ from bias_core.number_text import typeset
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.types import Results, StudyFigure, StudySettings, StudyTable, finding, mark
-from bias_core.studies.validity.repetitions import OWN_NULL
+from bias_core.studies.reports.verdicts import AS_PUBLISHED, HEADLINE
 from bias_core.types import Estimate
+from validation.repetitions import OWN_NULL
 
 TEXTS = ReportTexts(__file__)
 NOMINAL = 0.95
@@ -35,7 +36,6 @@ NULL_OF_ITS_OWN = frozenset(
 )  # fmt: skip
 """Measures whose "no bias" is not what the first condition plants; false alarms are counted where it is planted."""
 
-HEADLINE, AS_PUBLISHED = "headline", "as the paper has it"
 STANDS_FOR: Mapping[str, str] = {
     "stereotype_score": "signed_difference",
     "stereotype_difference": "prevalence_difference",
@@ -79,7 +79,7 @@ _ROUNDING = 1e-9
 
 
 def named(key: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """A table of a validity report with its columns called by what they hold; also one of an earlier version."""
+    """A table of a validity report with its columns called by what they hold."""
     return frame.rename(columns=dict(COLUMNS.get(key, {})))
 
 

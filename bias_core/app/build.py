@@ -22,6 +22,7 @@ from bias_core.app.doors import HostCheck, ReadableJson, UploadQuota, allowed_ho
 from bias_core.app.first_page import FirstPage
 from bias_core.app.page_state import AnsweringBlocks
 from bias_core.app.warm_up import warm_up
+from bias_core.calibration.tab import CalibrationTab
 from bias_core.labels.api import label_routes
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_parts import offers_login
@@ -205,7 +206,7 @@ def build_app(services: Services) -> AnsweringBlocks:
         studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
         built[LabelTab.key].connect(tabs, [*studies, runs])
         ComingBack(services, runs, studies).wire(arrived, visitor)
-        demo.first_examples = [tab.first_example for tab in studies]
+        demo.first_examples = [tab.first_example for tab in (*studies, built[CalibrationTab.key])]
         for tab in studies:
             tab.wire_gpu_time(arrived)
         read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)

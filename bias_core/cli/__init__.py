@@ -16,7 +16,6 @@ for command in (
 ):
     app.command()(command)
 app.command(hidden=True)(study.run)
-app.command(name="calibrate-report")(study.calibrate_report)
 study.app.command()(labels.label)
 study.app.command()(labels.corrected)
 study.app.command()(reports.report)

@@ -32,7 +32,6 @@ from bias_core.ui.visitor import Visitor, in_line, keep_upload, then_run
 Updates = dict[Any, Any]
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
 _MOST_PROMPTS, _MOST_REJECTED = 8, 5  # lines of what an upload holds
-_OF_THIS_WORLD = "validity"  # these studies need the calibration renderer's own record
 _EXAMPLES = 3
 _WITH_PICTURES = ("measure", "run", "label", "label_says")  # parts that need an import
 
@@ -65,11 +64,7 @@ def look_through(path: Path) -> Imported:
     """What a folder or zip holds, no picture read; InvalidInput says why it cannot be used."""
     source = ImportedImages(path)
     fits = [Fit(design=find_design(KIND), n_found=sum(source.counts.values()), n_asked=0)]
-    fits += [
-        _fit(design, source)
-        for design in list_designs()
-        if design.kind != KIND and not design.kind.startswith(_OF_THIS_WORLD)
-    ]
+    fits += [_fit(design, source) for design in list_designs() if design.kind != KIND]
     fits.sort(key=lambda fit: (fit.n_found == 0, fit.n_asked > 0))
     return Imported(
         path=path,

@@ -30,13 +30,13 @@ from bias_core.studies.reports.looks import (
     looks_over_arms,
 )
 from bias_core.studies.running.run import complete, run_study
-from bias_core.studies.validity import people
 from bias_core.types import ClassErrors
 from bias_core.world.perceived_gender import CUT_OUT, PERCEIVED_GENDER, load_gender_head, scenes_in_four
 from bias_core.world.scene import GENDERS
 from bias_core.world.shapes import ASSETS
 from tests.adapters.test_judges import save_llava
 from training.perceived_gender import pictures_of
+from validation import find_study, people, validity_studies
 
 LEAN = "Masculine less feminine, of those who can be told"
 PLAIN = {"attributes": (), "attribute_a": "", "attribute_b": "", "in_four": True}
@@ -211,14 +211,15 @@ def test_the_questions_of_the_paper_know_two_looks(shipped):
         paired(shipped, looks="four", labeller="vqa")
 
 
-GENDER = replace(find_design("validity-gender"), images_per_prompt=40)
+GENDER = replace(find_study("validity-gender"), images_per_prompt=40)
 
 
 def test_repeated_intervals_hold_the_shares_of_the_pool_and_the_check_can_fail(shipped, monkeypatch):
     def rows():
         how = {"repetitions": 3, "pool": 50}
         settings = StudySettings(model="calibration-renderer", options=how)
-        return complete(run_study(GENDER, settings, shipped)).results.frame("repetitions")
+        with validity_studies():
+            return complete(run_study(GENDER, settings, shipped)).results.frame("repetitions")
 
     right = rows()
     inside = (right["low"] <= right["target"] + 1e-9) & (right["target"] <= right["high"] + 1e-9)

@@ -25,8 +25,8 @@ from bias_core.studies.paired.places import places_of_three, size_differences, w
 from bias_core.studies.paired.tab import Labelling, labels_html
 from bias_core.studies.running.identities import people_of
 from bias_core.studies.running.run import complete, run_study
-from bias_core.studies.validity import people
 from bias_core.ui.study.pictures import picture_html
+from validation import find_study, people, validity_studies
 
 DESIGN = replace(find_design("pst-three"), images_per_prompt=4)
 POSITIONS = ["left", "middle", "right"]
@@ -210,13 +210,14 @@ def test_identities_that_are_no_three_are_refused(services, masculine, feminine,
 
 
 def test_repeated_intervals_hold_what_the_pool_shows_and_the_check_can_fail(services, monkeypatch):
-    design = find_design("validity-people")
+    design = find_study("validity-people")
     groups = {name: design.data["groups"][name] for name in ("role", "place", "near", "large", "middle")}
     few = replace(design, data={"groups": groups}, images_per_prompt=20)
     settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 20})
 
     def rows():
-        return complete(run_study(few, settings, services)).results.frame("repetitions")
+        with validity_studies():
+            return complete(run_study(few, settings, services)).results.frame("repetitions")
 
     def inside(frame):
         known = frame.dropna(subset=["low", "target"])
@@ -251,4 +252,4 @@ def shifted(effect):
 def test_the_repetitions_ask_for_both_conditions():
     options = people.TogetherOptions(conditions=("fair", "extreme"))
     with pytest.raises(InvalidInput, match="conditions are fair, people"):
-        people.together_shots(find_design("validity-people"), StudySettings(options=options))
+        people.together_shots(find_study("validity-people"), StudySettings(options=options))

@@ -42,7 +42,6 @@ PRESETS = {
     "paired": ("Places swapped, and who is larger", "Does the stereotype hang on age?"),
     "objects": ("People at work",),
     "origins": ("Until which step does the text decide?", "Internet users"),
-    "calibration": ("A few planted rates",),
 }
 
 

@@ -18,15 +18,15 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Shot, StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study
-from bias_core.studies.validity.measures import MEASURES, measures_of, null_distances, null_shares
-from bias_core.studies.validity.rates import RateOptions, _orders
-from bias_core.studies.validity.repetitions import OWN_NULL, repeated, true_shares
-from bias_core.studies.validity.verdicts import NULL_OF_ITS_OWN
 from bias_core.types import Estimate
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
 from bias_core.world.truth import planted_lines
 from tests.studies.test_run_study import finish
+from validation.measures import MEASURES, measures_of, null_distances, null_shares
+from validation.rates import RateOptions, _orders
+from validation.repetitions import OWN_NULL, repeated, true_shares
+from validation.verdicts import NULL_OF_ITS_OWN
 
 SEEN = ["nurse", "doctor", "iranian", "flowers"]
 

@@ -5,21 +5,13 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import with_options
-from bias_core.studies.validity.steps import (
-    Pool,
-    _cause_findings,
-    _exchange_lines,
-    _part_lines,
-    _parts_named,
-    cause_shots,
-    pool_suits,
-)
-from bias_core.studies.validity.verdicts import results_of
+from validation import find_study
+from validation.steps import Pool, _cause_findings, _exchange_lines, _part_lines, _parts_named, cause_shots, pool_suits
+from validation.verdicts import results_of
 
-DESIGN = find_design("validity-causes")
+DESIGN = find_study("validity-causes")
 SETTINGS = with_options(DESIGN, StudySettings())
 N_POOL = 211
 

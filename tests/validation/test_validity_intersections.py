@@ -7,13 +7,12 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import run_study
-from bias_core.studies.validity import intersections
 from tests.studies.test_run_study import finish
+from validation import find_study, intersections
 
-_WHOLE = find_design("validity-intersections")
+_WHOLE = find_study("validity-intersections")
 DESIGN = replace(_WHOLE, images_per_prompt=130, data={**_WHOLE.data, "sets_of_pairs": 1})
 
 

@@ -7,13 +7,12 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import run_study
-from bias_core.studies.validity import languages
 from tests.studies.test_run_study import finish
+from validation import find_study, languages
 
-DESIGN = replace(find_design("validity-languages"), images_per_prompt=30)
+DESIGN = replace(find_study("validity-languages"), images_per_prompt=30)
 
 
 @pytest.fixture(scope="module")

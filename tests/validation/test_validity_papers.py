@@ -21,12 +21,12 @@ from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study
-from bias_core.studies.validity.measures import MEASURES
-from bias_core.studies.validity.objects import base_shots
-from bias_core.studies.validity.repetitions import planted_shares
-from bias_core.studies.validity.summary import NOT_HERE, ON_STEPS, STUDIES, report_files
 from bias_core.types import ImageRow, PlantedLine
 from tests.studies.test_run_study import finish
+from validation.measures import MEASURES
+from validation.objects import base_shots
+from validation.repetitions import planted_shares
+from validation.summary import NOT_HERE, ON_STEPS, STUDIES, report_files
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "validity"
 

@@ -10,14 +10,13 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.agreement import fleiss_kappa, krippendorff_alpha
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import run_study
-from bias_core.studies.validity import raters
-from bias_core.studies.validity.raters import answer_table, true_agreement, true_line
 from tests.studies.test_run_study import finish
+from validation import find_study, raters
+from validation.raters import answer_table, true_agreement, true_line
 
-DESIGN = replace(find_design("validity-raters"), images_per_prompt=60)
+DESIGN = replace(find_study("validity-raters"), images_per_prompt=60)
 SHARES = np.array([0.4, 0.3, 0.2, 0.1])
 
 

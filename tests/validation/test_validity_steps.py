@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study
-from bias_core.studies.validity.steps import rank_correlation
 from bias_core.types import GeneratedImage, Step
 from bias_core.world.render import render
 from tests.ui.fakes import FakeServices, TracedRenderer, _portrait
+from validation import find_study
+from validation.steps import rank_correlation
 
-DESIGN = find_design("validity-steps")
+DESIGN = find_study("validity-steps")
 SMALL = {
     "attributes": [
         {"name": "man", "positive": "a photo of a man", "negative": "a photo of a woman"},

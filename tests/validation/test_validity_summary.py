@@ -10,18 +10,9 @@ import pytest
 
 from bias_core.stats.effects import normal_estimate, wilson_interval
 from bias_core.studies.kit.types import Shot, StudySettings
-from bias_core.studies.validity.repetitions import OWN_NULL, RepetitionOptions, repeated
-from bias_core.studies.validity.summary import load_shipped
-from bias_core.studies.validity.verdicts import (
-    FEWEST,
-    NULL_OF_ITS_OWN,
-    kind_of,
-    measured,
-    named,
-    power_of,
-    results_of,
-    verdicts_of,
-)
+from validation.repetitions import OWN_NULL, RepetitionOptions, repeated
+from validation.summary import load_shipped
+from validation.verdicts import FEWEST, NULL_OF_ITS_OWN, kind_of, measured, named, power_of, results_of, verdicts_of
 
 TRUE = {"fair": 0.0, "published": 0.3, "extreme": 0.6}
 

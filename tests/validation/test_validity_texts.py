@@ -12,8 +12,8 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.run import complete, run_study
-from bias_core.studies.validity.texts import _parts
 from tests.studies.oasis_runs import real_services, table
+from validation.texts import _parts
 
 OPTIONS = {"clusters": 2, "pictures": 20, "n_candidates": 100}
 

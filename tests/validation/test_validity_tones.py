@@ -8,13 +8,12 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import run_study
-from bias_core.studies.validity import tones
 from tests.studies.test_run_study import finish
+from validation import find_study, tones
 
-DESIGN = replace(find_design("validity-tones"), images_per_prompt=40)
+DESIGN = replace(find_study("validity-tones"), images_per_prompt=40)
 
 
 @pytest.fixture(scope="module")

@@ -283,8 +283,20 @@ def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
         if text is None:
             return None
         saved = from_text(text, services.settings.data_dir)
+        saved = replace(saved, report=_noted_if_it_left(saved.report))
         _keep_latest(store, saved)
     return replace(saved, report=_with_what_is_there(saved.report))
+
+
+LEFT = "this study is no longer part of the app"
+
+
+def _noted_if_it_left(report: StudyReport) -> StudyReport:
+    """The report, with a note if the app no longer has its kind of study."""
+    if report.design.kind in programs_by_kind():
+        return report
+    note = f"{LEFT.capitalize()}: these are the numbers that the run had, and it cannot be run again."
+    return replace(report, results=replace(report.results, notes=(note, *report.results.notes)))
 
 
 class Newest(Generic[T]):

@@ -1,10 +1,17 @@
-"""The verdicts of a validity study a line each, and what stands out of them."""
+"""The report of a study that checks the measures against planted truth: its verdicts, a line each, and its headline.
+
+Such studies are run at a release (``validation/``); the app shows their reports.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bias_core.number_text import format_share
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.validity.verdicts import HEADLINE, named
+
+KINDS = "validity_"  # the kinds of these studies begin with it
+HEADLINE, AS_PUBLISHED = "headline", "as the paper has it"
+CONTRAST = "against the others"  # how the app searches for texts of clusters
 
 ADVICE: Mapping[str, str] = {
     "intervals too narrow": "Trust its value and its order; its interval is surer than it should be.",
@@ -20,14 +27,31 @@ GRADES = ("holds", "remark", "inconclusive", "fails")
 
 
 def headline(report: StudyReport) -> str:
-    """How many measures of this report hold, and which do not."""
+    """How many measures of this report hold, and which do not; for a search for texts, how often it names them."""
     lines = verdict_lines(report)
+    if not lines:
+        return _texts_headline(report)
     n = counts_of(lines)
     fails = [line for line in lines if line.grade == "fails"]
     failures = "; ".join(f"{line.measure}: {line.verdict.removeprefix('fails: ')}" for line in fails)
     more = f" Inconclusive with this many repetitions: {n['inconclusive']}." if n["inconclusive"] else ""
     more += f" These fail: {failures}." if failures else ""
     return f"{n['holds'] + n['remark']} of {len(lines)} ways of measuring are shown to tell what was planted.{more}"
+
+
+def _texts_headline(report: StudyReport) -> str:
+    """How often the search that the app uses names what is planted, and how often such words come by themselves."""
+    shares = {
+        one.key: format_share(one.estimate.value, one.estimate.low, one.estimate.high, n=one.estimate.n)
+        for one in report.results.findings
+    }
+    planted, none = (shares.get(f"{CONTRAST} {is_planted}") for is_planted in (True, False))
+    if planted is None:
+        return "No planted attribute is in enough pictures, and lacking in enough, for clusters that share it."
+    return (
+        f"Of clusters that share a planted attribute, one of the three best texts names it in {planted}; of clusters "
+        f"without one such a word comes up in {none}."
+    )
 
 
 class VerdictLine(NamedTuple):
@@ -52,7 +76,7 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
         if {"name", "value", "low", "high", "n"} <= set(figure.data)
     }
     lines = []
-    for row in named("verdicts", report.results.frame("verdicts")).to_dict("records"):
+    for row in report.results.frame("verdicts").to_dict("records"):
         measure, planted, verdict = (str(row[column]) for column in ("measure", "what is planted", "verdict"))
         name = f"{measure}, {planted}" if planted else measure
         middle = [] if row["mean, some planted"] == "–" else str(row["mean, some planted"]).split(", ")
@@ -63,7 +87,7 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
                 planted=planted,
                 verdict=verdict,
                 grade=_grade(verdict),
-                kind=str(row.get("kind", HEADLINE)),  # reports of older versions have none
+                kind=str(row["kind"]),
                 advice=_NOTHING if all(words in verdict for words in _UNRELATED) else trust,
                 coverage=shares.get("coverage", {}).get(name),
                 alarms=shares.get("alarms", {}).get(name),

@@ -11,7 +11,7 @@ from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.kit.watching import stop_rule
-from bias_core.studies.reports.saved import SavedReport, decode, open_report, report_store
+from bias_core.studies.reports.saved import LEFT, SavedReport, decode, open_report, report_store
 from bias_core.studies.running.arms import each_arm
 from bias_core.studies.running.run import run_study
 
@@ -98,12 +98,14 @@ def restore_run(services: StudyServices, session: str, deleted: Deleted) -> None
 def go_on(
     services: StudyServices, session: str, run_id: str, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, StudyReport]:
-    """Run it again from what is stored, under its new id alone; InvalidInput where run or pictures are gone.
+    """Run it again from what is stored, under its new id alone; InvalidInput where run, study or pictures are gone.
 
     A run that is finished under a stop rule goes on without the rule, and its own report stays.
     """
     manifest = _mine(services, session, run_id)
     design, settings = _study_of(manifest)
+    if design.kind not in programs_by_kind():
+        raise InvalidInput(f"“{manifest.title}” cannot be run again: {LEFT}")
     if has_rule := manifest.status == "finished" and stop_rule(settings) is not None:
         settings = replace(settings, stop_within=None, stop_when_clear=False)
     for one in each_arm(settings):
