@@ -38,7 +38,7 @@ def report_files(
         files[f"{folder}/report.md"] = to_markdown(short).encode()
         report = whole if repetitions else short
         for one in report.results.tables:
-            if len(one.frame) > MOST_ROWS:
+            if len(one.frame) > MOST_ROWS or one.key in LEFT_OUT:
                 files[f"{folder}/tables/{one.key}.csv"] = csv_bytes(one.frame.round(4))
         # Letters as text, a third of the size; and the same file for the same figure.
         from matplotlib import rc_context  # takes half a second

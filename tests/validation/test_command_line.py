@@ -62,7 +62,7 @@ def test_one_study_anew_is_written_beside_the_shipped_ones_and_shipped_without_i
     assert code == 0, output
     assert "python -m validation report" in (out / "README.md").read_text()
     assert (out / name / "report.md").read_text().startswith("# Mitigation")
-    assert len(pd.read_csv(out / name / "tables" / "repetitions.csv")) > 30
+    assert set(pd.read_csv(out / name / "tables" / "repetitions.csv")["repetition"]) == {0, 1, 2}
     (saved,) = load_shipped(tmp_path / "validity")
     assert [table.key for table in saved.report.results.tables] == ["verdicts", "summary"]
     assert "pictures" not in json.loads((tmp_path / "validity" / f"{name}.json").read_text())["report"]["results"]
