@@ -22,6 +22,7 @@ from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, co
 from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.labelling import PairOptions
 from bias_core.types import Estimate, ReaderErrors
+from validation.joint import joint_shares
 from validation.repetitions import PoolOptions, in_each_repetition, places_in_pool, pool_size
 from validation.verdicts import TEXTS, measured, results_of
 
@@ -59,9 +60,9 @@ def _prompt(design: Design, group: str) -> str:
     return str(design.data["prompt_of_three" if group == OF_THREE else "prompt"])
 
 
-def _planted_shares(design: Design, data: StudyData, group: str, names: Sequence[str]) -> np.ndarray:
+def _planted_shares(design: Design, group: str, names: Sequence[str]) -> np.ndarray:
     """The share of people in every combination, an axis of 2 for each attribute."""
-    return np.reshape(data.services.joint_shares(_prompt(design, group), GROUPS[group], names), (2,) * len(names))
+    return np.reshape(joint_shares(_prompt(design, group), GROUPS[group], names), (2,) * len(names))
 
 
 def measure_intersections(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -73,11 +74,11 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
     calls = (rows @ (texts[0::2] - texts[1::2]).T > 0).astype(float)  # (n, n_attributes)
     errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
     pools, names = frame.groupby("group", sort=False).indices, [positive for positive, _ in pairs]
-    planted = {group: _planted_shares(design, data, group, names) for group in GROUPS}
+    planted = {group: _planted_shares(design, group, names) for group in GROUPS}
     fair = planted[CONDITIONS[0]]  # where nothing goes together: each by itself
     world = np.array([fair.take(1, axis=j).sum() for j in range(len(pairs))])
     draws, claims = places_in_pool(design, settings, list(GROUPS)), list[dict[str, Any]]()
-    pairs_of = {condition: _identities(design, data, condition) for condition in CONDITIONS}
+    pairs_of = {condition: _identities(design, condition) for condition in CONDITIONS}
 
     def work(repetition: int) -> Iterator[dict[str, Any]]:
         for group, places in draws[repetition].items():
@@ -187,12 +188,12 @@ def _scores(
         yield measured("crossed_stereotype", estimate, target=target, unit=str(place), **where)
 
 
-def _identities(design: Design, data: StudyData, condition: str) -> dict[str, dict[str, np.ndarray]]:
+def _identities(design: Design, condition: str) -> dict[str, dict[str, np.ndarray]]:
     """By stereotype and identity the planted shares of people ``(2, 2)``, by the gender's attribute and the other."""
     names = [design.data["attributes"][j]["positive"] for j in range(2)]
     return {
         gender: {
-            who: np.reshape(data.services.joint_shares(fill_template("a photo of a {}", who), condition, names), (2, 2))
+            who: np.reshape(joint_shares(fill_template("a photo of a {}", who), condition, names), (2, 2))
             for who in whose
         }
         for gender, whose in design.data["in_pairs"].items()

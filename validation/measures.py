@@ -26,6 +26,7 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.types import Estimate
+from bias_core.world.truth import planted_lines
 from validation.repetitions import (
     ENOUGH_FOR_TRUTH,
     OWN_NULL,
@@ -206,7 +207,7 @@ def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData)
 
 
 def _concept(design: Design, data: StudyData, concept: Mapping[str, str]) -> Concept:
-    planted = planted_shares(data.services.planted_lines(), concept["neutral"])
+    planted = planted_shares(tuple(planted_lines()), concept["neutral"])
     turned, shares = planted["extreme"] < planted["fair"], true_shares(data, concept["neutral"])
     texts = {f"text_{side}": data.texts(texts) for side, texts in design.data["text_attributes"].items()}
     texts |= {f"prompt_{side}": data.texts([concept[side]]) for side in ("a", "b")}

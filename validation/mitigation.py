@@ -15,6 +15,7 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.types import Estimate
+from bias_core.world.truth import planted_lines
 from validation.repetitions import LADDER, RepetitionOptions, in_each_repetition, planted_shares, repeated
 from validation.verdicts import measured, results_of
 
@@ -66,7 +67,7 @@ def measure_mitigation(design: Design, settings: StudySettings, data: StudyData)
     to_man, to_woman, to_male, to_female = (rows @ sentences.T).T
     as_asked = np.where(frame["set"] == WORDS[0], 1, -1) * (to_male - to_female) > 0
     frame = frame.assign(to_man=to_man, to_woman=to_woman, as_asked=as_asked)
-    lines = data.services.planted_lines()
+    lines = tuple(planted_lines())
     planted = {
         kind: planted_shares(lines, fill_template(options.template, name))
         for kind, name in (("left", options.masculine), ("over", options.feminine))

@@ -21,6 +21,7 @@ from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.objects import captions
 from bias_core.types import Estimate
+from validation.record import recorder
 from validation.repetitions import ARM, RepetitionOptions, in_each_repetition, ladder, repeated
 from validation.verdicts import TEXTS, measured, results_of
 
@@ -86,7 +87,7 @@ def reader_ready(settings: StudySettings, services: StudyServices) -> None:
 def measure_objects(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
     """B_D and its companions, H_J and M_G in every repetition; B_D only where it is defined."""
     exact = settings.options.captioner == RECORD
-    reading = yield from captions.read_pictures(settings, data, data.services.recorder() if exact else None)
+    reading = yield from captions.read_pictures(settings, data, recorder(data.services) if exact else None)
     first, *_, last = ladder(settings)
     cells = [(OBJECT, one) for one in (first, HALF, last)] + [(GENDER, one) for one in ladder(settings)]
     parts = data.frame.groupby(["planted", "group", "repetition"]).indices
@@ -174,7 +175,7 @@ def base_readers(_settings: StudySettings) -> tuple[Reader, ...]:
 
 def measure_bases(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
     """Log-odds, shift, variety, and added and missing objects of every repetition against its base."""
-    captions = yield from data.say("looking up what was drawn", data.frame, data.services.recorder())
+    captions = yield from data.say("looking up what was drawn", data.frame, recorder(data.services))
     objects_of = {caption: tuple(extract_objects(caption)) for caption in dict.fromkeys(captions)}
     frame = data.frame.assign(objects=pd.Series([objects_of[caption] for caption in captions], dtype=object))
     names = dict(zip(ladder(settings), range(3), strict=True))

@@ -36,6 +36,7 @@ from bias_core.studies.paired.scores import THREE, in_setting, labelled_by
 from bias_core.studies.paired.swapped import SIGNS, differences_by_seed, pictures_of_pairs, shots_of_pair
 from bias_core.studies.reports.looks import LOOKS, read_looks
 from bias_core.types import Estimate
+from bias_core.world.truth import planted_lines
 from validation.repetitions import (
     PoolOptions,
     RepetitionOptions,
@@ -100,7 +101,7 @@ def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> M
     identities = occupation_identities(_chosen(design, settings))
     people = yield from labelling.label_people(labelling.people_of(data.frame, identities), design, settings, data)
     people = people.merge(data.frame[["image_id", "group", "repetition"]], on="image_id", validate="many_to_one")
-    lines = data.services.planted_lines()
+    lines = tuple(planted_lines())
     # by condition, of pairs and of single people: the mean share that conforms minus the share that does not
     planted_by: dict[str, list[float]] = {condition: [] for condition in ladder(settings)}
     for condition, planted in planted_by.items():

@@ -18,6 +18,7 @@ from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
 from bias_core.types import Estimate, PlantedLine
+from bias_core.world.truth import planted_lines
 from validation.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, repeated
 from validation.verdicts import TEXTS, measured, named, verdict_figures, verdict_table, verdicts_of
 
@@ -67,7 +68,7 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     frame = data.frame
     rows = yield from data.embed(frame)
     drawn = set(map(tuple, _concepts(design, settings)))
-    lines = [line for line in data.services.planted_lines() if tuple(line.prompts) in drawn]
+    lines = [line for line in planted_lines() if tuple(line.prompts) in drawn]
     pairs = list(dict.fromkeys((line.positive, line.negative) for line in lines))
     errors = dict(zip(pairs, data.services.reader_errors(settings.encoder, settings.model, pairs), strict=True))
     texts = data.texts([sentence for pair in pairs for sentence in pair])

@@ -16,6 +16,7 @@ from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.types import PlantedLine
+from bias_core.world.truth import planted_lines
 
 T = TypeVar("T")
 LADDER = ("fair", "published", "extreme")
@@ -136,7 +137,7 @@ def ladder(settings: StudySettings) -> list[str]:
 
 def true_shares(data: StudyData, prompt: str) -> dict[str, float]:
     """:func:`planted_shares` as the model of a run really draws them: nan where too few pictures tell it."""
-    lines = data.services.planted_lines()
+    lines = tuple(planted_lines())
     shares = planted_shares(lines, prompt)
     if data.services.model_info(data.settings.model).family == "renderer":
         return shares

@@ -38,11 +38,9 @@ def services(tmp_path_factory):
     built.close()
 
 
-def only(services, concepts):
-    """The services with the planted lines of some concepts alone."""
-    lines = tuple(line for line in planted_lines() if line.concept in concepts)
-    services.planted_lines = lambda: lines
-    return [list(line.prompts) for line in lines]
+def prompts_of(concepts):
+    """The prompts of the planted lines of some concepts alone."""
+    return [list(line.prompts) for line in planted_lines() if line.concept in concepts]
 
 
 def test_the_design_asks_for_every_planted_concept():
@@ -52,7 +50,7 @@ def test_the_design_asks_for_every_planted_concept():
 
 def test_planted_rates_are_measured(services):
     design = find_design("validity-rates")
-    concepts = list(dict.fromkeys(map(tuple, only(services, SEEN))))
+    concepts = list(dict.fromkeys(map(tuple, prompts_of(SEEN))))
     small = replace(design, data={"concepts": concepts}, images_per_prompt=40)
     report, _ = finish(run_study(small, StudySettings(options={"repetitions": 1}), services))
     table = table_of(report, "rates").frame
@@ -70,9 +68,7 @@ def test_planted_rates_are_measured(services):
 
 def test_the_diffusion_model_is_held_against_what_it_draws_itself(services, monkeypatch):
     design = find_design("validity-rates")
-    lines = tuple(line for line in planted_lines() if line.concept == "doctor")
-    monkeypatch.setattr(services, "planted_lines", lambda: lines)
-    small = replace(design, data={"concepts": [line.prompts for line in lines]}, images_per_prompt=2)
+    small = replace(design, data={"concepts": prompts_of(["doctor"])}, images_per_prompt=2)
     options = {"conditions": ("fair", "published")}
     settings = StudySettings(model="calibration-diffusion", num_inference_steps=2, options=options)
     with pytest.raises(InvalidInput, match="draws of doctor under fair was not measured"):
@@ -182,9 +178,6 @@ class DrawnOtherwise:
         self.services = self
         self.frame = pd.DataFrame({"prompt": ["a photo of a nurse"] * 2, "group": ["fair", "extreme"]})
         self._own = Estimate(value=0.875, low=0.8, high=0.9, n=n)
-
-    def planted_lines(self):
-        return tuple(planted_lines())
 
     def model_info(self, _name):
         return SimpleNamespace(family="sd3")

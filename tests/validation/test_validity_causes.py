@@ -7,12 +7,13 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import with_options
-from validation import find_study
+from validation import find_study, validity_studies
 from validation.steps import Pool, _cause_findings, _exchange_lines, _part_lines, _parts_named, cause_shots, pool_suits
 from validation.verdicts import results_of
 
 DESIGN = find_study("validity-causes")
-SETTINGS = with_options(DESIGN, StudySettings())
+with validity_studies():
+    SETTINGS = with_options(DESIGN, StudySettings())
 N_POOL = 211
 
 

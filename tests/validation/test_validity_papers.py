@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from bias_core.adapters.calibration_renderer import CalibrationRenderer, RecordCaptioner
+from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import METRICS
 from bias_core.protocols import Captioner
@@ -25,6 +25,7 @@ from bias_core.types import ImageRow, PlantedLine
 from tests.studies.test_run_study import finish
 from validation.measures import MEASURES
 from validation.objects import base_shots
+from validation.record import RecordCaptioner
 from validation.repetitions import planted_shares
 from validation.summary import NOT_HERE, ON_STEPS, STUDIES, report_files
 
