@@ -2,7 +2,7 @@
 
 import typer
 
-from bias_core.cli import explore, gallery, labels, reports, study, suggest
+from bias_core.cli import explore, labels, reports, study, suggest
 
 app = typer.Typer(help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False)
 for command in (
@@ -20,4 +20,3 @@ study.app.command()(labels.label)
 study.app.command()(labels.corrected)
 study.app.command()(reports.report)
 app.add_typer(study.app, name="study", help="Run the studies of the papers.")
-app.add_typer(gallery.app, name="gallery")
