@@ -46,10 +46,9 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore, make_room
 from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
-from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
+from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.drawn_rates import true_rate
-from bias_core.world.joint import joint_shares
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_pictures
 
 if TYPE_CHECKING:
@@ -329,19 +328,6 @@ class Services:
         return shown_share(sentence, truths)
 
     true_rate = staticmethod(true_rate)
-    joint_shares = staticmethod(joint_shares)
-
-    def planted_lines(self) -> tuple[PlantedLine, ...]:
-        """Every rate that is planted in the calibration world."""
-        from bias_core.world.truth import planted_lines
-
-        return tuple(planted_lines())
-
-    def recorder(self) -> Captioner:
-        """Says what was really drawn, of the calibration renderer's pictures: a captioner that cannot err."""
-        from bias_core.adapters.calibration_renderer import MODEL, RecordCaptioner
-
-        return RecordCaptioner(self.revision(MODEL))
 
     def tidy(self) -> Sequence[str]:
         """Bring the stores below their limits; ids of the pictures that went."""

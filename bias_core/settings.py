@@ -57,7 +57,7 @@ class Settings(BaseSettings):
     max_megapixel_steps: float = Field(default_factory=lambda: 5000.0 if _on_space() else math.inf, gt=0)
     # that one run may work before it is ended; what it has drawn is kept
     max_minutes: float = Field(default_factory=lambda: 30.0 if _on_space() else math.inf, gt=0)
-    # a folder (or a mounted volume) of finished audits, or a hub's dataset of them as org/name; "" for none
+    # a folder (or a mounted volume) of finished runs, laid out as a data folder, which is only read; "" for none
     gallery: str = ""
     upload_mb: int = Field(default=50, ge=1)  # largest file that a visitor may upload
     label_pictures_gb: float = Field(default=5.0, gt=0)  # that the pictures of all labelling tasks may take together

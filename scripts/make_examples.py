@@ -10,7 +10,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import numpy as np
 from PIL import Image
 
 from bias_core.app.build import TABS
 from bias_core.labels.demonstration import FILE as DEMONSTRATION
-from bias_core.library.gallery import pictures_of, with_small_pictures
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.saved import FOLDER, INDEX, Example, list_examples, to_text
+from bias_core.studies.kit.types import Results, StudyFigure, StudySettings
+from bias_core.studies.reports.saved import FOLDER, INDEX, Example, list_examples, pictures_of, to_text
 from bias_core.studies.running.run import complete, run_study
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.render import render
@@ -207,6 +207,32 @@ def write_example(example: Example, report: StudyReport, folder: Path = FOLDER, 
     listed = sorted((*others, example), key=lambda item: (item.tab, places.get(item.name, len(places)), item.name))
     text = json.dumps([asdict(item) for item in listed], ensure_ascii=False, indent=1)
     write_atomically(folder / INDEX, text.encode())
+
+
+def with_small_pictures(
+    report: StudyReport, copy: Callable[[Path], Path], copy_of_figure: Callable[[Path], Path], most: int
+) -> StudyReport:
+    """The report with copies of at most ``most`` of its pictures, evenly out of all, and of those in its figures."""
+    frame = report.pictures
+    ids = list(dict.fromkeys(() if frame is None or frame.empty else frame["image_id"]))
+    ids = [image_id for image_id in ids if image_id in report.stored]
+    places = np.linspace(0, len(ids) - 1, min(len(ids), most)).round().astype(int) if ids else ()
+    chosen = {ids[i]: report.stored[ids[i]] for i in dict.fromkeys(places)}
+    if frame is not None:
+        frame = frame[frame["image_id"].isin(list(chosen))].reset_index(drop=True)
+    stored = {key: replace(image, path=copy(image.path), truth=None) for key, image in chosen.items()}
+
+    def small(results: Results) -> Results:
+        return replace(results, figures=tuple(_with_copies(one, copy_of_figure) for one in results.figures))
+
+    arms = tuple(replace(arm, results=small(arm.results)) for arm in report.arms)
+    return replace(report, results=small(report.results), arms=arms, pictures=frame, stored=stored)
+
+
+def _with_copies(figure: StudyFigure, copy: Callable[[Path], Path]) -> StudyFigure:
+    if "path" not in figure.data:
+        return figure
+    return replace(figure, data=figure.data.assign(path=[str(copy(Path(path))) for path in figure.data["path"]]))
 
 
 def _copy(folder: Path, path: Path, *, n_colours: int = 0) -> Path:

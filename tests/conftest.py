@@ -31,7 +31,7 @@ SLOW = (
     "tests/studies/test_examples.py",
     "tests/studies/test_hosted_studies.py", "tests/studies/test_explore_arms.py", "tests/studies/test_label_use.py",
     "tests/studies/test_on_diffusion.py", "tests/studies/test_papers_over_arms.py", "tests/studies/test_pst_hand.py",
-    "tests/studies/test_readers.py", "tests/studies/test_suggest.py", "tests/studies/test_validity.py",
+    "tests/studies/test_readers.py", "tests/studies/test_suggest.py", "tests/validation/",
     "tests/test_cli.py", "tests/test_cli_run.py",
     "tests/test_damaged_folders.py",
     "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",

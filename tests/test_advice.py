@@ -16,6 +16,7 @@ import bias_core.cli as commands
 from bias_core.cli import app
 from bias_core.settings import Settings
 from training.__main__ import app as training
+from validation.__main__ import app as validation
 
 ROOT = Path(__file__).parent.parent
 OF_OTHERS = {"--query-gpu", "--format", "--no-deps"}  # of nvidia-smi and of pip
@@ -69,7 +70,8 @@ CALLED = called(get_command(app))
 
 
 def test_every_option_that_a_message_names_is_one_of_some_command():
-    known = set.union(*COMMANDS.values(), *leaves(get_command(training)).values()) | OF_OTHERS
+    known = set.union(*COMMANDS.values(), OF_OTHERS)
+    known |= set.union(*(options for one in (training, validation) for options in leaves(get_command(one)).values()))
     named = texts(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
     named = {name: [path for path in paths if path.name not in TO_OTHERS] for name, paths in named.items()}
     assert {name: paths for name, paths in named.items() if paths and name not in known} == {}

@@ -35,9 +35,8 @@ FLOORS = [
     {"services"},
     {"ui"},
     SLICES,
-    {"studies.validity"},
     {"labels"},
-    {"library", "methods"},
+    {"library", "calibration", "methods"},
     {"app", "cli"},
     {"__main__"},
 ]
@@ -240,6 +239,12 @@ def test_the_door_of_raters_starts_without_statistics():
     probe = "import sys; import bias_core.labels.api, bias_core.services; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert not (HEAVY | {"scipy", "sklearn"}) & {module.split(".")[0] for module in modules.split()}
+
+
+def test_the_app_needs_none_of_the_packages_beside_it():
+    beside = {"validation", "training", "bench", "tests"}
+    broken = {name(path): others for path in CODE if (others := libraries(path) & beside)}
+    assert broken == {}
 
 
 def test_the_app_file_is_small():

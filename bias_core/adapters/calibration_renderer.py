@@ -1,20 +1,14 @@
 """The calibration world drawn exactly at its planted rates, with the truth of every picture."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
 from typing import Any
 
-from PIL import Image
-
-from bias_core.errors import InvalidInput
 from bias_core.protocols import StepCallback
-from bias_core.store.images import RECORD_KEY
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
 from bias_core.wordings import planted_languages, wordings_by_prompt
-from bias_core.world import captions
 from bias_core.world.grammar import Request, parse
 from bias_core.world.lexicon import words_of, words_of_the_renderer
 from bias_core.world.planted import rates, sample_scene
@@ -79,33 +73,6 @@ def unknown_words(prompt: str, model: ModelInfo) -> tuple[str, ...]:
         return () if model.family == "renderer" else (prompt,)
     own = () if model.family == "renderer" else [one for one in words_of(prompt) if one in words_of_the_renderer()]
     return (*parse(prompt).unknown_words, *own)
-
-
-class RecordCaptioner:
-    """A captioner that cannot err: it draws the scene anew from the settings that a picture carries.
-
-    With it a study tests its measure alone, and not the captioner. Pictures of another revision of the renderer
-    cannot be looked up.
-    """
-
-    def __init__(self, revision: str) -> None:
-        self.revision = revision
-        self.name = f"record of {MODEL}@{revision}"
-
-    def caption(self, images: Sequence[Image.Image]) -> list[str]:
-        """Everything that is drawn, in one sentence per picture; InvalidInput for one without our record."""
-        return [captions.caption(scene_of(self._row(image))) for image in images]
-
-    def _row(self, image: Image.Image) -> ImageRow:
-        if RECORD_KEY not in image.info:
-            raise InvalidInput("the picture carries no record of what was drawn; ask a captioner instead")
-        row = ImageRow(**json.loads(image.info[RECORD_KEY])["row"])
-        if (row.model, row.revision) != (MODEL, self.revision):
-            raise InvalidInput(
-                f"what is drawn is on record for {MODEL} at {self.revision or 'no revision'} only; got a "
-                f"picture of {row.model} at {row.revision or 'no revision'}"
-            )
-        return row
 
 
 def shown_share(sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:

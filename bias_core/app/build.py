@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
@@ -22,6 +23,8 @@ from bias_core.app.doors import HostCheck, ReadableJson, UploadQuota, allowed_ho
 from bias_core.app.first_page import FirstPage
 from bias_core.app.page_state import AnsweringBlocks
 from bias_core.app.warm_up import warm_up
+from bias_core.calibration.tab import CalibrationTab
+from bias_core.errors import StorageError
 from bias_core.labels.api import label_routes
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_parts import offers_login
@@ -29,10 +32,11 @@ from bias_core.library.tab import RunsTab
 from bias_core.metrics.cards import glossary
 from bias_core.models.machine import share_freed_memory
 from bias_core.services import Services
+from bias_core.settings import Settings
 from bias_core.studies.kit.designs import design_files
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
-from bias_core.studies.running.history import design_of, list_runs, open_run
+from bias_core.studies.running.history import design_of, gallery_folder, list_runs, open_run
 from bias_core.ui import messages
 from bias_core.ui.links import LINK_NAMES, OPTION, Link, notice_html, query_of, read_link
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates, plain_tab
@@ -204,7 +208,7 @@ def build_app(services: Services) -> AnsweringBlocks:
         studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
         built[LabelTab.key].connect(tabs, [*studies, runs])
         ComingBack(services, runs, studies).wire(arrived, visitor)
-        demo.first_examples = [tab.first_example for tab in studies]
+        demo.first_examples = [tab.first_example for tab in (*studies, built[CalibrationTab.key])]
         for tab in studies:
             tab.wire_gpu_time(arrived)
         read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
@@ -287,7 +291,7 @@ def launch_options(services: Services) -> dict[str, Any]:
         "max_threads": settings.runs_waiting + _OTHER_THREADS,  # who waits for a run has one
         "state_session_capacity": 200,
         "max_file_size": f"{settings.upload_mb}mb",
-        "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES)],
+        "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES), *_gallery_pictures(settings)],
         "blocked_paths": [
             *(str(data / name) for name in ("runs", "reports", "label_pictures", *_DATABASES)),
             *(str(data / f"labels.sqlite{end}") for end in ("", "-wal", "-journal")),
@@ -307,6 +311,14 @@ def launch_options(services: Services) -> dict[str, Any]:
         "css_paths": [STATIC / "app.css"],
         "favicon_path": STATIC / "favicon.svg",
     }
+
+
+def _gallery_pictures(settings: Settings) -> list[str]:
+    """The folder of the pictures of the gallery; none where there is no gallery."""
+    with suppress(StorageError):  # the list of runs says it
+        if (folder := gallery_folder(settings)) is not None:
+            return [str(folder / "images")]
+    return []
 
 
 def build_theme() -> gr.themes.Base:

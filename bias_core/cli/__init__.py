@@ -2,7 +2,7 @@
 
 import typer
 
-from bias_core.cli import explore, gallery, labels, reports, study, suggest
+from bias_core.cli import explore, labels, reports, study, suggest
 
 app = typer.Typer(help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False)
 for command in (
@@ -15,9 +15,7 @@ for command in (
     study.measures,
 ):
     app.command()(command)
-app.command(name="calibrate-report")(study.calibrate_report)
 study.app.command()(labels.label)
 study.app.command()(labels.corrected)
 study.app.command()(reports.report)
 app.add_typer(study.app, name="study", help="Run the studies of the papers.")
-app.add_typer(gallery.app, name="gallery")

@@ -1,4 +1,4 @@
-"""The papers' studies on the command line: listed, shown, planned, drawn and measured; and the instrument's check."""
+"""The papers' studies on the command line: listed, shown, planned, drawn and measured."""
 
 import math
 import sys
@@ -34,17 +34,15 @@ from bias_core.cli.reports import OUT, save_study_report, show_study_report
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.hosted import hosted_name, request_words
 from bias_core.models.machine import free_bytes
-from bias_core.store.files import write_atomically
 from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
 from bias_core.studies.kit.program import StudyPlan
 from bias_core.studies.kit.rows import RowMaker
-from bias_core.studies.kit.types import Design, StudyReport, StudySettings
+from bias_core.studies.kit.types import Design, StudySettings
 
 if TYPE_CHECKING:
     from bias_core.services import Services
 
 app = typer.Typer(no_args_is_help=True)
-RENDERER = "calibration-renderer"  # whose report stands in docs/validity itself
 
 
 @app.command(name="list")
@@ -97,62 +95,6 @@ def measures(
         null = "–" if metric.null_value is None else f"{metric.null_value:g}"
         table.add_row(metric.name, metric.summary, f"{low:g} to {high:g}", null, metric.higher_means, metric.reference)
     show_table(table)
-
-
-def calibrate_report(
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the report; left out: docs/validity, of another model its own in there."),
-    ] = None,
-    scale: Annotated[float, typer.Option(help="Share of the full size, above 0 and up to 1.")] = 1.0,
-    encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "auto",
-    model: Annotated[str, typer.Option(help="Who draws them.")] = RENDERER,
-    seed: Annotated[int, typer.Option(help="Another seed draws other pictures.")] = 0,
-    study: Annotated[
-        list[str] | None, typer.Option(help="Only these studies anew, the others as they are shipped; may be repeated.")
-    ] = None,
-    ship: Annotated[bool, typer.Option(help="Also write what the app's Calibration tab opens with.")] = False,
-) -> None:
-    """Measure what is planted: coverage, false alarms, and the rise from fair to extreme.
-
-    What was drawn is kept: the same command goes on from there.
-    """
-    from bias_core.studies.running.run import run_study, with_options
-    from bias_core.studies.running.size import check_size
-    from bias_core.studies.validity.summary import (
-        ON_STEPS,
-        SHIPPED,
-        STUDIES,
-        load_others,
-        load_shipped,
-        report_files,
-        shipped_files,
-    )
-
-    settings = StudySettings(model=model, encoder=encoder, scale=scale, seed=seed)
-    own = Path() if model == RENDERER else Path(model)
-    place, shipped = out or Path("docs/validity") / own, SHIPPED / own
-    with user_errors(), open_services() as services:
-        studies = STUDIES if model == RENDERER else (*STUDIES, *ON_STEPS)
-        if unknown := set(study or ()) - set(studies):
-            raise InvalidInput(f"no validity study {min(unknown)!r}; there are {', '.join(studies)}")
-        names = [name for name in studies if name in (study or STUDIES)]
-        for name in names:  # all of them before the first is drawn
-            design = find_design(name)
-            design_settings = with_options(design, settings)
-            check_size(design, design_settings, services.settings, RowMaker.build(design_settings, services))
-        reports = {saved.report.design.name: saved.report for saved in load_shipped(shipped)} if study else {}
-        for name in names:
-            report = run_with_bar(run_study, find_design(name), settings, services)
-            reports[name] = replace(report, pictures=None, stored={})
-            if ship:
-                for path, content in shipped_files([reports[name]]).items():
-                    write_atomically(shipped / path, content)
-        in_order = [one for name in studies if isinstance(one := reports.get(name), StudyReport)]
-        others = tuple(load_others(shipped)) if model == RENDERER else ()
-        for path, content in report_files(in_order, others).items():
-            write_atomically(place / path, content)
-        console.print(f"Written to {place}", markup=False)
 
 
 T = TypeVar("T")

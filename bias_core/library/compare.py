@@ -1,4 +1,4 @@
-"""Two finished reports side by side: one's own, or of the gallery."""
+"""Two finished reports side by side."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, 
     pairs = common_numbers(first, second)
     if not pairs:
         raise InvalidInput(
-            f"“{title_of(first)}” and “{title_of(second)}” have no number in common: compare two audits of one study, "
+            f"“{title_of(first)}” and “{title_of(second)}” have no number in common: compare two runs of one study, "
             "or explorations of the same attributes"
         )
     notes = ["Runs count as independent of each other; of the same seeds an interval is wider than it need be."]

@@ -11,14 +11,13 @@ import gradio as gr
 from bias_core.errors import InvalidInput
 from bias_core.exchange.imports import ImportedImages
 from bias_core.library.compare import KIND as COMPARISON, sides_of
-from bias_core.library.gallery import Audit, shipped_audits
-from bias_core.library.tab_gallery import GalleryPart
+from bias_core.library.tab_compare import ComparePart, open_any, shipped_examples
 from bias_core.studies.explore.options import KIND, NO_WORDS, attribute_text, read_attributes
 from bias_core.studies.explore.study import NOBODY, UNMEASURED
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs, program_of
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings
-from bias_core.studies.reports.saved import SavedReport
+from bias_core.studies.reports.saved import Example, SavedReport
 from bias_core.studies.reports.text import title_of
 from bias_core.studies.running import history
 from bias_core.studies.running.run import run_study, with_options
@@ -32,7 +31,6 @@ from bias_core.ui.visitor import Visitor, in_line, keep_upload, then_run
 Updates = dict[Any, Any]
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
 _MOST_PROMPTS, _MOST_REJECTED = 8, 5  # lines of what an upload holds
-_OF_THIS_WORLD = "validity"  # these studies need the calibration renderer's own record
 _EXAMPLES = 3
 _WITH_PICTURES = ("measure", "run", "label", "label_says")  # parts that need an import
 
@@ -65,11 +63,7 @@ def look_through(path: Path) -> Imported:
     """What a folder or zip holds, no picture read; InvalidInput says why it cannot be used."""
     source = ImportedImages(path)
     fits = [Fit(design=find_design(KIND), n_found=sum(source.counts.values()), n_asked=0)]
-    fits += [
-        _fit(design, source)
-        for design in list_designs()
-        if design.kind != KIND and not design.kind.startswith(_OF_THIS_WORLD)
-    ]
+    fits += [_fit(design, source) for design in list_designs() if design.kind != KIND]
     fits.sort(key=lambda fit: (fit.n_found == 0, fit.n_asked > 0))
     return Imported(
         path=path,
@@ -118,9 +112,10 @@ class RunsTab(StudyTab):
         self.everywhere = everywhere = list(dict.fromkeys(everywhere))
         shown.select(self.on_list, visitor, parts["list"], **QUIET)
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
-        self.gallery.wire(visitor, shown, self._show_audit, everywhere)
-        compared = self.gallery.compare.click(
-            self.on_compare, [visitor, self.gallery.first, self.gallery.second], self.outputs(), **QUIET
+        compare = self.compare
+        compare.wire(visitor, shown)
+        compared = compare.button.click(
+            self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET
         )
         self.bring_into_view(compared, "header")
         buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html]
@@ -145,9 +140,8 @@ class RunsTab(StudyTab):
         parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
         gr.HTML(messages.heading_html("Your runs"))
         parts["list"] = gr.HTML(js_on_load=script("runs"), elem_id="runs-list")
-        self.gallery = GalleryPart(self.services, {example.name for example in self.examples.listed})
-        self.gallery.build_compare()
-        self.gallery.build()
+        self.compare = ComparePart(self.services, {example.name for example in self.examples.listed})
+        self.compare.build()
         with gr.Accordion("Bring pictures of your own", open=False, elem_classes="more", elem_id="runs-import"):
             self._build_import()
         parts["stop"] = gr.Button(  # of runs of the list, too
@@ -209,10 +203,12 @@ class RunsTab(StudyTab):
         self.wire_results()
 
     def on_list(self, visitor: Visitor, deleted: history.Deleted | None = None) -> str:
-        """The list as it is now; the last deletion can be undone."""
+        """The list as it is now, with the runs of the gallery; the last deletion can be undone."""
         with messages.user_errors() as problem:
             lines = history.list_runs(self.services, visitor.key)
-            return runs_html(lines, deleted, [] if lines else shipped_audits(self.services))
+            examples = {} if lines else shipped_examples(self.services)
+            gallery, note = history.list_gallery(self.services)
+            return runs_html([*lines, *gallery], deleted, examples, note)
         return messages.error_html(problem.message)
 
     def on_act(self, visitor: Visitor, deleted: history.Deleted | None, event: gr.EventData) -> Updates:
@@ -235,15 +231,14 @@ class RunsTab(StudyTab):
         """Show the report of a run in the tab of its study."""
         run_id = str(event.run)
         with messages.user_errors() as problem:
-            if run_id in {one.name for one in shipped_audits(self.services)}:
-                return self._show_audit(*self.gallery.opened(run_id))
-            return self._show(history.open_run(self.services, visitor.key, run_id))
+            saved, banner = open_any(self.services, visitor, run_id)
+            return self._show(saved, banner=banner)
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_compare(self, visitor: Visitor, first: str | None, second: str | None) -> Updates:
         """Two finished runs as the arms of one report."""
         with messages.user_errors() as problem:
-            report = self.gallery.compared(visitor, first, second)
+            report = self.compare.compared(visitor, first, second)
             return self.finished(report) | {self.parts["status"]: messages.done_html(f"Compared: {title_of(report)}.")}
         return {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -341,17 +336,11 @@ class RunsTab(StudyTab):
         """The tab that shows such reports."""
         return next((tab for tab in self.others if tab.claims(design)), self)
 
-    def _show(self, saved: SavedReport, says: str = "") -> Updates:
-        """A report in the tab that shows such reports, or here."""
+    def _show(self, saved: SavedReport, says: str = "", banner: str = "") -> Updates:
+        """A report, below its ``banner``, in the tab that shows such reports, or here."""
         tab = self._home(saved.report.design)
         there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
-        return there | tab.opened(saved) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
-
-    def _show_audit(self, saved: SavedReport, banner: str) -> Updates:
-        """A report of the gallery where such reports are shown."""
-        tab = self._home(saved.report.design)
-        there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
-        return there | tab.opened(saved, banner)
+        return there | tab.opened(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
 
     def _run_of(
         self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False
@@ -377,14 +366,20 @@ def _present(imported: Imported | None) -> Imported:
 
 
 def runs_html(
-    lines: Sequence[history.RunLine], deleted: history.Deleted | None = None, examples: Sequence[Audit] = ()
+    lines: Sequence[history.RunLine],
+    deleted: history.Deleted | None = None,
+    examples: Mapping[str, tuple[Example, SavedReport]] | None = None,
+    note: str = "",
 ) -> str:
-    """Every run with what can be done with it, or the examples; the last deletion can be undone."""
+    """Every run with what can be done with it, and the examples; the last deletion can be undone.
+
+    ``note`` says what of the gallery cannot be read.
+    """
 
     def size(n_bytes: int) -> str:
         return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:,.0f} kB"
 
-    return render("runs", lines=lines, deleted=deleted, examples=examples, size=size, when=when)
+    return render("runs", lines=lines, deleted=deleted, examples=examples or {}, note=note, size=size, when=when)
 
 
 def imported_html(upload: Imported) -> str:

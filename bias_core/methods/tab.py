@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
+from bias_core.calibration.shipped import load_shipped
 from bias_core.metrics.cards import METRICS, Card, Reference, formula, load_references
 from bias_core.number_text import typeset
 from bias_core.services import Services
@@ -18,7 +19,6 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import page_of
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.run import library_versions
-from bias_core.studies.validity.summary import load_shipped
 from bias_core.ui.messages import QUIET, user_errors
 from bias_core.ui.templates import render, script
 

@@ -55,7 +55,7 @@ def test_no_folded_result_page_is_tall_and_its_order_is_the_same_everywhere(visi
         switch(page, key)
         look(key, f"#{key}-header", f"#{key}-results")
     switch(page, "runs")
-    page.click("#gallery-compare")
+    page.click("#compare-runs")
     page.wait_for_function("/Compared/.test(document.querySelector('#runs-status').innerText)")
     look("runs", "#runs-header", "#runs-results")
     explore(page)

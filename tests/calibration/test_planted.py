@@ -9,10 +9,10 @@ from scipy.stats import binomtest
 
 from bias_core.errors import InvalidInput
 from bias_core.world.grammar import parse
-from bias_core.world.joint import joint_shares
 from bias_core.world.planted import CONDITIONS, base_rates, planted_for, published_rates, rates, sample_scene
 from bias_core.world.scene import DOMAINS
 from bias_core.world.truth import planted_rate
+from validation.joint import joint_shares
 
 
 def share(prompt: str, condition: str, attribute: str, value: object, n: int = 3000) -> float:

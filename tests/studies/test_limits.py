@@ -95,15 +95,7 @@ DOORS = [
     ("study", "run", "oasis-doctors", "--draw-only", "--yes"),
     ("study", "run", "oasis-doctors", "-n", str(HUGE), "--dry-run"),
     ("compare", "doctor", "--arm", "condition=fair", "--arm", "condition=extreme"),
-    ("calibrate-report", "--scale", "0.01"),
 ]
-
-
-def test_a_validity_study_that_does_not_exist_is_answered_with_those_that_do(services, monkeypatch):
-    monkeypatch.setattr("bias_core.services.Services", lambda: services)
-    result = CliRunner().invoke(app, ["calibrate-report", "--study", "validity"], env={"COLUMNS": "300"})
-    assert result.exit_code == 2, result.output
-    assert "no validity study 'validity'; there are validity-rates, validity-measures" in result.output
 
 
 @pytest.mark.parametrize("arguments", DOORS, ids=" ".join)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pandas as pd
 import pytest
 
 from bias_core.errors import Cancelled
@@ -116,38 +114,6 @@ def test_where_one_arm_alone_has_pictures_it_says_what_to_do(services: FakeServi
     arms = (Arm(condition="fair"), Arm(condition="published"))
     with pytest.raises(Cancelled, match="only fair has any: run it again"):
         stopped_at(0.2, "explore", services, arms=arms, options=options, seed=11)
-
-
-def test_a_validity_study_stopped_while_it_measures_reports_the_repetitions_that_were_finished(
-    services: FakeServices,
-) -> None:
-    design = replace(find_design("validity-intersections"), images_per_prompt=20)
-    settings = StudySettings(model=MODEL, seed=100, options={"pool": 40, "repetitions": 9})
-    seen: list[str] = []
-
-    def stopped_after(n: int) -> StudyReport:
-        seen.clear()
-        is_over = lambda: any(message.startswith(f"{n} of 9 repetitions") for message in seen)  # noqa: E731
-        reports: list[StudyReport] = []
-        steps = followed(run_study(design, settings, services, cancelled=is_over), reports)
-        seen.extend(step.message for step in steps)
-        return reports[0]
-
-    few = stopped_after(4)
-    assert few.stopped_after == "5 of 9 repetitions"  # the one at work is finished
-    assert few.stopped
-    assert set(few.results.frame("repetitions")["repetition"]) == set(range(5))
-    assert headline(few).endswith("Stopped after 5 of 9 repetitions.")
-    assert "Stopped after 5 of 9 repetitions; the numbers are of these." in few.results.notes
-    with pytest.raises(Cancelled, match="stopped after 1 of 9 repetitions, too few for a number"):
-        stopped_after(0)
-    whole = stopped_after(9)
-    assert not whole.stopped
-    assert whole.run_id == few.run_id
-    measured = whole.results.frame("repetitions")
-    pd.testing.assert_frame_equal(
-        measured[measured["repetition"] < 5].reset_index(drop=True), few.results.frame("repetitions")
-    )
 
 
 def stopped_while_reading(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,17 +9,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bias_core.errors import StorageError
-from bias_core.settings import Settings
+from bias_core.app.build import TABS
+from bias_core.calibration.shipped import TITLES, load_others, load_shipped
+from bias_core.calibration.tab import CalibrationTab, summary_html
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.settings import ASSETS, Settings
 from bias_core.stats.effects import normal_estimate
-from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.reports.headline import headline
-from bias_core.studies.validity.headline import ADVICE, verdict_lines
-from bias_core.studies.validity.summary import STUDIES, load_others, load_shipped, report_files, shipped_files
-from bias_core.studies.validity.tab import CalibrationTab, summary_html
-from bias_core.studies.validity.verdicts import measured, results_of
+from bias_core.studies.reports.verdicts import ADVICE, KINDS, verdict_lines
+from bias_core.ui.links import notice_html, read_link
 from tests.ui.tabs import built
+from validation import find_study
+from validation.summary import STUDIES, report_files, shipped_files
+from validation.verdicts import measured, results_of
 
 if TYPE_CHECKING:
     from tests.ui.fakes import FakeServices
@@ -45,7 +48,7 @@ def report(*, slope: float = 1.0, bias: float = 0.0, width: float = 1.0) -> Stud
             )  # fmt: skip
     settings = StudySettings(options={"conditions": ["fair", "published", "extreme"]})
     return StudyReport(
-        run_id="abc", design=find_design("validity-measures"), settings=settings, n_planned=9, n_images=9,
+        run_id="abc", design=find_study("validity-measures"), settings=settings, n_planned=9, n_images=9,
         results=results_of(pd.DataFrame(rows), settings), versions={"bias_core": "0"},
         pictures=pd.DataFrame({"image_id": ["x"]}),
     )  # fmt: skip
@@ -110,7 +113,7 @@ def test_a_broken_file_is_said(tmp_path: Path) -> None:
 def test_without_a_shipped_report_the_tab_says_how_to_get_one(fakes: FakeServices, tmp_path: Path) -> None:
     fakes.settings = Settings(data_dir=tmp_path, assets_dir=tmp_path)
     assert not CalibrationTab(fakes).shipped
-    assert "calibrate-report --ship" in summary_html(())
+    assert "validation report --ship" in summary_html(())
 
 
 def test_the_headline_names_what_fails() -> None:
@@ -122,27 +125,18 @@ def test_the_headline_names_what_fails() -> None:
     assert "intervals too narrow" in failed
 
 
-def test_every_preset_is_small_and_has_options_of_its_study() -> None:
-    from bias_core.studies.kit.designs import program_of
-    from bias_core.studies.running.run import with_options
-
-    for preset in CalibrationTab.presets:
-        design = find_design(preset.study)
-        settings = with_options(design, StudySettings(**preset.settings))
-        n = sum(shot.n for shot in program_of(design).shots(design, settings))
-        assert n <= 650, (preset.name, n)
-
-
 def test_what_is_shipped_shows_every_study_that_there_is() -> None:
     saved = load_shipped()
     if not saved:
-        pytest.skip("no report is shipped: make one with python -m bias_core calibrate-report --ship")
+        pytest.skip("no report is shipped: make one with python -m validation report --ship")
     names = [item.report.design.name for item in saved if isinstance(item.report, StudyReport)]
     assert names == [name for name in STUDIES if name in names]
+    shipped = {path.stem for path in (ASSETS / "validity").rglob("*.json")}
+    assert shipped <= set(TITLES)
     shown: Any = summary_html(saved)
     for item in saved:
         assert isinstance(item.report, StudyReport)
-        assert item.report.design == replace(find_design(item.report.design.name))
+        assert item.report.design == find_study(item.report.design.name)
         for line in verdict_lines(item.report):
             assert line.coverage is not None or line.alarms is not None  # tests have no interval
     assert "✓" in shown
@@ -179,11 +173,41 @@ def test_what_a_shipped_report_shows_is_made_once_for_all_visitors(
 ) -> None:
     tab = built(CalibrationTab, fakes)
     tab.__dict__["shipped"] = dict(list(tab.shipped.items())[:1])
-    first, header = tab.first_example(), tab.parts["header"]
-    assert "Example" in first[header]
+    first, header = tab.on_look(None), tab.parts["header"]
+    assert "It comes with the program." in first[header]
+    assert "ways of measuring are shown to tell what was planted" in first[header]
     assert first[tab.parts["shown"]]["visible"]
+    assert header not in tab.on_look(first[tab.parts["report"]])  # one that is open stays
     first[tab.parts["shown"]].clear()  # Gradio takes them apart
     with monkeypatch.context() as patched:
-        patched.setattr(CalibrationTab, "finished", None)
+        patched.setattr(CalibrationTab, "show_report", None)
         assert tab.first_example()[header] == first[header]
         assert tab.on_open(*tab.shipped)[tab.parts["shown"]]["visible"]
+
+
+def test_a_shipped_report_says_what_it_found_and_no_command_of_the_app(fakes: FakeServices) -> None:
+    tab = built(CalibrationTab, fakes)
+    header, outputs = tab.parts["header"], {id(part) for part in (*tab.result_outputs(), tab.parts["status"])}
+    for name, saved in tab.shipped.items():
+        shown = tab.on_open(name)
+        assert {id(part) for part in shown} <= outputs
+        words = "one of the three best texts names it" if name == "validity-texts" else "ways of measuring are shown"
+        assert words in shown[header], name
+        assert shown[tab.parts["plot"]].count("<svg") >= 1, name
+        assert not any(shown[tab.parts[part]]["visible"] for part in ("shell", "python", "link"))
+        details = tab.on_unfold("details", saved.report, ())
+        assert "verdicts" in details[tab.parts["tables"]] or name == "validity-texts"
+
+
+def test_the_app_knows_no_validity_study(fakes: FakeServices) -> None:
+    assert not [design.name for design in list_designs() if design.kind.startswith(KINDS)]
+    assert "run" not in built(CalibrationTab, fakes).parts
+    with pytest.raises(InvalidInput, match="no study 'validity-rates'"):
+        find_design("validity-rates")
+
+
+def test_a_link_with_settings_of_a_validity_study_opens_the_tab_with_one_note(fakes: FakeServices) -> None:
+    query = {"tab": "calibration", "study": "validity-pairs", "scale": "0.25", "option.repetitions": "2"}
+    link = read_link(query, {tab.key: getattr(tab, "studies", ()) for tab in TABS}, fakes)
+    assert link.tab == "calibration"
+    assert "left out: study “validity-pairs”, option.repetitions “2”." in notice_html(link)

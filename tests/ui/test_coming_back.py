@@ -79,7 +79,7 @@ def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a
     assert "who is drawn as a doctor" in page.shown["header"]
     for key in ("association", "paired", "objects", "internal", "origins", "calibration"):
         page.select(f"{key}-looked-at")
-        assert "<strong>Example" in page.shown[f"{key}-header"], key
+        assert "example-note" in page.shown[f"{key}-header"], key
         assert page.shown[f"{key}-findings"], key
         assert f"{key}-percent" not in page.shown, key  # nor anything else of its form
     *_, done = page.press(

@@ -17,11 +17,11 @@ import pytest
 from bias_core.app import build
 from bias_core.errors import InvalidInput
 from bias_core.library.compare import sides_of
-from bias_core.library.gallery import SHIPPED, list_audits
 from bias_core.library.tab import RunsTab, imported_html, look_through, runs_html
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.saved import list_examples
 from bias_core.studies.running.history import list_runs
 from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.visitor import Visitor, on_arrive
@@ -230,25 +230,21 @@ def test_every_report_of_a_shipped_study_has_a_tab(tab: RunsTab) -> None:
     assert isinstance(tab.tabs, gr.Tabs)
 
 
-def test_an_audit_of_the_gallery_opens_in_the_tab_of_its_study_and_says_whose_it_is(tab: RunsTab) -> None:
-    audit = next(one for one in list_audits(tab.services)[0] if one.study == "t2iat-tests")
-    saved, banner = tab.gallery.opened(audit.name)
-    shown = tab._show_audit(saved, banner)
+def test_an_example_opens_in_the_tab_of_its_study_and_says_that_it_is_one(tab: RunsTab, visitor: Visitor) -> None:
+    shown = tab.on_open(visitor, event(run="science-and-arts"))
     association = next(other for other in tab.others if other.key == "association")
     assert shown[tab.tabs]["selected"] == "association"
-    assert "published by comes with the program" not in shown[association.parts["header"]]
     assert "comes with the program" in shown[association.parts["header"]]
-    assert shown[association.parts["report"]].n_images == audit.n_images
+    assert shown[association.parts["report"]].design.name == "t2iat-tests"
 
 
 def test_two_finished_runs_are_compared_and_a_hole_in_the_choice_is_said(tab: RunsTab, visitor: Visitor) -> None:
-    names = [one.name for one in list_audits(tab.services)[0] if one.study == "t2iat-tests"]
-    shown = tab.on_compare(visitor, f"audit:{names[0]}", f"audit:{names[0]}")
+    name = "science-and-arts"
+    shown = tab.on_compare(visitor, name, name)
     title = "Eight association tests"
     assert [arm.name for arm in shown[tab.parts["report"]].arms] == [title, f"{title}, again"]
     assert "Differences between the arms" in shown[tab.parts["findings"]]
-    assert "choose two to compare" in tab.on_compare(visitor, f"audit:{names[0]}", None)[tab.parts["status"]]
-    assert "There is no gallery here" in tab.gallery.on_publish(visitor, "run:1", "Ada")[tab.gallery.status]
+    assert "choose two to compare" in tab.on_compare(visitor, name, None)[tab.parts["status"]]
 
 
 def test_runs_opens_with_an_example_lists_the_shipped_ones_and_offers_two_to_compare(tab: RunsTab) -> None:
@@ -258,21 +254,21 @@ def test_runs_opens_with_an_example_lists_the_shipped_ones_and_offers_two_to_com
     assert shown[parts["beside"]]["visible"]  # the plot
     assert shown[tab.pictures.grid].count("<img") >= 8
     html = tab.on_list(newcomer)
-    assert html.count("Example: ") == len([one for one in list_audits(tab.services)[0] if one.publisher == SHIPPED])
+    assert html.count("Example: ") == len(list_examples()) > 5
     opened = tab.on_open(newcomer, event(run="science-and-arts"))
     assert opened[tab.tabs]["selected"] == "association"
-    part = tab.gallery
+    part = tab.compare
     menus = part.on_list(newcomer)
     two = menus[part.first]["value"], menus[part.second]["value"]
-    assert two == ("audit:nurses", "audit:doctors")
-    kept = part.on_list(newcomer, "audit:doctors", "audit:planted-object")  # a choice is left alone
-    assert (kept[part.first]["value"], kept[part.second]["value"]) == ("audit:doctors", "audit:planted-object")
+    assert two == ("nurses", "doctors")
+    kept = part.on_list(newcomer, "doctors", "planted-object")  # a choice is left alone
+    assert (kept[part.first]["value"], kept[part.second]["value"]) == ("doctors", "planted-object")
     newcomer.leave()
 
 
 def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why(tab: RunsTab) -> None:
     newcomer, parts = Visitor(), tab.parts
-    shown = tab.on_compare(newcomer, "audit:nurses", "audit:doctors")
+    shown = tab.on_compare(newcomer, "nurses", "doctors")
     report = shown[parts["report"]]
     assert "Man: P, “a photo of a doctor” less “a photo of a nurse”: 0.67" in shown[parts["header"]]
     assert shown[tab.pictures.grid].count('<section class="cell"') == 2
@@ -293,26 +289,3 @@ def test_what_is_folded_and_pressed_in_runs_is_wired_as_in_a_study(tab: RunsTab)
     wired = {target for one in tab.events for target in one.targets}
     pairs = (("by_attribute", "expand"), ("details", "expand"), ("plot", "submit"), ("findings", "submit"))
     assert [name for name, kind in pairs if (tab.parts[name]._id, kind) not in wired] == []
-
-
-def test_an_audit_of_ones_own_is_published_taken_back_and_put_back_on_the_page(
-    tab: RunsTab, services: FakeServices, visitor: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(services, "settings", services.settings.model_copy(update={"gallery": str(tmp_path)}))
-    *_, report = explore(
-        explore_settings(concept="pilot", n_images=2, attribute_a="", attribute_b=""), services, session=visitor.key
-    )
-    part, stranger = tab.gallery, Visitor()
-    shown = part.on_publish(visitor, f"run:{report.report.run_id}", "Ada")
-    (name,) = (path.parent.name for path in tmp_path.glob("*/about.json"))
-    assert f'data-act="take back" data-run="{name}"' in shown[part.list]
-    assert "take back" not in part.on_list(stranger)[part.list]
-    refused = part.on_act(stranger, None, None, None, event(act="take back", run=name))
-    assert "of a run of yours" in refused[part.status]
-    taken = part.on_act(visitor, None, None, None, event(act="take back", run=name))
-    assert not (tmp_path / name).exists()
-    assert "Undo" in taken[part.list]
-    back = part.on_act(visitor, None, None, taken[part.taken_back], event(act="undo", run=""))
-    assert (tmp_path / name).is_dir()
-    assert back[part.taken_back] is None
-    stranger.leave()

@@ -6,7 +6,8 @@ A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a stud
 
 import csv
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -34,6 +35,7 @@ from bias_core.studies.kit.types import (
 STUDIES = Path(__file__).parent.parent
 STUDY_DATA = ASSETS / "studies"
 _PAGE = ("tab", "view")  # of the page, whose libraries the command line does not need
+_MORE: dict[Path, str] = {}  # folders of studies outside of the app, with the packages of their modules
 
 
 PACK = "prompt_pack"
@@ -41,9 +43,29 @@ PACK = "prompt_pack"
 PACK_PICTURES = 16  # of a prompt whose row names no number
 
 
+@contextmanager
+def more_studies(folder: Path, package: str) -> Iterator[None]:
+    """Find the studies of one more folder, outside of the app, as long as the context lasts."""
+    before = dict(_MORE)
+    _MORE[folder] = package
+    _forget_programs()
+    try:
+        yield
+    finally:
+        _MORE.clear()
+        _MORE.update(before)
+        _forget_programs()
+
+
+def _forget_programs() -> None:
+    _programs_and_folders.cache_clear()
+    _page_of_kind.cache_clear()
+
+
 def design_files() -> dict[str, Path]:
     """The file of each shipped design by its name."""
-    return {path.stem: path for path in sorted(STUDIES.glob("*/designs/*.yaml"))}
+    folders = (STUDIES.glob("*/designs/*.yaml"), *(folder.glob("designs/*.yaml") for folder in _MORE))
+    return {path.stem: path for paths in folders for path in sorted(paths)}
 
 
 def designs_in(folder: Path) -> tuple[str, ...]:
@@ -150,8 +172,9 @@ def _programs_and_folders() -> Mapping[str, tuple[Program, Path]]:
     by_kind: dict[str, tuple[Program, Path]] = {}
     for folder in sorted({path.parent.parent for path in design_files().values()}):
         for path in sorted(folder.glob("*.py")):
-            if not path.stem.startswith(_PAGE):
-                programs = getattr(import_module(f"bias_core.studies.{folder.name}.{path.stem}"), "PROGRAMS", {})
+            if not path.stem.startswith((*_PAGE, "__")):
+                package = _MORE.get(folder, f"bias_core.studies.{folder.name}")
+                programs = getattr(import_module(f"{package}.{path.stem}"), "PROGRAMS", {})
                 by_kind |= {kind: (program, folder) for kind, program in programs.items()}
     return by_kind
 

@@ -13,7 +13,7 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
 from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
-from bias_core.types import Estimate, ImageRow, KnownPicture, ModelInfo, PlantedLine, ReaderErrors, ReaderFacts
+from bias_core.types import Estimate, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
 from bias_core.waiting import FairLock
 
 
@@ -108,15 +108,6 @@ class StudyServices(Protocol):
 
     def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
         """Of how many pictures like these a sentence is true, measured once on many others; None where it was not."""
-
-    def planted_lines(self) -> tuple[PlantedLine, ...]:
-        """Every rate that is planted in the calibration world, in every condition."""
-
-    def joint_shares(self, prompt: str, condition: str, sentences: Sequence[str]) -> tuple[float, ...]:
-        """The share of people drawn in every combination of what these sentences say; the last has all."""
-
-    def recorder(self) -> protocols.Captioner:
-        """A captioner that cannot err, of the calibration renderer's pictures."""
 
     def tidy(self) -> Sequence[str]:
         """Bring the picture store below its limit."""

@@ -13,6 +13,7 @@ from bias_core.number_text import format_estimate, format_given, format_number
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.kit.watching import stop_rule
+from bias_core.studies.reports import verdicts
 from bias_core.studies.reports.text import finding_rows, is_known
 
 AGAINST_P_STAR = {"attribute_prevalence", "signed_difference", "stereotype_score"}
@@ -28,6 +29,8 @@ def headline(report: StudyReport) -> str:
 
 
 def _of_all(report: StudyReport) -> str:
+    if report.design.kind.startswith(verdicts.KINDS):
+        return verdicts.headline(report)
     program = programs_by_kind().get(report.design.kind)
     if report.arms:
         own = program and program.arms_headline

@@ -289,15 +289,40 @@ def is_saved(report: StudyReport, services: StudyServices) -> bool:
 
 def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
     """The report of a run with those of its pictures that are stored yet, or None; StorageError where it is broken."""
-    store = report_store(services)
+    return open_report_of(services.settings.data_dir, run_id)
+
+
+def open_report_of(data: Path, run_id: str) -> SavedReport | None:
+    """The same of a run in any data folder."""
+    store = ReportStore(data / "reports")
     saved = _latest(store, run_id)
     if saved is None:
         text = store.find(run_id)
         if text is None:
             return None
-        saved = from_text(text, services.settings.data_dir)
+        saved = from_text(text, data)
+        saved = replace(saved, report=_noted_if_it_left(saved.report))
         _keep_latest(store, saved)
     return replace(saved, report=_with_what_is_there(saved.report))
+
+
+LEFT = "this study is no longer part of the app"
+
+
+def _noted_if_it_left(report: StudyReport) -> StudyReport:
+    """The report, with a note if the app no longer has its kind of study."""
+    if report.design.kind in programs_by_kind():
+        return report
+    note = f"{LEFT.capitalize()}: these are the numbers that the run had, and it cannot be run again."
+    return replace(report, results=replace(report.results, notes=(note, *report.results.notes)))
+
+
+def pictures_of(report: StudyReport) -> Iterator[Path]:
+    """The files of the pictures that a report shows, in its figures, too."""
+    yield from (image.path for image in report.stored.values())
+    for results in (report.results, *(arm.results for arm in report.arms)):
+        for figure in results.figures:
+            yield from map(Path, figure.data.get("path", ()))
 
 
 class Newest(Generic[T]):

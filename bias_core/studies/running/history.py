@@ -1,21 +1,41 @@
-"""The runs of one visitor: listed, opened, kept, deleted and brought back, and gone on with."""
+"""The runs of one visitor: listed, opened, kept, deleted and brought back, and gone on with.
 
+Beside them the runs of the gallery (``BIAS_GALLERY``): a folder like a data folder, which is only read.
+"""
+
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bias_core.errors import InvalidInput, StorageError
-from bias_core.store.manifests import Manifest, Status
-from bias_core.studies.kit.designs import with_known_options
+from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.settings import Settings
+from bias_core.store.images import ImageStore
+from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, Status
+from bias_core.studies.kit.designs import programs_by_kind, with_known_options
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.kit.watching import stop_rule
-from bias_core.studies.reports.saved import SavedReport, decode, keep_report, open_report, report_store, with_note_on
+from bias_core.studies.reports.saved import (
+    LEFT,
+    Newest,
+    SavedReport,
+    decode,
+    keep_report,
+    open_report,
+    open_report_of,
+    pictures_of,
+    report_store,
+    with_note_on,
+)
 from bias_core.studies.running.arms import each_arm
 from bias_core.studies.running.run import run_study
 
 _LONGEST = 60  # characters of an option in the list
+GALLERY = "gallery-"  # begins the ids of runs of the gallery; those of other runs have letters and digits alone
+_NOT_OURS = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
+"""Errors of reading values that this program did not write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +60,7 @@ class RunLine:
     updated: float
     saved: bool  # whether its report can be opened without running anything
     may_go_on: bool  # whether it was cut off, or a stop rule of its settings may have ended it
+    in_gallery: bool = False  # whether it is nobody's here: it can be looked at and compared, not changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +73,91 @@ class Deleted:
 
 def list_runs(services: StudyServices, session: str) -> list[RunLine]:
     """The visitor's runs, newest first."""
-    return [_line(services, run) for run in services.manifests.list(_checked(session))]
+    reports = report_store(services)
+    return [_line(run, services.images, reports) for run in services.manifests.list(_checked(session))]
+
+
+_IN_GALLERY = Newest[tuple[int, RunLine]](1000)
+"""The lines of runs of the gallery, by their file, each with when it was written."""
+
+
+def list_gallery(services: StudyServices) -> tuple[list[RunLine], str]:
+    """The runs of the gallery that have a report, newest first; and what of it cannot be read, in words."""
+    try:
+        folder = gallery_folder(services.settings)
+    except StorageError as error:
+        return [], str(error)
+    if folder is None:
+        return [], ""
+    files = [path for path in (folder / "runs").glob("*.json") if (folder / "reports" / path.name).is_file()]
+    lines = [line for path in files if (line := _gallery_line(folder, path)) is not None]
+    problems = []
+    if broken := len(files) - len(lines):
+        problems.append(f"{broken:,} files in the gallery are no runs that this version can read.")
+    if audits := len(list(folder.glob("*/about.json"))):
+        problems.append(
+            f"{audits:,} audits in the gallery were published by an earlier version and are left out: copy their runs "
+            "there, as docs/settings.md says."
+        )
+    return sorted(lines, key=lambda line: -line.updated), " ".join(problems)
+
+
+def open_gallery_run(services: StudyServices, run_id: str) -> SavedReport:
+    """The report of a run of the gallery, under the id that the list has; nothing of it is run, or changed.
+
+    Raises InvalidInput: there is none; StorageError: it cannot be read, or names a file outside of the gallery.
+    """
+    folder, name = gallery_folder(services.settings), run_id.removeprefix(GALLERY)
+    try:
+        saved = None if folder is None else open_report_of(folder, name)
+        outside = saved and folder and not all(_is_inside(path, folder) for path in pictures_of(saved.report))
+    except _NOT_OURS as error:
+        raise StorageError(f"the gallery holds no report {quoted(name)} that this version can read: {error}") from error
+    if saved is None:
+        raise InvalidInput(f"the gallery has no run {quoted(name)}")
+    if outside:
+        raise StorageError(f"the run {quoted(name)} names a file outside of the gallery, so it is not opened")
+    return replace(saved, report=replace(saved.report, run_id=f"{GALLERY}{name}"))
+
+
+def gallery_folder(settings: Settings) -> Path | None:
+    """The folder that ``BIAS_GALLERY`` names, None where it names none; StorageError where it cannot be read."""
+    where = settings.gallery.strip()
+    if not where:
+        return None
+    try:
+        folder, own = Path(where).expanduser().resolve(), settings.data_dir.resolve()
+        is_folder = folder.is_dir()
+    except (OSError, RuntimeError, ValueError):
+        is_folder = False
+    if not is_folder:
+        raise StorageError(f"the gallery {quoted(Path(where).name)} is no folder that can be read; see BIAS_GALLERY")
+    if folder == own:
+        raise StorageError("BIAS_GALLERY is this program's own data folder: name another folder of runs")
+    return folder
+
+
+def _gallery_line(folder: Path, path: Path) -> RunLine | None:
+    """A run of the gallery as the list shows it; None where its file holds none."""
+    try:
+        written, (seen, line) = path.stat().st_mtime_ns, _IN_GALLERY.get(path) or (0, None)
+        if line is None or seen != written:
+            manifest = ManifestStore(path.parent).find(path.stem)
+            if manifest is None or manifest.id != path.stem:
+                return None
+            line = _line(manifest, ImageStore(folder / "images"), ReportStore(folder / "reports"))
+            if not all(isinstance(text, str) for text in (line.title, line.study, line.status)):
+                return None
+            time.gmtime(line.updated)  # raises if it is no time
+            line = replace(line, run_id=f"{GALLERY}{line.run_id}", in_gallery=True)
+            _IN_GALLERY.put(path, (written, line))
+        return line
+    except (OSError, OverflowError, *_NOT_OURS):
+        return None
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder)
 
 
 def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
@@ -98,13 +203,16 @@ def restore_run(services: StudyServices, session: str, deleted: Deleted) -> None
 def go_on(
     services: StudyServices, session: str, run_id: str, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, StudyReport]:
-    """Run it again from what is stored, under its new id alone; InvalidInput where run or pictures are gone.
+    """Run it again from what is stored, under its new id alone; InvalidInput where run, study or pictures are gone.
 
     A run that is finished under a stop rule goes on without the rule, and its own report stays; so does that of a run
     with options that this version no longer has, of which the new report has a note.
     """
     manifest = _mine(services, session, run_id)
-    design, settings, gone = with_known_options(*_study_of(manifest))
+    design, settings = _study_of(manifest)
+    if design.kind not in programs_by_kind():
+        raise InvalidInput(f"“{manifest.title}” cannot be run again: {LEFT}")
+    design, settings, gone = with_known_options(design, settings)
     if has_rule := manifest.status == "finished" and stop_rule(settings) is not None:
         settings = replace(settings, stop_within=None, stop_when_clear=False)
     for one in each_arm(settings):
@@ -164,9 +272,9 @@ def _has_rule(manifest: Manifest) -> bool:
     return manifest.settings.get("stop_within") is not None or bool(manifest.settings.get("stop_when_clear"))
 
 
-def _line(services: StudyServices, manifest: Manifest) -> RunLine:
+def _line(manifest: Manifest, images: ImageStore, reports: ReportStore) -> RunLine:
     ids = {row.id for row in manifest.rows}
-    sizes = [path.stat().st_size for path in map(services.images.path, ids) if path.is_file()]
+    sizes = [path.stat().st_size for path in map(images.path, ids) if path.is_file()]
     models, conditions = (
         " and ".join(filter(None, dict.fromkeys(getattr(row, name) for row in manifest.rows)))
         for name in ("model", "condition")
@@ -179,7 +287,7 @@ def _line(services: StudyServices, manifest: Manifest) -> RunLine:
         n_pictures=len(ids),
         n_stored=len(sizes),
         n_bytes=sum(sizes),
-        saved=manifest.id in report_store(services),
+        saved=manifest.id in reports,
         may_go_on=manifest.status != "finished" or _has_rule(manifest),
         **{name: getattr(manifest, name) for name in ("study", "title", "status", "is_kept", "created", "updated")},
     )

@@ -300,7 +300,7 @@ class StudyTab(ResultPage):
         with as_saved():
             shown = self.finished(report)
         shown[parts["header"]] = banner + shown[parts["header"]]
-        what = "an example" if banner else "a run"
+        what = "an example" if is_example(report) else "a run"
         shown[parts["status"]] = messages.done_html(f"Opened: {what} of {study_html.when(saved.created)}.")
         if report.design.name in self.designs and not apart(report.settings)[0].images:
             design = self.designs[report.design.name]

@@ -96,7 +96,7 @@ def _by_name(settings: StudySettings) -> StudySettings:
 
 
 def example_html(saved: SavedReport, example: Example | None = None) -> str:
-    """What an example is and shows, in place of a run of one's own; None for a report without a story."""
+    """What an example is and shows, in place of a run of one's own; None for a report that is no example."""
     report = saved.report
     settings, versions = report.settings, report.versions
     model = " · ".join(filter(None, (settings.model, settings.condition, versions.get("model_revision", ""))))

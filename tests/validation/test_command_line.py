@@ -1,0 +1,98 @@
+"""The command that writes the report, and a study that is stopped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import validation.__main__ as command
+from bias_core.calibration.shipped import load_shipped
+from bias_core.errors import Cancelled
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.reports.headline import headline
+from bias_core.studies.running.run import followed, run_study
+from tests.ui.fakes import FakeServices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MODEL = "calibration-renderer"
+
+
+@pytest.fixture
+def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServices]:
+    made = FakeServices(tmp_path / "data")
+    monkeypatch.setattr("bias_core.services.Services", lambda *_, **__: made)
+    yield made
+    made.close()
+
+
+def asked(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(command.app, ["report", *words], env={"COLUMNS": "300"})
+    return result.exit_code, result.output
+
+
+def test_a_study_that_does_not_exist_is_answered_with_those_that_do(services: FakeServices) -> None:
+    code, output = asked("--study", "validity")
+    assert code == 2, output
+    assert "no validity study 'validity'; there are validity-rates, validity-measures" in output
+
+
+def test_the_limit_is_said_in_one_sentence(services: FakeServices, tmp_path: Path) -> None:
+    services.settings = services.settings.model_copy(update={"max_images": 7})
+    code, output = asked("--scale", "0.01", "--out", str(tmp_path))
+    assert code == 2, output
+    assert "at most 7 here (BIAS_MAX_IMAGES)" in output
+
+
+def test_one_study_anew_is_written_beside_the_shipped_ones_and_shipped_without_its_repetitions(
+    services: FakeServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "SHIPPED", tmp_path / "validity")
+    name = "validity-mitigation"
+    out, words = tmp_path / "docs", ("--study", name, "--scale", "0.01", "--ship", "--repetitions")
+    code, output = asked(*words, "--out", str(out))
+    assert code == 0, output
+    assert "python -m validation report" in (out / "README.md").read_text()
+    assert (out / name / "report.md").read_text().startswith("# Mitigation")
+    assert set(pd.read_csv(out / name / "tables" / "repetitions.csv")["repetition"]) == {0, 1, 2}
+    (saved,) = load_shipped(tmp_path / "validity")
+    assert [table.key for table in saved.report.results.tables] == ["verdicts", "summary"]
+    assert "pictures" not in json.loads((tmp_path / "validity" / f"{name}.json").read_text())["report"]["results"]
+
+
+def test_a_study_stopped_while_it_measures_reports_the_repetitions_that_were_finished(services: FakeServices) -> None:
+    design = replace(find_design("validity-intersections"), images_per_prompt=20)
+    settings = StudySettings(model=MODEL, seed=100, options={"pool": 40, "repetitions": 9})
+    seen: list[str] = []
+
+    def stopped_after(n: int) -> StudyReport:
+        seen.clear()
+        is_over = lambda: any(message.startswith(f"{n} of 9 repetitions") for message in seen)  # noqa: E731
+        reports: list[StudyReport] = []
+        steps = followed(run_study(design, settings, services, cancelled=is_over), reports)
+        seen.extend(step.message for step in steps)
+        return reports[0]
+
+    few = stopped_after(4)
+    assert few.stopped_after == "5 of 9 repetitions"  # the one at work is finished
+    assert few.stopped
+    assert set(few.results.frame("repetitions")["repetition"]) == set(range(5))
+    assert headline(few).endswith("Stopped after 5 of 9 repetitions.")
+    assert "Stopped after 5 of 9 repetitions; the numbers are of these." in few.results.notes
+    with pytest.raises(Cancelled, match="stopped after 1 of 9 repetitions, too few for a number"):
+        stopped_after(0)
+    whole = stopped_after(9)
+    assert not whole.stopped
+    assert whole.run_id == few.run_id
+    measured = whole.results.frame("repetitions")
+    pd.testing.assert_frame_equal(
+        measured[measured["repetition"] < 5].reset_index(drop=True), few.results.frame("repetitions")
+    )

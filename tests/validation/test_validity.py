@@ -1,0 +1,249 @@
+"""The instrument is checked against what is planted, and the check can fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.stats.effects import wilson_interval
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.running.run import run_study
+from bias_core.types import Estimate
+from bias_core.world.grammar import parse
+from bias_core.world.planted import sample_scene
+from bias_core.world.truth import planted_lines
+from tests.studies.test_run_study import finish
+from validation.measures import MEASURES, measures_of, null_distances, null_shares
+from validation.rates import RateOptions, _orders
+from validation.repetitions import OWN_NULL, repeated, true_shares
+from validation.verdicts import NULL_OF_ITS_OWN
+
+SEEN = ["nurse", "doctor", "iranian", "flowers"]
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
+    yield built
+    built.close()
+
+
+def prompts_of(concepts):
+    """The prompts of the planted lines of some concepts alone."""
+    return [list(line.prompts) for line in planted_lines() if line.concept in concepts]
+
+
+def test_the_design_asks_for_every_planted_concept():
+    told = {tuple(prompts) for prompts in find_design("validity-rates").data["concepts"]}
+    assert told == {line.prompts for line in planted_lines()}
+
+
+def test_planted_rates_are_measured(services):
+    design = find_design("validity-rates")
+    concepts = list(dict.fromkeys(map(tuple, prompts_of(SEEN))))
+    small = replace(design, data={"concepts": concepts}, images_per_prompt=40)
+    report, _ = finish(run_study(small, StudySettings(options={"repetitions": 1}), services))
+    table = table_of(report, "rates").frame
+    assert set(table["concept"]) == set(SEEN)
+    gender = table[(table["concept"] == "doctor") & (table["condition"] == "published")].iloc[0]
+    assert gender["planted rate"] == pytest.approx(0.93)  # OASIS Table 2
+    assert gender["corrected low"] <= 0.93 <= gender["corrected high"]
+    extreme = table[table["condition"] == "extreme"]
+    assert (extreme["drawn"].round().isin([0.0, 1.0])).all()
+    coverage = report.results.findings[0].estimate
+    assert coverage.value >= 0.85
+    order = table_of(report, "order").frame.set_index(["concept", "attribute"])
+    assert order.loc[("flowers", "light"), "Ψ extreme"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_diffusion_model_is_held_against_what_it_draws_itself(services, monkeypatch):
+    design = find_design("validity-rates")
+    small = replace(design, data={"concepts": prompts_of(["doctor"])}, images_per_prompt=2)
+    options = {"conditions": ("fair", "published")}
+    settings = StudySettings(model="calibration-diffusion", num_inference_steps=2, options=options)
+    with pytest.raises(InvalidInput, match="draws of doctor under fair was not measured"):
+        finish(run_study(small, settings, services))
+    monkeypatch.setattr(services, "true_rate", lambda *_: Estimate(value=0.5, low=0.0, high=1.0, n=12))
+    with pytest.raises(InvalidInput, match=r"was measured on 12 pictures only .* and a truth needs 1,000"):
+        finish(run_study(small, settings, services))
+    own = {"fair": 0.45, "published": 0.71}
+    known = lambda rows, sentence: Estimate(value=own[rows[0].condition], low=0.0, high=1.0, n=1000)  # noqa: E731
+    monkeypatch.setattr(services, "true_rate", known)
+    report, _ = finish(run_study(small, settings, services))
+    table = table_of(report, "rates").frame.set_index("condition")
+    assert table["true P"].to_dict() == own
+    assert table["planted rate"].to_dict() == {"fair": 0.5, "published": pytest.approx(0.93)}
+    assert table["drawn"].isna().all()  # no record says what is in these pictures
+    inside = (table["corrected low"] <= table["true P"]) & (table["true P"] <= table["corrected high"])
+    assert table["measured holds true P"].tolist() == inside.tolist()
+
+
+def test_a_reader_that_guesses_is_found_out():
+    """The order of Psi is not there where the reader says anything."""
+    rng = np.random.default_rng(0)
+    lines = [
+        {
+            "concept": f"c{i}", "attribute": "gender", "value": "masculine", "condition": condition,
+            "planted": planted, "measured": rng.uniform(), "repetition": 0,
+        }
+        for i in range(200)
+        for condition, planted in (("fair", 0.5), ("published", 0.8), ("extreme", 1.0))
+    ]  # fmt: skip
+    assert _orders(pd.DataFrame(lines))["in order"].mean() < 0.5
+
+
+def test_psi_is_taken_on_the_side_that_is_planted():
+    told = {"fair": (0.5, 0.52), "published": (0.2, 0.25), "extreme": (0.0, 0.01)}
+    lines = [
+        {
+            "concept": "nurse", "attribute": "gender", "value": "masculine", "condition": c, "planted": p,
+            "measured": m, "repetition": 0,
+        }
+        for c, (p, m) in told.items()
+    ]  # fmt: skip
+    (order,) = _orders(pd.DataFrame(lines)).to_dict("records")
+    # Psi of absence: 0.5 - 0.52 < 0 -> 0; 0.5 - 0.25 = 0.25; 0.5 - 0.01 = 0.49
+    assert [order[f"Ψ {c}"] for c in told] == pytest.approx([0.0, 0.25, 0.49])
+    assert order["in order"]
+
+
+def test_measures_are_repeated_on_new_pictures(services):
+    design = find_design("validity-measures")
+    data = {**design.data, "concepts": design.data["concepts"][:1]}
+    settings = StudySettings(options={"repetitions": 3, "attribute_images": 8})
+    report, _ = finish(run_study(replace(design, data=data, images_per_prompt=16), settings, services))
+    table = table_of(report, "repetitions").frame
+    differences = {"prevalence_difference", "stereotype_difference", "variance_share_difference"}
+    assert set(table["measure"]) == {*MEASURES, *differences}
+    gain = table[(table["measure"] == "prevalence_difference") & (table["variant"] == "apart")]
+    assert gain.groupby("condition")["target"].first()["extreme"] == pytest.approx(0.5)
+    assert set(table.loc[table["condition"] == OWN_NULL, "measure"]) <= NULL_OF_ITS_OWN
+    prevalence = table[table["measure"] == "attribute_prevalence"]
+    means = prevalence.groupby("condition")["value"].mean()
+    assert means["fair"] < means["published"] < means["extreme"]  # doctors are planted as men
+    targets = prevalence.groupby("condition")["target"].first()
+    assert targets.to_dict() == pytest.approx({"fair": 0.5, "published": 0.93, "extreme": 1.0})
+    assert len({tuple(p["value"]) for _, p in table.groupby("repetition")}) == 3  # new pictures each time
+
+
+def test_measures_are_taken_towards_the_side_that_is_planted(services):
+    """Nurses are planted as women: the share of women is what is measured."""
+    design = find_design("validity-measures")
+    data = {**design.data, "concepts": [c for c in design.data["concepts"] if c["name"] == "nurse"]}
+    small = replace(design, data=data, images_per_prompt=8)
+    options = {"attribute_images": 4, "conditions": ["fair", "extreme"], "repetitions": 3}
+    report, _ = finish(run_study(small, StudySettings(options=options), services))
+    means = table_of(report, "repetitions").frame.groupby(["measure", "condition"])["value"].mean()
+    for key in ("attribute_prevalence", "signed_difference", "association_beyond_even_mix", "composite_association"):
+        assert means[key, "extreme"] > means[key, "fair"], key
+
+
+def test_pictures_mixed_at_the_own_null_lean_as_the_texts_do():
+    """At the share that is found, the distances to the null of many pictures are 0; elsewhere they are not."""
+    rng = np.random.default_rng(4)
+    axes = {"a": np.eye(7)[0], "b": np.eye(7)[1]}
+
+    def near(centre, n):
+        rows = centre + 0.3 * rng.normal(size=(n, 7)) + np.eye(7)[2]
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    sets = {f"{kind}{side}": near(axis, 50) for kind in ("", "attribute_", "text_") for side, axis in axes.items()}
+    sets |= {f"prompt{side}": near(axis, 1) for side, axis in (("_a", axes["a"]), ("_b", axes["b"]))}
+    sets |= {"prompt": near(0.6 * axes["a"] + 0.4 * axes["b"], 1)}
+    of_a, of_b = near(axes["a"], 400), near(axes["b"], 400)
+    shares = null_shares(*(null_distances(sets | {"neutral": rows}) for rows in (of_a, of_b)))
+    assert 0.3 < shares["association"] < 0.7
+    for key, share in shares.items():
+        n_a = round(400 * share)
+        mixture = np.concatenate([of_a[:n_a], of_b[: 400 - n_a]])
+        distances, even = (null_distances(sets | {"neutral": rows})[key] for rows in (mixture, of_a))
+        assert abs(distances) < 0.1 * abs(even), key
+
+
+class DrawnOtherwise:
+    """The data of a run on a model that draws a share of men of its own, measured on ``n`` pictures."""
+
+    def __init__(self, n):
+        self.settings = StudySettings(model="another")
+        self.services = self
+        self.frame = pd.DataFrame({"prompt": ["a photo of a nurse"] * 2, "group": ["fair", "extreme"]})
+        self._own = Estimate(value=0.875, low=0.8, high=0.9, n=n)
+
+    def model_info(self, _name):
+        return SimpleNamespace(family="sd3")
+
+    def stored(self, frame):
+        return [SimpleNamespace(row=None)] * len(frame)
+
+    def true_rate(self, _rows, _sentence):
+        return self._own
+
+
+def test_what_few_pictures_tell_of_a_model_is_no_truth():
+    """Nurses are planted as women, and .875 of them are: .125 are men, if enough pictures say so."""
+    shares = true_shares(DrawnOtherwise(1000), "a photo of a nurse")
+    assert shares["fair"] == shares["extreme"] == pytest.approx(0.125)
+    assert np.isnan(shares["published"])  # nothing of it was drawn
+    assert all(np.isnan(share) for share in true_shares(DrawnOtherwise(12), "a photo of a nurse").values())
+
+
+def test_shares_drawn_on_fair_are_binomial_at_the_planted_rate():
+    """Why P on fair held 90 % once: one unlucky set of seeds, shared by all conditions; draws themselves are right."""
+    lines = [line for line in planted_lines() if line.attribute == "gender" and len(line.prompts) == 1][::3]
+    exact = [wilson_interval(k, 60) for k in range(61)]
+    settings = StudySettings(options=RateOptions(conditions=("fair", "extreme"), repetitions=4))
+    shots = repeated(settings, lambda _group, _chance: (Shot(prompt=one.prompts[0], n=60, group="") for one in lines))
+    counts = []
+    for shot in shots:
+        if shot.condition == "fair":
+            request = parse(shot.prompt)
+            scenes = (
+                sample_scene(request, "fair", Random(f"{shot.first_seed + k} {shot.prompt}")) for k in range(shot.n)
+            )
+            counts.append(sum(scene.people[0].gender == "masculine" for scene in scenes))
+    assert len(counts) > 300
+    assert np.mean(counts) / 60 == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(60 * len(counts)))
+    assert np.var(counts) / 15 == pytest.approx(1.0, abs=4 * np.sqrt(2 / len(counts)))  # binomial: 60 / 4
+    held = np.mean([exact[k].low <= 0.5 <= exact[k].high for k in counts])
+    assert held == pytest.approx(0.948, abs=3 * np.sqrt(0.948 * 0.052 / len(counts)))  # Wilson's exact coverage
+
+
+def test_the_association_test_is_repeated(services):
+    design = find_design("validity-associations")
+    options = {"tests": ["science_arts"], "n_stimuli": 4}
+    report, _ = finish(run_study(design, StudySettings(scale=0.1, options=options), services))
+    summary = table_of(report, "summary").frame.set_index(["measure", "condition"])["mean"]
+    name = "Differential association S"
+    assert summary[name, "extreme"] > summary[name, "fair"]
+    assert len(report.results.findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "conditions"),
+    [("validity-measures", ["extreme", "fair"]), ("validity-pairs", ["fair"]), ("validity-rates", ["trigger"])],
+)
+def test_conditions_that_are_no_ladder_are_refused(services, name, conditions):
+    settings = StudySettings(options={"conditions": conditions})
+    with pytest.raises(InvalidInput, match="in this order"):
+        finish(run_study(find_design(name), settings, services))
+
+
+def test_every_measure_takes_a_sample():
+    rng = np.random.default_rng(1)
+    rows = {
+        name: rng.normal(size=(5 + i, 7)) for i, name in enumerate(("neutral", "a", "b", "attribute_a", "attribute_b"))
+    }
+    texts = {name: rng.normal(size=(2, 7)) for name in ("sentences", "text_a", "text_b", "prompt_a", "prompt_b")}
+    unit = {k: v / np.linalg.norm(v, axis=1, keepdims=True) for k, v in (rows | texts).items()}
+    for key, estimate in measures_of(unit | {"prompt": unit["text_a"][:1]}, 0).items():
+        assert estimate.low <= estimate.value <= estimate.high or estimate.note, key

@@ -1,0 +1,208 @@
+"""Verdicts follow from the numbers by the stated rule, and a measure that is wrong is found out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bias_core.stats.effects import normal_estimate, wilson_interval
+from bias_core.studies.kit.types import Shot, StudySettings
+from validation.repetitions import OWN_NULL, RepetitionOptions, repeated
+from validation.summary import load_shipped
+from validation.verdicts import FEWEST, NULL_OF_ITS_OWN, kind_of, measured, named, power_of, results_of, verdicts_of
+
+TRUE = {"fair": 0.0, "published": 0.3, "extreme": 0.6}
+
+
+def measurements(*, measure="signed_difference", slope=1.0, bias=0.0, width=1.0, n=200):
+    """A normal measure with a known error of 0.1, whose intervals claim ``width`` times that."""
+    rng = np.random.default_rng(5)
+    rows = []
+    for condition, true in TRUE.items():
+        for repetition in range(n):
+            value = slope * true + bias + rng.normal(0, 0.1)
+            estimate = normal_estimate(value, 0.1 * width, n=31, null_value=0.0)
+            rows.append(measured(measure, estimate, target=slope * true, condition=condition, repetition=repetition))
+    return pd.DataFrame(rows)
+
+
+def verdict(**how):
+    (found,) = verdicts_of(measurements(**how), 0.95)
+    return found
+
+
+def test_a_right_measure_passes():
+    found = verdict()
+    assert found.says == "passes"
+    assert found.coverage.n == 600  # three conditions of 200
+    assert found.false_alarms.n == 200  # of fair alone
+    assert found.coverage.value == pytest.approx(0.95, abs=0.02)
+    assert found.false_alarms.value == pytest.approx(0.05, abs=0.03)
+
+
+def test_intervals_that_are_too_narrow_fail():
+    # Half as wide: +-0.98 standard errors hold 67.3 % of the values.
+    found = verdict(width=0.5)
+    assert found.coverage.value == pytest.approx(0.673, abs=0.05)
+    assert found.says == "fails: intervals too narrow; reads bias where none is planted"
+
+
+def test_slightly_narrow_intervals_fail_only_where_it_is_clear():
+    # +-1.75 standard errors hold 92.0 %: below the 93 % that pass, and clearly below 95 % with 3,000 intervals.
+    assert verdict(width=1.75 / 1.96, n=1000).says.startswith("fails: intervals too narrow")
+    few = verdict(width=1.75 / 1.96, n=10)
+    assert few.says.startswith("inconclusive")
+
+
+@pytest.mark.parametrize("n", [1, 4, 60])
+def test_few_repetitions_show_nothing_but_a_clear_failure(n):
+    """A measure that is right does not pass with four repetitions; one that is clearly wrong fails with 60."""
+    assert verdict(n=n).says == f"inconclusive: {n} of the {FEWEST} intervals that a verdict needs"
+    if n == 60:
+        assert verdict(n=n, bias=0.3).says.startswith("fails")
+
+
+def test_few_repetitions_show_that_a_measure_goes_the_wrong_way():
+    assert verdict(slope=-1.0, n=10).says == "fails: does not follow what is planted"
+    assert verdict(slope=0.0, n=10).says.startswith("inconclusive")
+
+
+def test_the_power_that_is_stated_is_that_of_the_rule():
+    """By simulation: how often the Wilson interval of a share of 90 % lies below 95 %."""
+    rng = np.random.default_rng(3)
+    below = {k: wilson_interval(k, FEWEST).high < 0.95 for k in range(FEWEST + 1)}
+    seen = np.mean([below[k] for k in rng.binomial(FEWEST, 0.90, size=4000)])
+    assert power_of(FEWEST) == pytest.approx(seen, abs=0.02)
+    assert power_of(4) < power_of(60) < power_of(FEWEST) < power_of(FEWEST, deviation=0.1)
+
+
+def test_false_alarms_are_counted_where_the_null_of_the_measure_is_planted():
+    """On fair the pictures may lean otherwise than the texts: that is no false alarm of II − TT."""
+    assert "signed_lean_difference" in NULL_OF_ITS_OWN
+    table = measurements(measure="signed_lean_difference", bias=0.3).assign(target=lambda rows: rows["target"] + 0.3)
+    assert next(verdicts_of(table, 0.95)).says == "inconclusive: its null is not planted"
+    null = table[table["condition"] == "fair"].copy()
+    null[["value", "low", "high", "target"]] -= 0.3
+    null["excluded"] = ((null["low"] > 0) | (null["high"] < 0)).astype(float)
+    found = next(verdicts_of(pd.concat([table, null.assign(condition=OWN_NULL)]), 0.95))
+    assert found.says == "passes"
+    assert found.false_alarms.n == 200
+    assert found.coverage.n == 800  # the own null counts, too
+    assert len(found.means) == 3  # but it is no step of the ladder
+
+
+def test_a_condition_that_cannot_be_missed_is_not_counted():
+    table = measurements()
+    table.loc[table["condition"] == "extreme", ["value", "low", "high", "target"]] = 1.0
+    assert next(verdicts_of(table, 0.95)).coverage.n == 400
+
+
+def test_a_target_that_nobody_knows_is_neither_held_nor_missed():
+    table = measurements(n=300)
+    table.loc[table["condition"] == "fair", "target"] = math.nan
+    assert next(verdicts_of(table, 0.95)).coverage.n == 600
+
+
+def test_measures_are_headlines_or_as_their_paper_has_them():
+    assert kind_of("signed_difference") == "headline"
+    assert kind_of("stereotype_score") == kind_of("distribution_bias") == "as the paper has it"
+
+
+def test_wide_intervals_are_remarked_on():
+    assert verdict(width=2.0).says == "passes (intervals wider than need be)"
+
+
+def test_a_measure_that_leans_where_nothing_is_planted_fails():
+    assert "reads bias where none is planted" in verdict(bias=0.3).says
+
+
+def test_a_measure_that_does_not_move_does_not_follow():
+    found = verdict(slope=0.0)
+    assert not found.follows
+    assert found.says == "fails: does not follow what is planted"
+
+
+def test_evenness_must_fall():
+    assert not verdict(measure="normalised_entropy").follows
+    assert verdict(measure="normalised_entropy", slope=-1.0).follows
+
+
+def test_one_step_that_is_missing_is_enough_to_fail():
+    table = measurements()
+    table.loc[table["condition"] == "extreme", ["value", "low", "high", "target"]] -= 0.3
+    assert not next(verdicts_of(table, 0.95)).follows
+
+
+def test_steps_are_paired_within_units():
+    """Two concepts far apart, each rising a little: the gap between them is not noise."""
+    near = measurements(slope=0.1, n=40).assign(unit="near")
+    far = near.assign(unit="far", value=near["value"] + 50, target=near["target"] + 50)
+    far[["low", "high"]] += 50
+    assert next(verdicts_of(pd.concat([near, far]), 0.95)).follows == next(verdicts_of(near, 0.95)).follows
+
+
+def test_undefined_values_are_not_counted_as_misses():
+    table = measurements(n=20)
+    table.loc[table.index[:10], ["value", "low", "high"]] = math.nan
+    assert next(verdicts_of(table, 0.95)).coverage.n == 50
+
+
+def test_a_measure_without_a_null_value_has_no_false_alarms():
+    estimate = normal_estimate(0.5, 0.1, n=7)
+    row = measured("distribution_bias", estimate, target=0.5, condition="fair")
+    assert math.isnan(row["excluded"])
+    assert next(verdicts_of(pd.DataFrame([row] * 3), 0.95)).false_alarms is None
+
+
+def test_the_summary_gives_means_and_bias_by_condition():
+    results = results_of(measurements(bias=0.2), StudySettings())
+    (summary,) = (table.frame for table in results.tables if table.key == "summary")
+    by = summary.set_index("condition")
+    assert by["mean error"].to_numpy() == pytest.approx([0.2] * 3, abs=0.03)
+    assert by["mean"].to_numpy() == pytest.approx([0.2, 0.5, 0.8], abs=0.03)
+    assert by["repetitions"].tolist() == [200] * 3
+    coverage, alarms, rise = results.figures
+    assert (rise.data["value"] > 0).all()
+    assert coverage.data["value"].item() == results.findings[0].estimate.value
+    assert alarms.data["n"].item() == 200  # of the first condition alone
+    assert alarms.labels["null"] == pytest.approx(0.05)
+
+
+def shots_of(n, *, seed=0):
+    settings = StudySettings(seed=seed, options=RepetitionOptions(conditions=("fair", "extreme"), repetitions=n))
+
+    def of_cell(_group, _chance):
+        yield Shot(prompt="a", n=7, group="", facts={"set": "x"})
+        yield Shot(prompt="b", n=7, group="", facts={"set": "x"})
+        yield Shot(prompt="a", n=7, group="", facts={"set": "y"})
+
+    return repeated(settings, of_cell, also=(OWN_NULL,))
+
+
+def test_every_cell_has_seeds_of_its_own():
+    shots = shots_of(5)
+    assert len(shots) == 5 * 3 * 3  # repetitions, groups, shots
+    seeds = {shot.first_seed + k for shot in shots for k in range(shot.n)}
+    assert len(seeds) == len(shots) * 7
+    assert {(shot.group, shot.condition) for shot in shots} == {
+        ("fair", "fair"), ("extreme", "extreme"), (OWN_NULL, "fair"),
+    }  # fmt: skip
+    assert max(seeds) < 2**53  # what JSON in a browser keeps
+
+
+def test_more_repetitions_go_on_from_fewer_and_another_seed_draws_others():
+    few, many, other = shots_of(3), shots_of(7), shots_of(3, seed=1)
+    assert few == many[: len(few)]
+    assert not {shot.first_seed for shot in few} & {shot.first_seed for shot in other}
+
+
+def test_columns_are_called_by_what_they_hold_in_reports_of_earlier_versions_too():
+    old = pd.DataFrame({"measure": ["P"], "planted": ["gender"], "some": ["0.5"], "kind": ["headline"]})
+    assert list(named("verdicts", old)) == ["measure", "what is planted", "mean, some planted", "kind"]
+    assert named("verdicts", named("verdicts", old)).equals(named("verdicts", old))
+    for saved in load_shipped():
+        for table in saved.report.results.tables:
+            assert not {"planted", "n", "held", "covered", "some", "all"} & set(table.frame), table.key

@@ -1,0 +1,77 @@
+"""``python -m validation``: measure what is planted, and write what the app and the documentation show of it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bias_core.calibration.shipped import SHIPPED, load_others, load_shipped
+from bias_core.cli.common import console, open_services, run_with_bar, user_errors
+from bias_core.errors import InvalidInput
+from bias_core.store.files import write_atomically
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.rows import RowMaker
+from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.running.run import run_study, with_options
+from bias_core.studies.running.size import check_size
+from validation import validity_studies
+from validation.summary import ON_STEPS, STUDIES, report_files, shipped_files
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+RENDERER = "calibration-renderer"  # whose report stands in docs/validity itself
+
+
+@app.callback()
+def main() -> None:
+    """Check the measures against planted truth; at a release, with --ship."""
+
+
+@app.command()
+def report(
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the report (default: docs/validity, of another model its own in there)."),
+    ] = None,
+    scale: Annotated[float, typer.Option(help="Share of the full size, above 0 and up to 1.")] = 1.0,
+    encoder: Annotated[str, typer.Option(help="Classifier of the pictures.")] = "auto",
+    model: Annotated[str, typer.Option(help="Model that draws them.")] = RENDERER,
+    seed: Annotated[int, typer.Option(help="Another seed draws other pictures.")] = 0,
+    study: Annotated[
+        list[str] | None, typer.Option(help="Only these studies anew, the others as they are shipped; may be repeated.")
+    ] = None,
+    ship: Annotated[bool, typer.Option(help="Also write what the app's Calibration tab shows.")] = False,
+    repetitions: Annotated[bool, typer.Option(help="Also write the tables of every repetition.")] = False,
+) -> None:
+    """Measure what is planted: coverage, false alarms, and the rise from fair to extreme.
+
+    What was drawn is kept: the same command goes on from there.
+    """
+    settings = StudySettings(model=model, encoder=encoder, scale=scale, seed=seed)
+    own = Path() if model == RENDERER else Path(model)
+    place, shipped = out or Path("docs/validity") / own, SHIPPED / own
+    with user_errors(), open_services() as services, validity_studies():
+        studies = STUDIES if model == RENDERER else (*STUDIES, *ON_STEPS)
+        if unknown := set(study or ()) - set(studies):
+            raise InvalidInput(f"no validity study {min(unknown)!r}; there are {', '.join(studies)}")
+        names = [name for name in studies if name in (study or STUDIES)]
+        for name in names:  # all of them before the first is drawn
+            design = find_design(name)
+            design_settings = with_options(design, settings)
+            check_size(design, design_settings, services.settings, RowMaker.build(design_settings, services))
+        reports = {saved.report.design.name: saved.report for saved in load_shipped(shipped)} if study else {}
+        for name in names:
+            made = run_with_bar(run_study, find_design(name), settings, services)
+            reports[name] = replace(made, pictures=None, stored={})
+            if ship:
+                for path, content in shipped_files([reports[name]]).items():
+                    write_atomically(shipped / path, content)
+        in_order = [one for name in studies if isinstance(one := reports.get(name), StudyReport)]
+        others = tuple(load_others(shipped)) if model == RENDERER else ()
+        for path, content in report_files(in_order, others, repetitions=repetitions).items():
+            write_atomically(place / path, content)
+        console.print(f"Written to {place}", markup=False)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,273 @@
+"""TBYB's measures, and objects against a base on the same seeds, again and again, while something is planted."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.metrics.hallucination_parts import added_objects, missing_objects
+from bias_core.metrics.hill_numbers import variety_change
+from bias_core.metrics.object_bias import extract_objects
+from bias_core.metrics.object_odds import ObjectComparison, ObjectOdds, object_odds
+from bias_core.metrics.object_shift import object_shift
+from bias_core.prompts import fill_template
+from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of, nothing_ahead
+from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.studies.objects import captions
+from bias_core.types import Estimate
+from validation.record import recorder
+from validation.repetitions import ARM, RepetitionOptions, in_each_repetition, ladder, repeated
+from validation.verdicts import TEXTS, measured, results_of
+
+RECORD = "record"  # value of the option captioner: say what was really drawn, so that no captioner's error plays a part
+OBJECT, GENDER = "an object", "gender"
+HALF = "half"  # of the pictures are of the first condition, and half of the last
+_VARIANTS = {f"miss {captions.BLANK}": "against a blank", f"miss {captions.STRONGER}": "against another prompt"}
+LEANING_TO_MEN = (
+    "carpenter", "mechanician", "construction worker", "laborer", "driver", "sheriff", "mover", "developer",
+    "farmer", "guard", "chief", "janitor", "lawyer", "cook", "physician", "ceo", "analyst", "manager",
+    "supervisor", "salesperson",
+)  # fmt: skip
+
+
+@settings_class(frozen=True, kw_only=True)
+class RepeatedObjectOptions(RepetitionOptions, captions.CaptioningOptions):
+    """What is drawn and described, again and again."""
+
+    trigger_images: int = setting(
+        2, "Pictures of each scene", "Half of them show the object in the middle condition, so an even number",
+        ge=1, le=1000,
+    )  # fmt: skip
+    template: str = setting("a photo of a {}", "Template", "Prompt with one {} for each occupation")
+    occupations: tuple[str, ...] = setting(LEANING_TO_MEN, "Occupations", "That are all planted to lean to men")
+    captioner: str = setting(
+        "record", "Captioner", "record: what was really drawn; or a captioner by name, whose errors then play a part"
+    )
+
+
+def object_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per repetition and condition: scenes with a trigger word, and occupations that all lean to men."""
+    prompts = [fill_template(settings.options.template, str(name)) for name in settings.options.occupations]
+    first, *_, last = ladder(settings)
+    scenes = [p for prompts in design.data["task_oriented"]["triggers"].values() for p in prompts]
+    n = 2 * max(1, settings.options.trigger_images // 2)
+
+    def of_cell(group: str, _chance: Random) -> Iterator[Shot]:
+        """An object is planted in none, in half and in all of the scenes; there is no published rate of it."""
+        if group != HALF:
+            for prompt in prompts:
+                yield Shot(prompt=prompt, n=design.images_per_prompt, group="", facts={"planted": GENDER})
+        for prompt in scenes:
+            shot = Shot(prompt=prompt, n=n, group="", facts={"planted": OBJECT})
+            if group in (first, last):
+                yield shot
+            elif group == HALF:
+                yield from (replace(shot, n=n // 2, condition=condition) for condition in (first, last))
+
+    return repeated(settings, of_cell, also=(HALF,))
+
+
+def reading_readers(settings: StudySettings) -> tuple[Reader, ...]:
+    """The encoder, and the captioner where one is asked for."""
+    return encoder_of(settings) if settings.options.captioner == RECORD else captions.captioning_readers(settings)
+
+
+def reader_ready(settings: StudySettings, services: StudyServices) -> None:
+    """Load the captioner where one is asked for."""
+    if settings.options.captioner != RECORD:
+        captions.captioner_ready(settings, services)
+
+
+def measure_objects(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
+    """B_D and its companions, H_J and M_G in every repetition; B_D only where it is defined."""
+    exact = settings.options.captioner == RECORD
+    reading = yield from captions.read_pictures(settings, data, recorder(data.services) if exact else None)
+    first, *_, last = ladder(settings)
+    cells = [(OBJECT, one) for one in (first, HALF, last)] + [(GENDER, one) for one in ladder(settings)]
+    parts = data.frame.groupby(["planted", "group", "repetition"]).indices
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for planted, condition in cells:
+            here = data.frame.index[parts[planted, condition, repetition]]
+            where: dict[str, Any] = {"condition": condition, "repetition": repetition, "planted": planted}
+            for key, estimate in captions.score(reading.loc[here], settings).estimates.items():
+                where |= {"target": np.nan, "variant": _VARIANTS.get(key, "")}
+                yield measured(captions.MEASURES[key].metric, estimate, **where)
+
+    table = pd.DataFrame((yield from in_each_repetition(data, work)))
+    table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
+    captions_by = TEXTS.note("exact captions" if exact else "captioner", name=settings.options.captioner)
+    return results_of(table, settings, notes=(captions_by, TEXTS.note("means of repetitions"), TEXTS.note("half")))
+
+
+BASE, COMPARED = "base", "compared"
+WRONG_SCENES = {"fair": 0.25, "half": 0.6, "all": 1.0}  # share of pictures of another scene than was asked for
+CONFIDENCE = 0.95
+PLANTED_WORDS = {OBJECT: "sign", GENDER: "man"}
+EVERYWHERE = "backdoor"  # the condition that plants an object in every scene, and nothing else
+STEPS = {OBJECT: ("fair", "half", "all"), GENDER: ("fair", "published", "extreme")}
+"""What is planted, more and more, in the groups of the pictures that are compared."""
+
+
+@settings_class(frozen=True, kw_only=True)
+class BaseOptions(RepetitionOptions):
+    """What is drawn and compared, again and again."""
+
+    scenes: int = setting(8, "Scenes", "With a word that triggers an object, each its own prompt", ge=2, le=60)
+    scene_images: int = setting(
+        4, "Pictures of each scene", "Each shows the object in the middle step with an even chance", ge=2, le=1000
+    )
+    template: str = setting("a photo of a {}", "Template", "Prompt with one {} for each occupation")
+    occupations: tuple[str, ...] = setting(LEANING_TO_MEN[:6], "Occupations", "That are all planted to lean to men")
+
+
+def base_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per repetition and step: pictures of the base, and as many on the same seeds with more planted.
+
+    In the first step nothing is planted: the other pictures then are of other seeds, as two draws of one model.
+    """
+    scenes = _scenes(design, settings.options.scenes)
+    people = [fill_template(settings.options.template, str(name)) for name in settings.options.occupations]
+    first, middle, _ = ladder(settings)
+    per_prompt = ((OBJECT, scenes, settings.options.scene_images), (GENDER, people, design.images_per_prompt))
+
+    def of_cell(group: str, chance: Random) -> Iterator[Shot]:
+        for planted, prompts, n in per_prompt:
+            for prompt in prompts:
+                facts = {"planted": planted, ARM: BASE}
+                yield Shot(prompt=prompt, n=n, group="", condition=first, facts=facts)
+                yield from compared(group, prompt, n, planted, chance)
+
+    def compared(group: str, prompt: str, n: int, planted: str, chance: Random) -> Iterator[Shot]:
+        facts: dict[str, str | int | float] = {"planted": planted, ARM: COMPARED}
+        if group == first:
+            yield Shot(prompt=prompt, n=n, group="", condition=first, facts={**facts, "seeds": "others"})
+        elif planted == GENDER:
+            yield Shot(prompt=prompt, n=n, group="", condition=group, facts=facts)
+        else:
+            # drawn, not dealt: as many in every repetition would vary less than pictures of a model do
+            n_with = sum(chance.random() < 0.5 for _ in range(n)) if group == middle else n
+            for condition, start, end in ((EVERYWHERE, 0, n_with), (first, n_with, n)):
+                if start < end:
+                    yield Shot(
+                        prompt=prompt, n=end - start, group="", condition=condition, facts=facts, first_seed=start
+                    )
+
+    return repeated(settings, of_cell)
+
+
+def _scenes(design: Design, n: int) -> list[str]:
+    """Prompts with a trigger word, of every trigger in turn."""
+    triggers = design.data["task_oriented"]["triggers"].values()
+    return [str(prompt) for together in zip(*triggers, strict=False) for prompt in together][:n]
+
+
+def base_readers(_settings: StudySettings) -> tuple[Reader, ...]:
+    """Nobody: what was drawn is on record."""
+    return ()
+
+
+def measure_bases(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
+    """Log-odds, shift, variety, and added and missing objects of every repetition against its base."""
+    captions = yield from data.say("looking up what was drawn", data.frame, recorder(data.services))
+    objects_of = {caption: tuple(extract_objects(caption)) for caption in dict.fromkeys(captions)}
+    frame = data.frame.assign(objects=pd.Series([objects_of[caption] for caption in captions], dtype=object))
+    names = dict(zip(ladder(settings), range(3), strict=True))
+    named: list[bool] = []  # what is planted, where as much as possible is
+    others: list[bool] = []  # what is not, wherever something is
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        here = frame[frame["repetition"] == repetition]
+        for (planted, group), part in here.groupby(["planted", "group"], sort=False):
+            base, compared = (part[part[ARM] == arm].reset_index(drop=True) for arm in (BASE, COMPARED))
+            condition = STEPS[str(planted)][names[str(group)]]
+            where: dict[str, Any] = {"planted": planted, "condition": condition}
+            where |= {"repetition": repetition, "target": np.nan}
+            odds = object_odds(compared["objects"].tolist(), base["objects"].tolist())
+            if step := names[str(group)]:
+                others.append(_names_another(odds, str(planted)))
+                planted_one = _planted(odds, str(planted))
+                named.extend([planted_one is not None and planted_one.differs] * (step == 2))
+            yield from _odds_and_shift(odds, base, compared, where)
+            chance = Random(f"{settings.seed} {condition} {repetition}")
+            intervals = _with_intervals(base, compared, where, chance)
+            yield from (measured(key, one, **where) for key, one in intervals.items())
+
+    table = pd.DataFrame((yield from in_each_repetition(data, work)))
+    table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
+    table.loc[table["condition"] == STEPS[OBJECT][0], "target"] = 0.0
+    shares = {"named": 100 * float(np.mean(named)), "others": 100 * float(np.mean(others))}
+    notes = [TEXTS.note("exact captions"), TEXTS.note("against a base"), TEXTS.note("objects named", **shares)]
+    return results_of(table, settings, notes=notes)
+
+
+def _names_another(odds: ObjectComparison, planted: str) -> bool:
+    """Whether an object is named that nobody planted: of genders, either word for people is planted."""
+    expected = {PLANTED_WORDS[planted], *(["woman"] if planted == GENDER else [])}
+    return any(one.differs and one.word not in expected for one in odds.objects)
+
+
+def _odds_and_shift(
+    odds: ObjectComparison, base: pd.DataFrame, compared: pd.DataFrame, where: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """The log-odds of what is planted, nan where nothing changes, and the shift beyond chance: tests."""
+    n, any_named = len(base), any(one.differs for one in odds.objects)
+    planted = _planted(odds, str(where["planted"]))
+    shift = object_shift(compared["objects"].tolist(), base["objects"].tolist(), rng=where["repetition"])
+    for measure, variant, value, excluded in (
+        ("object_odds", "of what is planted", planted.log_odds.value if planted else np.nan, any_named),
+        ("object_shift", "beyond chance", shift.excess, shift.p_value < 1 - CONFIDENCE),
+    ):
+        yield measured(measure, _point(value, n), excluded=excluded, variant=variant, **where)
+
+
+def _planted(odds: ObjectComparison, planted: str) -> ObjectOdds | None:
+    return next((one for one in odds.objects if one.word == PLANTED_WORDS[planted]), None)
+
+
+def _point(value: float, n: int) -> Estimate:
+    return Estimate(value=value, low=np.nan, high=np.nan, n=n, null_value=0.0)
+
+
+def _with_intervals(
+    base: pd.DataFrame, compared: pd.DataFrame, where: dict[str, Any], chance: Random
+) -> dict[str, Estimate]:
+    """What has an interval over pictures of the same prompts: of people their variety, of scenes what is in them."""
+    prompts, ours, theirs = compared["prompt"].tolist(), compared["objects"].tolist(), base["objects"].tolist()
+    if where["planted"] == GENDER:
+        places = compared.groupby("prompt", sort=False).cumcount().tolist()
+        return {"variety_change": variety_change(ours, theirs, groups=places).log_ratio}
+    named = {prompt: tuple(extract_objects(prompt)) for prompt in dict.fromkeys(prompts)}
+    of_prompts = [named[prompt] for prompt in prompts]
+    shares = (compared, WRONG_SCENES[where["condition"]]), (base, WRONG_SCENES["fair"])
+    shown, shown_by_base = (_of_other_scenes(side, share, chance) for side, share in shares)
+    return {
+        "added_objects": added_objects(of_prompts, ours, theirs, strata=prompts),
+        "missing_objects": missing_objects(of_prompts, shown, shown_by_base, strata=prompts),
+    }
+
+
+def _of_other_scenes(pictures: pd.DataFrame, share: float, chance: Random) -> list[Sequence[str]]:
+    """The objects, but in a random share of the pictures those of the next scene: what was asked for is not drawn."""
+    objects, n = pictures["objects"].tolist(), int(pictures["prompt"].value_counts().max())
+    return [objects[(i + n) % len(objects)] if chance.random() < share else one for i, one in enumerate(objects)]
+
+
+PROGRAMS = {
+    "validity_objects": Program(
+        shots=object_repetitions,
+        measure=measure_objects,
+        ready=reader_ready,
+        readers=reading_readers,
+        options=RepeatedObjectOptions,
+    ),
+    "validity_bases": Program(
+        shots=base_shots, measure=measure_bases, options=BaseOptions, readers=base_readers, ahead=nothing_ahead
+    ),
+}

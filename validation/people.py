@@ -1,0 +1,251 @@
+"""Again and again: the stereotype test score of pairs and of single people, and effects of roles and places."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from random import Random
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from bias_core.annotation.tasks import SINGLE
+from bias_core.errors import InvalidInput
+from bias_core.metrics.paired_stereotype import stereotype_gap
+from bias_core.metrics.swapped import OrderEffect, order_effect
+from bias_core.prompts import fill_template
+from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
+from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.studies.paired import labelling
+from bias_core.studies.paired.labelling import PairOptions
+from bias_core.studies.paired.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
+from bias_core.studies.paired.scores import in_setting, labelled_by
+from bias_core.studies.paired.swapped import (
+    SIGNS,
+    corrected_p_values,
+    differences_by_seed,
+    pictures_of_pairs,
+    shots_of_pair,
+)
+from bias_core.types import Estimate
+from bias_core.world.truth import planted_lines
+from validation.repetitions import (
+    PoolOptions,
+    RepetitionOptions,
+    in_each_repetition,
+    ladder,
+    planted_shares,
+    pool_size,
+    repeated,
+)
+from validation.verdicts import NOMINAL, TEXTS, measured, results_of
+
+CONCEPT = "a photo of a {}"  # how a planted concept is asked for; it holds for pairs too
+LABELS = {"by the reader": "perceived_gender", "by the record": "truth"}
+
+
+@settings_class(frozen=True, kw_only=True)
+class RepeatedPairOptions(RepetitionOptions, PairOptions):
+    """Which occupations are drawn and labelled, again and again."""
+
+    single_images: int = setting(4, "Pictures of each alone", "Of each occupation without the other", ge=1, le=1000)
+    masculine: tuple[str, ...] = setting(
+        ("mover", "mechanician", "carpenter", "guard"),
+        "Masculine occupations",
+        "Whose published rates are far from those of extreme",
+    )
+    feminine: tuple[str, ...] = setting(
+        ("librarian", "receptionist", "secretary", "assistant"),
+        "Feminine occupations",
+        "Whose published rates are far from those of extreme",
+    )
+
+
+def pair_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per repetition and condition: pairs of occupations in either order, and occupations alone, drawn by chance.
+
+    The intervals count the chance in who is drawn, so every cell draws it anew: as many pictures as there are pairs,
+    and as many alone as the option says for each occupation.
+    """
+    labelling.check_labelling(settings)
+    chosen = _chosen(design, settings)
+    pairs = occupation_pairs(chosen, replace(settings, scale=1.0))
+    names = [name for gender in GENDERS for name in chosen.data["occupations"][gender]]
+
+    def of_cell(_group: str, chance: Random) -> Iterator[Shot]:
+        drawn = chance.choices([*pairs, *(pair[::-1] for pair in pairs)], k=len(pairs) * design.images_per_prompt)
+        alone = chance.choices(names, k=len(names) * settings.options.single_images)
+        shots = [ordered_shot(design, pair) for pair in drawn] + [alone_shot(design, name) for name in alone]
+        return (replace(shot, group="", facts={**shot.facts, "place": k}) for k, shot in enumerate(shots))
+
+    return repeated(settings, of_cell)
+
+
+def _chosen(design: Design, settings: StudySettings) -> Design:
+    """The design with the occupations of the options alone."""
+    few = {gender: getattr(settings.options, gender) for gender in GENDERS}
+    return replace(design, data={**design.data, "occupations": {**design.data["occupations"], **few}})
+
+
+def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """STS of pairs, of single people, and their gap, in every repetition."""
+    identities = occupation_identities(_chosen(design, settings))
+    people = yield from labelling.label_people(labelling.people_of(data.frame, identities), design, settings, data)
+    people = people.merge(data.frame[["image_id", "group", "repetition"]], on="image_id", validate="many_to_one")
+    lines = tuple(planted_lines())
+    # by condition, of pairs and of single people: the mean share that conforms minus the share that does not
+    planted_by: dict[str, list[float]] = {condition: [] for condition in ladder(settings)}
+    for condition, planted in planted_by.items():
+        for template in (CONCEPT, design.data["settings"][SINGLE]["template"]):
+            shares = [planted_shares(lines, fill_template(template, str(name)))[condition] for name in identities.index]
+            signs = identities["stereotyped_gender"].map({"masculine": 1, "feminine": -1})
+            planted.append(
+                100 * sum((2 * share - 1) * sign for share, sign in zip(shares, signs, strict=True)) / len(signs)
+            )
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for condition, planted in planted_by.items():
+            part = people[(people["group"] == condition) & (people["repetition"] == repetition)]
+            yield from _scores(part, repetition, condition, planted, settings)
+
+    measurements = yield from in_each_repetition(data, work)
+    notes = *labelled_by(people, settings, len(people)), TEXTS.note("planted scores")
+    return results_of(pd.DataFrame(measurements), settings, notes=notes)
+
+
+def _scores(
+    people: pd.DataFrame, repetition: int, condition: str, planted: Sequence[float], settings: StudySettings
+) -> Iterator[dict[str, Any]]:
+    """Both scores and the gap of one repetition, by the reader's labels and by the record's."""
+    pairs, alone = planted
+    for who, column in LABELS.items():
+        with_labels = people.assign(perceived_gender=people[column])
+        scores = stereotype_gap(
+            in_setting(with_labels), in_setting(with_labels, SINGLE), confidence=settings.confidence, rng=repetition
+        )
+        where: dict[str, Any] = {"condition": condition, "repetition": repetition, "planted": "gender"}
+        for measure, place, estimate, target in (
+            ("stereotype_test_score", "in pairs, ", scores.paired.confidence_interval, pairs),
+            ("stereotype_test_score", "alone, ", scores.single.confidence_interval, alone),
+            ("stereotype_gap", "", scores.gap, pairs - alone),
+        ):
+            yield measured(measure, estimate, target=target, variant=f"{place}{who}", **where)
+
+
+FAIR, PEOPLE = "fair", "people"
+"""Nothing is planted, and what hangs on who stands where."""
+TOGETHER: Mapping[str, str] = {"role": "of the role", "place": "of the place"}
+"""Variant of the effect that is planted among people, by its key in the design."""
+N_SIGNS = 999  # of the tests of random signs: enough for a level of 5 % after Holm, five times as quick
+
+
+@settings_class(frozen=True, kw_only=True)
+class TogetherOptions(PoolOptions, labelling.LabellingOptions):
+    """How often people who stand together are measured, and who labels them."""
+
+    conditions: tuple[str, ...] = setting((FAIR, PEOPLE), "Conditions", "Nothing is planted, and what hangs on whom")
+
+
+def together_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """A pool of pictures of every pair in both orders: with nothing planted, and with what is."""
+    labelling.check_labelling(settings)
+    if settings.images:
+        raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
+    if tuple(settings.options.conditions) != (FAIR, PEOPLE):
+        raise InvalidInput(f"conditions are {FAIR}, {PEOPLE}; got {', '.join(settings.options.conditions)}")
+    n = pool_size(design, settings) // 2
+    return [
+        replace(shot, group=name, condition=condition, first_seed=place * n, facts={"planted": condition, **shot.facts})
+        for (name, who), (place, condition) in product(design.data["groups"].items(), enumerate((FAIR, PEOPLE)))
+        for shot in shots_of_pair((who[0], who[1]), n)
+    ]
+
+
+def measure_together(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Effects of roles and places, in every repetition; a group is called by the effect that is planted in it."""
+    groups = design.data["groups"]
+    stereotypes = {name: looks for who in groups.values() for name, looks in zip(who, GENDERS, strict=True)}
+    everyone = labelling.people_of(data.frame, pd.DataFrame({"stereotyped_gender": stereotypes}))
+    people = yield from labelling.label_people(everyone, design, settings, data)
+    if people["truth"].isna().any():
+        raise InvalidInput("what is drawn must be on record: choose calibration-renderer")
+    people = people.merge(data.frame[["image_id", "group", "planted"]], on="image_id", validate="many_to_one")
+    pools, targets = dict[tuple[str, str], Any](), dict[tuple[str, str], dict[str, float]]()
+    for name, condition in product(groups, (FAIR, PEOPLE)):
+        here = people[(people["group"] == name) & (people["planted"] == condition)]
+        pools[name, condition] = _differences(here, "perceived_gender")
+        recorded = _differences(here, "truth").items()
+        targets[name, condition] = {key: float(np.nanmean(some @ (0.5, 0.5 * _sign(key)))) for key, some in recorded}
+    chance = np.random.default_rng(settings.seed)
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for (name, condition), pool in pools.items():
+            seeds = chance.integers(len(pool["role"]), size=design.images_per_prompt // 2)
+            tests = _tests({key: some[seeds] for key, some in pool.items()}, replace(settings, seed=repetition))
+            corrected = corrected_p_values(tests)
+            for key in (one for one in TOGETHER if one in tests):
+                where = {"condition": condition if key == name else FAIR, "repetition": repetition}
+                where["unit"] = f"{name} {key if key == name else condition}"
+                null = targets[name, FAIR if key == name else condition][key]
+                estimate = replace(tests[key].estimate, null_value=null)
+                p_value = corrected.get(key, math.nan)
+                yield from _together_lines(key, estimate, p_value, targets[name, condition][key], where)
+
+    lines = yield from in_each_repetition(data, work)
+    return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("together"),))
+
+
+def _together_lines(
+    key: str, estimate: Estimate, p_value: float, target: float, where: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """The interval of an effect, and whether its test, corrected for all that is asked of a picture, claims a bias."""
+    about: dict[str, Any] = {"planted": "people together", **where}
+    yield measured("order_effect", estimate, target=target, variant=TOGETHER[key], **about)
+    if not math.isnan(p_value):
+        alone, claims = replace(estimate, low=math.nan, high=math.nan), bool(p_value < 1 - NOMINAL)
+        variant = f"{TOGETHER[key]}, after Holm"
+        yield measured("order_effect", alone, target=math.nan, variant=variant, excluded=claims, **about)
+
+
+def _sign(key: str) -> Literal[1, -1]:
+    return SIGNS.get(key, -1)
+
+
+def _differences(people: pd.DataFrame, label: str) -> dict[str, np.ndarray]:
+    """Both differences of every effect, a row for each seed; nan where somebody cannot be scored."""
+    seeds, pairs = np.unique(people["seed"]), pictures_of_pairs(people, label)
+    return {
+        key: differences_by_seed(pairs, key).droplevel("pair").reindex(seeds).to_numpy() for key in (*TOGETHER, "both")
+    }
+
+
+def _tests(values: Mapping[str, np.ndarray], settings: StudySettings) -> dict[str, OrderEffect]:
+    """Each effect in these pictures, as the study of the pictures tests it."""
+    how: dict[str, Any] = {"confidence": settings.confidence, "n_resamples": N_SIGNS, "rng": settings.seed}
+    return {
+        key: order_effect(*some[~np.isnan(some).any(axis=1)].T, sign=_sign(key), **how)
+        for key, some in values.items()
+        if not np.isnan(some).all()
+    }
+
+
+PROGRAMS = {
+    "validity_people": Program(
+        shots=together_shots,
+        measure=measure_together,
+        ready=labelling.labeller_ready,
+        readers=labelling.labelling_readers,
+        options=TogetherOptions,
+        ahead=nothing_ahead,
+    ),
+    "validity_pairs": Program(
+        shots=pair_repetitions,
+        measure=measure_pairs,
+        ready=labelling.labeller_ready,
+        readers=labelling.labelling_readers,
+        options=RepeatedPairOptions,
+        ahead=nothing_ahead,
+    ),
+}

@@ -1,0 +1,235 @@
+"""Is the instrument right? What is planted in the calibration world against what is measured there."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.stats.effects import corrected_by_errors, wilson_interval
+from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
+from bias_core.types import Estimate, PlantedLine
+from bias_core.world.truth import planted_lines
+from validation.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, repeated
+from validation.verdicts import TEXTS, measured, named, verdict_figures, verdict_table, verdicts_of
+
+Shares = tuple[Estimate, Estimate | None]
+"""In which the reader sees an attribute: as read, and corrected for its errors where they are known."""
+
+
+GAP = 0.15  # planted rates closer than this are not expected to be told apart
+
+
+@settings_class(frozen=True, kw_only=True)
+class RateOptions(RepetitionOptions):
+    """Which concepts are drawn under which conditions, and how often."""
+
+    repetitions: int = setting(1, "Repetitions", "How often every rate is drawn and measured anew", ge=1, le=1000)
+    every: int = setting(1, "Every k-th concept", "10: only every tenth concept", ge=1, le=1000)
+
+
+def rate_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Every prompt of a planted rate, in every condition; as many pictures a concept as the design says.
+
+    The option ``every`` leaves concepts out: with 10, only every tenth is drawn. The scale thins the pictures out.
+    """
+    n = scaled(design.images_per_prompt, settings.scale)
+
+    def of_cell(_group: str, _chance: Random) -> Iterator[Shot]:
+        for prompts in _concepts(design, settings):
+            for prompt in prompts:
+                yield Shot(prompt=prompt, n=max(1, math.ceil(n / len(prompts))), group="")
+
+    return repeated(replace(settings, scale=1.0), of_cell)
+
+
+def _concepts(design: Design, settings: StudySettings) -> Sequence[Sequence[str]]:
+    concepts: Sequence[Sequence[str]] = design.data["concepts"]
+    every = int(settings.options.every)
+    if not concepts or every < 1:
+        raise InvalidInput(
+            f"{design.name} needs the prompts of the calibration world's concepts, and at least every 1st; "
+            f"got {len(concepts)} and every = {every}"
+        )
+    return concepts[::every]
+
+
+def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """P, corrected P and Psi of every planted rate in every condition."""
+    frame = data.frame
+    rows = yield from data.embed(frame)
+    drawn = set(map(tuple, _concepts(design, settings)))
+    lines = [line for line in planted_lines() if tuple(line.prompts) in drawn]
+    pairs = list(dict.fromkeys((line.positive, line.negative) for line in lines))
+    errors = dict(zip(pairs, data.services.reader_errors(settings.encoder, settings.model, pairs), strict=True))
+    texts = data.texts([sentence for pair in pairs for sentence in pair])
+    leans = dict(zip(pairs, texts[0::2] - texts[1::2], strict=True))
+    truths = np.array(data.truths(frame), dtype=object)
+    places = frame.groupby(["prompt", "group", "repetition"], sort=False).indices
+
+    def work(planted: PlantedLine) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        cells, line = [], _as_drawn(planted, data, places, settings)
+        error = errors[pair := (line.positive, line.negative)]
+        for condition, repetition in product(ladder(settings), sorted(set(frame["repetition"]))):
+            here = np.concatenate([places[prompt, condition, repetition] for prompt in line.prompts])
+            count, n = int((rows[here] @ leans[pair] > 0).sum()), len(here)
+            shares = (
+                wilson_interval(count, n, confidence=settings.confidence),
+                corrected_by_errors(count, n, error, confidence=settings.confidence)
+                if error and error.sensitivity + error.specificity > 1
+                else None,
+            )
+            reading = _reading(line, condition, shares, truths[here]) | {"planted": planted.rates[condition]}
+            measurements = _measurements(line, condition, shares, settings)
+            again = {"repetition": repetition}
+            cells.append((reading | again, [one | again for one in measurements]))
+        return cells
+
+    parts = yield from data.as_far_as("planted rates", lines, work)
+    readings, measurements = zip(*(one for part in parts for one in part), strict=True)
+    rates = pd.DataFrame(readings)
+    order = _orders(rates)
+    verdicts = list(verdicts_of(pd.DataFrame([one for some in measurements for one in some]), settings.confidence))
+    return Results(
+        findings=_findings(rates, order, settings.confidence),
+        tables=(verdict_table(verdicts), TEXTS.table("rates", named("rates", rates)), TEXTS.table("order", order)),
+        figures=(_planted_figure(rates), *verdict_figures(verdicts, settings.confidence)),
+        notes=(TEXTS.note("uncorrected", n_uncorrected=int(rates["corrected"].isna().sum()), n=len(rates)),),
+    )
+
+
+def _as_drawn(line: PlantedLine, data: StudyData, places: Mapping[Any, Any], settings: StudySettings) -> PlantedLine:
+    """The line with what the model draws in place of what is planted, where that is another thing."""
+    rates = {}
+    for condition in ladder(settings):
+        first = np.concatenate([places[prompt, condition, 0] for prompt in line.prompts])
+        here = data.stored(data.frame.iloc[first])
+        if here[0].truth is not None:
+            return line
+        own = data.services.true_rate([one.row for one in here], line.positive)
+        if own is None or own.n < ENOUGH_FOR_TRUTH:
+            how = "not measured" if own is None else f"measured on {own.n} pictures only"
+            raise InvalidInput(
+                f"what {settings.model} draws of {line.concept} under {condition} was {how} with these weights, steps "
+                f"and guidance, and a truth needs {ENOUGH_FOR_TRUTH:,}; measure it by: python -m training judge-rates"
+            )
+        rates[condition] = own.value
+    return replace(line, rates=rates)
+
+
+def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarray) -> dict[str, Any]:
+    uncorrected, corrected = shares
+    true = line.rates[condition]
+    covered, covered_uncorrected = (
+        bool(share and share.low - 1e-9 <= true <= share.high + 1e-9) for share in (corrected, uncorrected)
+    )
+    return {
+        "concept": line.concept,
+        "attribute": line.attribute,
+        "value": str(line.value),
+        "condition": condition,
+        "planted": true,
+        "true P": true,
+        "drawn": math.nan if truths[0] is None else float(np.mean([t[line.attribute] == line.value for t in truths])),
+        **columns("measured", uncorrected),
+        **columns("corrected", corrected, ends=""),
+        "covered": covered,
+        "covered uncorrected": covered_uncorrected,
+        "n": uncorrected.n,
+        "source": line.source,
+    }
+
+
+def _findings(rates: pd.DataFrame, order: pd.DataFrame, confidence: float) -> tuple[Finding, ...]:
+    """Share of intervals that hold the planted rate, in all and per condition; share of rates in order."""
+    correctable, title = rates[rates["corrected"].notna()], "Corrected intervals that hold the planted rate"
+    nominal = f"Nominal {100 * confidence:g} %; without the correction"
+    findings = [
+        finding(f"coverage {name}", f"{title}, {name}", "attribute_prevalence", held, f"{nominal} {uncorrected:.1f} %.")
+        for name, rows in (("all conditions", correctable), *correctable.groupby("condition", sort=False))
+        if len(rows)
+        for held in [wilson_interval(int(rows["covered"].sum()), len(rows), null_value=confidence)]
+        for uncorrected in [100 * rows["covered uncorrected"].mean()]
+    ]
+    says = "Share of the planted rates; rates that lie close together are ranked by chance."
+    for key, words, rows in (
+        ("clear", f"planted rates at least {GAP:g} apart", order[order["gap"] >= GAP]),
+        ("all", "all planted rates", order),
+    ):
+        if len(rows):
+            share = wilson_interval(int(rows["in order"].sum()), len(rows), confidence=confidence)
+            title = f"Ψ rises at every step, {words}"
+            findings.append(finding(f"order {key}", title, "stereotype_score", share, says))
+    return tuple(findings)
+
+
+def _orders(table: pd.DataFrame) -> pd.DataFrame:
+    """Per planted rate: Psi towards its side, and whether it rises from condition to condition.
+
+    P* is the first condition's rate. Where the last one lies below it, the absence of the attribute is what
+    is over-represented, and its Psi is taken.
+    """
+    names = list(dict.fromkeys(table["condition"]))
+    by = ["concept", "attribute", "value", "repetition"]
+    planted, measured_shares = (
+        table.pivot_table(column, by, "condition", sort=False)[names] for column in ("planted", "measured")
+    )
+    fair = planted[names[0]]
+    psi = measured_shares.sub(fair, axis=0).mul(np.where(planted[names[-1]] > fair, 1.0, -1.0), axis=0).clip(lower=0.0)
+    orders = psi.add_prefix("Ψ ").rename_axis(columns=None)
+    orders.insert(0, "gap", planted.diff(axis=1).abs().min(axis=1))
+    return orders.assign(**{"in order": (psi.diff(axis=1).iloc[:, 1:] > 0).all(axis=1)}).reset_index()
+
+
+def _measurements(
+    line: PlantedLine, condition: str, shares: Shares, settings: StudySettings
+) -> Iterator[dict[str, Any]]:
+    """P, P − P* and Ψ of a planted rate, of the attribute or of its absence, whichever is planted."""
+    first, *_, last = ladder(settings)
+    present = line.rates[last] > line.rates[first]
+    uncorrected, corrected = (_towards(share, shares[0].n, present=present) for share in shares)
+    share, even = (rate if present else 1 - rate for rate in (line.rates[condition], line.rates[first]))
+    unit = f"{line.concept}, {line.attribute}, {line.value}"
+    where: dict[str, Any] = {"unit": unit, "condition": condition, "planted": "every rate"}
+    for measure, estimate, target, variant in (
+        ("attribute_prevalence", uncorrected, share, "as read"),
+        ("attribute_prevalence", corrected, share, "corrected"),
+        ("signed_difference", signed_difference_estimate(uncorrected, even), share - even, "as read"),
+        *(
+            ("signed_difference", signed_difference_estimate(one, even), share - even, "corrected")
+            for one in (corrected,)
+            if not math.isnan(one.value)
+        ),
+        ("stereotype_score", stereotype_estimate(uncorrected, even), max(0.0, share - even), "as read"),
+    ):
+        yield measured(measure, estimate, target=target, variant=variant, **where)
+
+
+def _towards(share: Estimate | None, n: int, *, present: bool) -> Estimate:
+    if share is None:
+        return Estimate(value=math.nan, low=math.nan, high=math.nan, n=n)
+    value, low, high = share.value, share.low, share.high
+    if not present:
+        value, low, high = 1 - value, 1 - high, 1 - low
+    return Estimate(value=value, low=low, high=high, n=n)
+
+
+def _planted_figure(table: pd.DataFrame) -> StudyFigure:
+    correctable = table[table["corrected"].notna()]
+    names = correctable["concept"] + ", " + correctable["attribute"] + ", " + correctable["value"]
+    return TEXTS.figure(
+        "planted",
+        correctable[["true P", "corrected", "condition"]].set_axis(["x", "y", "group"], axis=1).assign(name=names),
+    )
+
+
+PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates, options=RateOptions)}

@@ -1,0 +1,159 @@
+"""What is drawn again and again: cells with seeds of their own, and the conditions they stand in."""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import TypeVar
+
+import numpy as np
+
+from bias_core.errors import InvalidInput
+from bias_core.studies.kit.program import Steps, StudyData
+from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.types import PlantedLine
+from bias_core.world.truth import planted_lines
+
+T = TypeVar("T")
+LADDER = ("fair", "published", "extreme")
+"""Conditions of which all planted rates are known, in the order in which more is planted."""
+OWN_NULL = "its own null"
+"""Group of the pictures in which the null of a measure is planted, where that is not the first condition."""
+ARM = "arm"
+"""Fact of shots on the same seeds: of a base, and of what is compared with it."""
+ENOUGH_FOR_TRUTH = 1000  # pictures that what a model draws was measured on; fewer err more than what is tested
+FEWEST_REPETITIONS = 3  # however small the scale
+
+CellShots = Callable[[str, Random], Iterable[Shot]]
+"""The shots of a cell: of its condition, and of its own chance where prompts are drawn too."""
+
+
+@settings_class(frozen=True, kw_only=True)
+class RepetitionOptions(Options):
+    """How often the same is measured again."""
+
+    conditions: tuple[str, ...] = setting(LADDER, "Conditions", "Two or more, as more is planted")
+    repetitions: int = setting(30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=1000)
+
+
+@settings_class(frozen=True, kw_only=True)
+class PoolOptions(RepetitionOptions):
+    """How often the same is measured on pictures taken from a pool, which is drawn once."""
+
+    pool: int = setting(
+        1200,
+        "Pictures of the pool",
+        "Of each prompt and condition, which repetitions take theirs from",
+        ge=2,
+        le=50_000,
+    )
+
+
+def pool_size(design: Design, settings: StudySettings) -> int:
+    """Pictures of each cell's pool."""
+    return scaled(settings.options.pool, settings.scale, least=design.images_per_prompt)
+
+
+def places_in_pool(design: Design, settings: StudySettings, groups: Sequence[str]) -> list[dict[str, np.ndarray]]:
+    """Of every repetition, by group, the places of its pictures in the pool, by lot with replacement."""
+    chance, n_pool = np.random.default_rng(settings.seed), pool_size(design, settings)
+    return [
+        {group: chance.integers(n_pool, size=design.images_per_prompt) for group in groups}
+        for _ in range(n_repetitions(settings))
+    ]
+
+
+def n_repetitions(settings: StudySettings) -> int:
+    """How often a run of these settings measures again."""
+    return scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
+
+
+def in_each_repetition(data: StudyData, work: Callable[[int], Iterable[T]]) -> Steps[list[T]]:
+    """What ``work`` finds in each repetition, all in one list.
+
+    Of a run that is stopped, of the repetitions that were finished, if these are as many as every run has.
+    """
+    n = n_repetitions(data.settings)
+    fewest = min(n, FEWEST_REPETITIONS)
+    parts = yield from data.as_far_as("repetitions", range(n), lambda k: list(work(k)), fewest=fewest)
+    return [one for part in parts for one in part]
+
+
+def repeated(
+    settings: StudySettings, of_cell: CellShots, *, also: Sequence[str] = (), conditions: Sequence[str] = ()
+) -> list[Shot]:
+    """The shots of every repetition under every condition of the run, each on seeds of its own.
+
+    No two cells (repetition, condition, prompt and what else the study knows of a shot) share a seed, so that their
+    pictures are independent draws. The seeds of a cell do not change with the number of repetitions: a longer run
+    goes on from a shorter one.
+
+    Shots that the study tells apart by the fact :data:`ARM` alone do share their seeds, as the arms of a run do.
+
+    Parameters
+    ----------
+    of_cell : the shots of one condition in one repetition; their group, where none is given, becomes the condition.
+        Their first seed is counted from the first of the cell.
+    conditions : () for those of the run, which are of the :data:`LADDER`.
+    also : groups beside the conditions of the run, drawn under the first of them, such as :data:`OWN_NULL`.
+    """
+    conditions = conditions or ladder(settings)
+    shots = []
+    for repetition in range(n_repetitions(settings)):
+        for group in (*conditions, *also):
+            condition = group if group in conditions else conditions[0]
+            for shot in of_cell(group, Random(f"{settings.seed} {repetition} {group}")):
+                own = replace(
+                    shot,
+                    group=shot.group or group,
+                    condition=shot.condition or condition,
+                    facts={**shot.facts, "repetition": repetition},
+                )
+                shots.append(replace(own, first_seed=_seed_of(own, settings.seed) + shot.first_seed))
+    return shots
+
+
+def _seed_of(shot: Shot, seed: int) -> int:
+    """The first seed of a cell: 48 bits of a hash of all that tells it from other cells."""
+    facts = {name: value for name, value in shot.facts.items() if name != ARM}
+    condition = "" if ARM in shot.facts else shot.condition
+    cell = [seed, shot.prompt, shot.group, condition, 0, sorted(facts.items())]
+    return int.from_bytes(hashlib.sha256(json.dumps(cell).encode()).digest()[:6])
+
+
+def ladder(settings: StudySettings) -> list[str]:
+    """The conditions of a run, as more is planted; InvalidInput for less than two, others, or imported pictures."""
+    if settings.images:
+        raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
+    conditions = [str(condition) for condition in settings.options.conditions]
+    if len(conditions) < 2 or conditions != [condition for condition in LADDER if condition in conditions]:
+        raise InvalidInput(f"conditions are two or more of {', '.join(LADDER)} in this order; got {conditions}")
+    return conditions
+
+
+def true_shares(data: StudyData, prompt: str) -> dict[str, float]:
+    """:func:`planted_shares` as the model of a run really draws them: nan where too few pictures tell it."""
+    lines = tuple(planted_lines())
+    shares = planted_shares(lines, prompt)
+    if data.services.model_info(data.settings.model).family == "renderer":
+        return shares
+    line = next(one for one in lines if one.attribute == "gender" and prompt.lower() in map(str.lower, one.prompts))
+    for condition in shares:
+        here = data.frame[(data.frame["prompt"] == prompt) & (data.frame["group"] == condition)]
+        own = data.services.true_rate([one.row for one in data.stored(here)], line.positive) if len(here) else None
+        share = own.value if own and own.n >= ENOUGH_FOR_TRUTH else math.nan
+        shares[condition] = share if line.value == "masculine" else 1 - share
+    return shares
+
+
+def planted_shares(lines: Sequence[PlantedLine], prompt: str) -> dict[str, float]:
+    """Share of masculine people by condition, planted for this prompt's concept; InvalidInput where there is none."""
+    for line in lines:
+        if line.attribute == "gender" and prompt.lower() in map(str.lower, line.prompts):
+            masculine = line.value == "masculine"
+            return {c: rate if masculine else 1 - rate for c, rate in line.rates.items()}
+    raise InvalidInput(f"no perceived gender is planted for {prompt!r}")

@@ -1,0 +1,380 @@
+"""What is said of denoising steps and of parts of a model, on the diffusion model whose planted attributes are known.
+
+Does what a step heads for tell what the finished picture gains? And is the part that an adapter changed named, and the
+step by which a text has decided? For these pictures are drawn once, a pool of seeds for every way of drawing;
+repetitions draw seeds from the pool with replacement, so that what the whole pool shows is their truth. Where nothing
+is exchanged, pictures of other seeds stand in the place of the exchanged ones; where half is, for half of the seeds.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from bias_core.metrics.exchange import decided_step, exchange_effect, part_effects
+from bias_core.metrics.predicted_gain import PredictedGain, predicted_gain
+from bias_core.models.catalogue import check_condition
+from bias_core.stats.intervals import wilson_interval
+from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean
+from bias_core.studies.origins.spi import model_suits, trace_row
+from bias_core.types import Attribute, Estimate
+from validation.repetitions import LADDER, in_each_repetition, ladder
+from validation.verdicts import TEXTS, measured, named, results_of
+
+LEAST_CORRELATION = 0.6  # with what the finished pictures gain
+_FEWEST_SEEDS = 4
+_RESAMPLES = 500
+_MEASURES = {"predicted_gain": "gain", "stereotype_propagation_index": "SPI"}  # and their columns
+_BAR = (
+    f"Shown to be at least {LEAST_CORRELATION}.",
+    f"Shown to be less than {LEAST_CORRELATION}.",
+    f"Inconclusive: so few seeds do not tell whether it is at least {LEAST_CORRELATION}.",
+)
+
+
+SHARES = {"nothing": 0.0, "half": 0.5, "all": 1.0}
+"""Of the seeds, whose text or weights are exchanged, by condition."""
+_PART_CELLS = ("neither", "text", "drawing", "both")
+_ROUNDING = 1e-9
+
+
+@settings_class(frozen=True, kw_only=True)
+class StepOptions(Options):
+    """Under which conditions steps are traced, how often, and beside which base prompt."""
+
+    conditions: tuple[str, ...] = setting(LADDER, "Conditions", "Two or more, as more is planted")
+    repetitions: int = setting(4, "Repetitions", "How often the gain is measured, on other seeds", ge=1, le=500)
+    base_prompt: str = setting("a photo of a person", "Base prompt", "Drawn from the same noise, to compare with")
+    guided: bool = setting(False, "Guided velocities", "With classifier-free guidance, instead of conditional ones")
+
+
+def step_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Pictures of every concept under every condition, all on the same seeds, which repetitions share out."""
+    n = scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS) * settings.options.repetitions
+    return [
+        Shot(prompt=case["prompt"], n=n, group=condition, condition=condition, facts={"concept": case["concept"]})
+        for condition in ladder(settings)
+        for case in design.data["cases"]
+    ]
+
+
+def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Predicted gain under every condition, and its rank correlation with what pictures gain over the first."""
+    rows = yield from data.embed(data.frame)
+    attributes = [Attribute(**one) for one in design.data["attributes"]]
+    k = len(attributes)
+    texts = data.texts([one.positive for one in attributes] + [one.negative for one in attributes])
+    direction = (texts[:k] - texts[k:]).T
+    finished = {key: rows[part.index] @ direction > 0 for key, part in data.frame.groupby(["concept", "group"])}
+    cases = {case["concept"]: case for case in design.data["cases"]}
+    lines: list[dict[str, Any]] = []
+    seeds: list[pd.DataFrame] = []
+    first, *between, _last = ladder(settings)  # `between` most is planted already: the last has hardly more of it
+
+    def trace_all(concept: str) -> list[tuple[Any, pd.DataFrame, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+        """Of a concept every condition with its pictures and what is seen in their steps."""
+        own = data.frame[data.frame["concept"] == concept].groupby("group", sort=False)
+        return [(condition, part, _traced(data, part, attributes, direction)) for condition, part in own]
+
+    concepts = list(dict.fromkeys(data.frame["concept"]))
+    traced = yield from data.as_far_as("concepts whose steps are looked into", concepts, trace_all)
+    cells = ((name, *cell) for name, of_concept in zip(concepts, traced, strict=False) for cell in of_concept)
+    for concept, condition, part, (own, base, spi) in cells:
+        gained = finished[concept, condition].astype(float) - finished[concept, first]
+        for i, attribute in enumerate(attributes):
+            here = {"concept": concept, "attribute": attribute.name, "condition": condition}
+            case, gains = cases[str(concept)], _gains(base[:, :, i], own[:, :, i], settings)
+            here["planted"] = attribute.name in case["planted"]
+            wholes = [_turned(gain.whole) if attribute.name in case.get("rarer", ()) else gain.whole for gain in gains]
+            if not here["planted"] or condition not in between:
+                lines += [_line(here, whole, ladder(settings), k) for k, whole in enumerate(wholes)]
+            each = np.concatenate([gain.each.mean(axis=1) for gain in gains])
+            of_seeds = {"gain": each, "SPI": spi[:, :, i].mean(axis=1), "finished": gained[:, i]}
+            seeds.append(pd.DataFrame({**here, "seed": [one.row.seed for one in data.stored(part)], **of_seeds}))
+    table = pd.concat(seeds, ignore_index=True)
+    findings = _correlations(table[table["condition"] != first], settings)
+    results = results_of(pd.DataFrame(lines), settings, notes=[TEXTS.note("finished gain", least=LEAST_CORRELATION)])
+    tables = (
+        TEXTS.table("correlations", finding_rows(findings, "seeds")),
+        *results.tables,
+        TEXTS.table("seeds", named("seeds", table)),
+    )
+    return replace(results, findings=(*findings, *results.findings), tables=tables)
+
+
+def _gains(base: np.ndarray, own: np.ndarray, settings: StudySettings) -> list[PredictedGain]:
+    """The gain of every repetition, each on its own part of the seeds; margins ``(n_seeds, n_steps)``."""
+    parts = np.array_split(np.arange(len(own)), settings.options.repetitions)
+    return [predicted_gain(base[part], own[part], confidence=settings.confidence) for part in parts]
+
+
+def _turned(estimate: Estimate) -> Estimate:
+    """The gain of the opposite, where that is planted."""
+    return replace(estimate, value=-estimate.value, low=-estimate.high, high=-estimate.low)
+
+
+def _line(here: Mapping[str, Any], whole: Estimate, conditions: Sequence[str], repetition: int) -> dict[str, Any]:
+    """One interval; attributes that are not planted stand with the first condition, in which nothing is."""
+    first, is_null = conditions[0], here["condition"] == conditions[0] or not here["planted"]
+    return measured(
+        "predicted_gain",
+        whole,
+        target=0.0 if is_null else math.nan,
+        unit=f"{here['concept']}, {here['attribute']}",
+        repetition=len(conditions) * repetition + (0 if here["planted"] else conditions.index(here["condition"])),
+        condition=first if is_null else here["condition"],
+        planted="attributes of people",
+    )
+
+
+def _traced(
+    data: StudyData, part: pd.DataFrame, attributes: Sequence[Attribute], direction: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Margins of the predicted pictures and of the base prompt's, and SPI: ``(n_seeds, n_steps, n_attributes)``."""
+    model: Any = data.rows.model(data.services)
+    own, base, spi = [], [], []
+    for picture in data.stored(part):
+        data.check()
+        trace = trace_row(data, model, picture.row, attributes, predicted_steps=())
+        row = replace(picture.row, prompt=data.settings.options.base_prompt)
+        own.append(trace.rows @ direction)
+        base.append(trace_row(data, model, row, (), predicted_steps=()).rows @ direction)
+        spi.append(trace.spi)
+    return np.stack(own), np.stack(base), np.stack(spi)
+
+
+def _correlations(table: pd.DataFrame, settings: StudySettings) -> list[Finding]:
+    """Of each measure with the finished gain, over planted attributes and seeds, by condition."""
+    findings = []
+    for condition, lines in table[table["planted"]].groupby("condition", sort=False):
+        for key, column in _MEASURES.items():
+            wide = {
+                name: lines.pivot(index=["concept", "attribute"], columns="seed", values=name)
+                for name in (column, "finished")
+            }
+            estimate = rank_correlation(wide[column].to_numpy(), wide["finished"].to_numpy(), settings)
+            title = f"{column} against what finished pictures gained, {condition} against fair"
+            says = lean(estimate, *_BAR, null=LEAST_CORRELATION)
+            findings.append(finding(f"{column} {condition}", title, key, estimate, says))
+    return findings
+
+
+def rank_correlation(measure: np.ndarray, gained: np.ndarray, settings: StudySettings) -> Estimate:
+    """Spearman's, over attributes and seeds ``(n_attributes, n_seeds)``, with a bootstrap interval over seeds."""
+    if np.ptp(measure) == 0 or np.ptp(gained) == 0:
+        return Estimate.undefined(measure.shape[1], "nothing changes, so there is no rank")
+    rng, n = np.random.default_rng(settings.seed), measure.shape[1]
+    draws = [rng.integers(0, n, n) for _ in range(_RESAMPLES)]
+    values = [_spearman(measure[:, draw], gained[:, draw]) for draw in draws]
+    tails = [100 * (1 - settings.confidence) / 2, 100 * (1 + settings.confidence) / 2]
+    low, high = np.nanpercentile(values, tails).tolist()
+    value = _spearman(measure, gained)
+    return Estimate(value=value, low=min(low, value), high=max(high, value), n=n, method="bootstrap over seeds")
+
+
+def _spearman(one: np.ndarray, other: np.ndarray) -> float:
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
+        return float("nan")
+    return float(stats.spearmanr(one.ravel(), other.ravel()).statistic)
+
+
+@settings_class(frozen=True, kw_only=True)
+class CauseRepetitionOptions(Options):
+    """How often the same is measured again, and on how many seeds."""
+
+    pool: int = setting(80, "Pool", "Seeds that each way of drawing is drawn on, once", ge=4, le=5000)
+    repetitions: int = setting(202, "Repetitions", "How often seeds are drawn from the pool", ge=1, le=1000)
+
+
+def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """A pool of pictures for every way of drawing, all on the same seeds."""
+    n, data = scaled(settings.options.pool, settings.scale, least=_FEWEST_SEEDS), design.data
+    weights = {tuple(pair): None for adapter in data["adapters"].values() for pair in adapter.values()}
+    shots = [
+        Shot(
+            prompt=data["text"],
+            n=n,
+            group="weights",
+            condition=denoiser,
+            text_condition="" if texts == denoiser else texts,
+            facts={"way": _weights(denoiser, texts)},
+        )
+        for denoiser, texts in weights
+    ]
+    for share in data["first_steps"]:
+        how: dict[str, Any] = {"prompt": data["text"], "later_prompt": data["later"], "first_steps": share}
+        if not share:
+            how = {"prompt": data["later"]}
+        shots.append(Shot(n=n, group="exchanged", facts={"way": _after(share)}, **how))
+    return shots
+
+
+def _weights(denoiser: str, texts: str) -> str:
+    return f"denoiser {denoiser}, text encoders {texts}"
+
+
+def _after(share: float) -> str:
+    return f"exchanged after {share:g} of the steps"
+
+
+def pool_suits(settings: StudySettings, services: StudyServices) -> None:
+    """Refuse models without steps, and without the adapters whose parts are known."""
+    model_suits(settings, services)
+    for condition in ("fair", "published", "extreme", "denoiser"):
+        check_condition(services.model_info(settings.model), condition)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Margins of every way of drawing, ``(n_seeds,)`` each, and how seeds are drawn from them."""
+
+    margins: Mapping[str, np.ndarray]
+
+    def pick(self, ways: Sequence[str], share: float, n: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """The first way on ``n`` seeds, and the others on the same where exchanged, else the first on other seeds."""
+        size = len(self.margins[ways[0]])
+        seeds, is_exchanged = rng.integers(0, size, n), rng.random(n) < share
+        first = self.margins[ways[0]]
+        others = [np.where(is_exchanged, self.margins[way][seeds], first[rng.integers(0, size, n)]) for way in ways[1:]]
+        return [first[seeds], *others]
+
+
+def measure_cause_pool(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Effects, parts and steps of every repetition, and how often the right part is named."""
+    rows = yield from data.embed(data.frame)
+    present, absent = data.texts([design.data["present"], design.data["absent"]])
+    frame = data.frame.assign(margin=rows @ (present - absent))
+    table = frame.pivot_table("margin", "seed", "way", sort=False).dropna()
+    pool = Pool(margins={str(way): table[way].to_numpy() for way in table})
+    claims: list[dict[str, Any]] = []
+    held: list[bool] = []
+
+    def work(repetition: int) -> Iterator[dict[str, Any]]:
+        for condition, share in SHARES.items():
+            where: dict[str, Any] = {"condition": condition, "repetition": repetition}
+            rng = np.random.default_rng(Random(f"{settings.seed} {condition} {repetition}").getrandbits(64))
+            yield from _exchange_lines(design, settings, pool, share, rng, where, held)
+            for name, cells in design.data["adapters"].items():
+                lines_of_parts, claim = _part_lines(
+                    design, settings, pool, share, rng, where | {"adapter": name}, cells
+                )
+                claims.append(claim)
+                yield from lines_of_parts
+
+    lines = yield from in_each_repetition(data, work)
+    results = results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("pool of seeds", n=len(table)),))
+    return replace(
+        results,
+        findings=(*_cause_findings(pd.DataFrame(claims), held), *results.findings),
+        tables=(*results.tables, TEXTS.table("parts named", _parts_named(pd.DataFrame(claims)))),
+    )
+
+
+def _exchange_lines(
+    design: Design,
+    settings: StudySettings,
+    pool: Pool,
+    share: float,
+    rng: np.random.Generator,
+    where: Mapping[str, Any],
+    held: list[bool],
+) -> Iterator[dict[str, Any]]:
+    """The effect from the start and in the middle; of the whole, whether its step is held."""
+    data, confidence = design.data, settings.confidence
+    plain = _weights(settings.condition, settings.condition)
+    ways = [plain, *(_after(one) for one in data["first_steps"])]
+    truth = {way: float((pool.margins[plain] > 0).mean() - (pool.margins[way] > 0).mean()) for way in ways}
+    without, *exchanged = pool.pick(ways, share, design.images_per_prompt, rng)
+    # of the attribute that the later text brings, so that more of it is more
+    effects = exchange_effect(-without, -np.column_stack(exchanged), confidence=confidence).effects
+    for first, variant in ((0, "from the start"), (data["middle"], "in the middle")):
+        effect, target = effects[data["first_steps"].index(first)], share * truth[_after(first)]
+        yield measured(
+            "exchange_effect", effect, target=target, variant=variant, planted="an exchange of the text", **where
+        )
+    if share == 1:
+        steps = [round(first * (settings.num_inference_steps or 0)) for first in data["first_steps"]]
+        how: Any = {"steps": steps, "n_steps": settings.num_inference_steps, "confidence": confidence}
+        step = decided_step(without, np.column_stack(exchanged), rng=rng, **how)
+        whole = decided_step(pool.margins[plain], np.column_stack([pool.margins[w] for w in ways[1:]]), **how)
+        held.append(step.low - _ROUNDING <= whole.value <= step.high + _ROUNDING)
+
+
+def _part_lines(
+    design: Design,
+    settings: StudySettings,
+    pool: Pool,
+    share: float,
+    rng: np.random.Generator,
+    where: Mapping[str, Any],
+    cells: Mapping[str, Sequence[str]],
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The effect of each part that the adapter has, and which parts are claimed."""
+    ways = [_weights(*cells[name]) for name in _PART_CELLS]
+    parts = part_effects(*pool.pick(ways, share, design.images_per_prompt, rng), confidence=settings.confidence)
+    neither, text, drawing, both = (float((pool.margins[way] > 0).mean()) for way in ways)
+    truths = {"text": (text - neither + both - drawing) / 2, "drawing": (drawing - neither + both - text) / 2}
+    own = {name: value for name, value in where.items() if name != "adapter"}
+    adapter, lines = str(where["adapter"]), []
+    for part, measure in (("text", "part_effects"), ("drawing", "drawing_effect")):
+        if cells[part] != cells["neither"] and truths[part]:
+            estimate: Estimate = getattr(parts, part)
+            planted = f"an adapter of {adapter}"
+            lines.append(measured(measure, estimate, target=share * truths[part], planted=planted, **own))
+    claim = {f"{part} claimed": not _holds_0(getattr(parts, part)) for part in ("text", "drawing")}
+    claim |= {f"{part} planted": bool(share * abs(truths[part]) > _ROUNDING) for part in ("text", "drawing")}
+    return lines, {**where, **claim}
+
+
+def _holds_0(estimate: Estimate) -> bool:
+    return bool(estimate.low - _ROUNDING <= 0 <= estimate.high + _ROUNDING)
+
+
+def _parts_named(claims: pd.DataFrame) -> pd.DataFrame:
+    """How often each part is claimed, of every adapter and condition."""
+    lines = []
+    for (adapter, condition), rows in claims.groupby(["adapter", "condition"], sort=False):
+        shares = {part: wilson_interval(int(rows[f"{part} claimed"].sum()), len(rows)) for part in ("text", "drawing")}
+        lines.append(
+            {
+                "adapter of": adapter,
+                "exchanged": condition,
+                **columns("text encoders named", shares["text"]),
+                **columns("denoiser named", shares["drawing"]),
+                "repetitions": len(rows),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def _cause_findings(claims: pd.DataFrame, held: Sequence[bool]) -> Iterator[Finding]:
+    """How often the right parts are named, nothing is claimed falsely, and the step is held."""
+    whole = claims[claims["condition"] == "all"]
+    is_right = (whole["text claimed"] == whole["text planted"]) & (whole["drawing claimed"] == whole["drawing planted"])
+    nothing = claims.loc[claims["condition"] == "nothing", ["text claimed", "drawing claimed"]].to_numpy()
+    for key, title, metric, values, says in (
+        ("right part", "Repetitions in which exactly the parts that carry it are named", "part_effects", is_right,
+         "Should be 95 % or more."),
+        ("false part", "Parts named where nothing is exchanged", "part_effects", nothing, "Should be 5 % or less."),
+        ("step held", "Intervals that hold the step by which half is decided", "exchange_effect", held,
+         "Should be 95 %."),
+    ):  # fmt: skip
+        flags = np.asarray(values, dtype=bool).ravel()
+        yield finding(key, title, metric, wilson_interval(int(flags.sum()), len(flags)), says)
+
+
+PROGRAMS: Mapping[str, Program] = {
+    "validity_steps": Program(shots=step_shots, measure=measure_steps, suits=model_suits, options=StepOptions),
+    "validity_causes": Program(
+        shots=cause_shots, measure=measure_cause_pool, suits=pool_suits, options=CauseRepetitionOptions
+    ),
+}

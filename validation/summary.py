@@ -1,0 +1,149 @@
+"""The validity studies as one report: a page, a folder each, and the files that the app shows."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from bias_core.calibration.shipped import NOT_HERE, SHIPPED, TITLES, load_shipped
+from bias_core.exchange.export import csv_bytes
+from bias_core.metrics.cards import METRICS
+from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.reports.documents import to_markdown
+from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.saved import to_text
+from bias_core.studies.reports.text import MOST_ROWS, markdown_table
+from bias_core.studies.reports.verdicts import AS_PUBLISHED, HEADLINE
+from validation.verdicts import STANDS_FOR, TEXTS, rule
+
+ON_STEPS = ("validity-steps", "validity-causes")
+"""The studies of denoising steps and of parts of a model, beside the others in the reports on diffusion models."""
+STUDIES = tuple(name for name in TITLES if name not in ON_STEPS)
+"""The others, in the order in which they are told."""
+LEFT_OUT = ("repetitions", "seeds", "texts")  # tables too long for a report
+
+
+def report_files(
+    reports: Sequence[StudyReport], others: Sequence[str] = (), *, repetitions: bool = False
+) -> dict[str, bytes]:
+    """Content of each file by its path in the report's folder; ``others`` have a folder of their own in it.
+
+    ``repetitions`` adds the tables :data:`LEFT_OUT`, as CSV files.
+    """
+    files = {"README.md": _page(reports, others).encode()}
+    for whole in reports:
+        folder, short = whole.design.name, _without_repetitions(whole)
+        files[f"{folder}/report.md"] = to_markdown(short).encode()
+        report = whole if repetitions else short
+        for one in report.results.tables:
+            if len(one.frame) > MOST_ROWS or one.key in LEFT_OUT:
+                files[f"{folder}/tables/{one.key}.csv"] = csv_bytes(one.frame.round(4))
+        # Letters as text, a third of the size; and the same file for the same figure.
+        from matplotlib import rc_context  # takes half a second
+
+        with rc_context({"svg.fonttype": "none", "svg.hashsalt": folder}):
+            files |= {
+                f"{folder}/figures/{shown.key}.svg": _smaller(to_bytes(shown)) for shown in report.results.figures
+            }
+    return files
+
+
+def _smaller(svg: bytes) -> bytes:
+    """A drawing in half of the bytes: hundredths of a point, one font, each style once, no facts beside its title.
+
+    >>> print(_smaller(b'  <text style="font-family: A, B" x="355.438105"/>').decode())
+    <text style="font-family: 'DejaVu Sans', sans-serif" x="355.44"/>
+    """
+    text = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), svg.decode())
+    text = re.sub(r'font-family: [^;"]+', "font-family: 'DejaVu Sans', sans-serif", text)
+    text = _styled_by_class(re.sub(r"(?s)<(metadata)\b.*?/\1>\n?", "", text))
+    return re.sub(r"^ +", "", re.sub(r" *\n(?=[LzC\"])", " ", text), flags=re.MULTILINE).encode()
+
+
+def _styled_by_class(svg: str) -> str:
+    """A drawing that says each style once, by a class in the sheet that Matplotlib begins with."""
+    often = [style for style, n in Counter(re.findall(r' style="([^"]*)"', svg)).items() if n > 1]
+    names = {style: f"s{i}" for i, style in enumerate(often)}
+    text = re.sub(r' style="([^"]*)"', lambda of: f' class="{names[of[1]]}"' if of[1] in names else of[0], svg)
+    return text.replace("*{", "".join(f".{name}{{{style}}}" for style, name in names.items()) + "*{", 1)
+
+
+def shipped_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
+    """The same reports as data, by their path in :data:`SHIPPED`: what the app shows."""
+    return {
+        f"{report.design.name}.json": to_text(
+            replace(_without_repetitions(report), pictures=None, stored={}), SHIPPED
+        ).encode()
+        for report in reports
+    }
+
+
+def _without_repetitions(report: StudyReport) -> StudyReport:
+    tables = tuple(table for table in report.results.tables if table.key not in LEFT_OUT)
+    return replace(report, results=replace(report.results, tables=tables))
+
+
+def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
+    """The verdicts of all studies, the rule that they follow, and where the details are."""
+    verdicts = pd.concat([report.results.frame("verdicts") for report in reports], ignore_index=True)
+    names = {metric.name: key for key, metric in METRICS.items()}
+    headlines, published = (
+        verdicts[verdicts["kind"] == kind].drop(columns="kind") for kind in (HEADLINE, AS_PUBLISHED)
+    )
+    first = reports[0].settings
+    lines = [
+        "# Is the instrument right?",
+        "",
+        TEXTS.note("page", model=first.model, encoder=first.encoder, seed=first.seed),
+        "",
+        "## What headlines show",
+        "",
+        markdown_table(headlines),
+        "",
+        "## As the papers have them",
+        "",
+        TEXTS.note("as the papers have them"),
+        "",
+        markdown_table(published.assign(**{"read instead": [_instead(names, name) for name in published["measure"]]})),
+        "",
+        "## How to read this",
+        "",
+        rule(),
+        "",
+        TEXTS.note("columns"),
+        "",
+        "## The studies behind it",
+        "",
+        *(_study_line(report) for report in reports),
+        "",
+        *[line for name in others for line in (TEXTS.note("other generator", name=name), "")],
+        "## Not tested here",
+        "",
+        *_not_tested(reports),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _not_tested(reports: Sequence[StudyReport]) -> Iterator[str]:
+    """A line on each measure of which no study tells anything, or of another generator's pictures alone."""
+    model = reports[0].settings.model
+    everywhere = [*reports, *(saved.report for saved in load_shipped())]
+    on = {finding.metric: of.settings.model for of in reversed(everywhere) for finding in of.results.findings}
+    for key, metric in METRICS.items():
+        if on.get(key) != model:
+            why = f"tested on {on[key]}" if key in on else NOT_HERE.get(key, "not tested yet")
+            yield f"- {metric.name}: {why}."
+
+
+def _instead(names: Mapping[str, str], label: str) -> str:
+    """What a headline shows in place of a measure, by the measure's name with or without its variant."""
+    key = names.get(label) or next(key for name, key in names.items() if label.startswith(f"{name}, "))
+    return METRICS[STANDS_FOR[key]].name if STANDS_FOR.get(key) else "–"
+
+
+def _study_line(report: StudyReport) -> str:
+    design = report.design
+    facts = f"{report.n_images:,} pictures. [Tables, figures and what its targets are]({design.name}/report.md)"
+    return f"- **{design.title}.** {design.summary} {facts}"
