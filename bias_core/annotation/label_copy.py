@@ -38,8 +38,9 @@ class LabelCopy:
         self._end.set()
         self._thread.join()
         if self._made.exception() is None:
-            self._made.result().trigger().exception()
-            self._made.result().stop()
+            scheduler = self._made.result()
+            scheduler.stop()  # from now on its own uploads do nothing; the last one waits for the one at work
+            scheduler.api.run_as_future(scheduler.push_to_hub).exception()
 
     def _start(self) -> None:
         while True:

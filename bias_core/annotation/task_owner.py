@@ -254,11 +254,11 @@ def stored_task(store: LabelStore, row: Row) -> Task:
 
 def known_tasks(store: LabelStore, rows: Iterable[Row]) -> list[Task]:
     """The tasks of these rows, without those that ask a kind of question that was removed."""
-    known = []
+    usable = []
     for row in rows:
         with suppress(RemovedQuestion):
-            known.append(stored_task(store, row))
-    return known
+            usable.append(stored_task(store, row))
+    return usable
 
 
 def _item_row(store: LabelStore, task: Task, picture: TaskPicture) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def copying(store: LabelStore, tmp_path: Path, hub: Hub) -> Iterator[Callable[[]
     copy = started(store, tmp_path, hub)
 
     def upload() -> None:
-        until(copy._made.done)
+        until(lambda: copy._made.done())
         assert copy._made.result().trigger().exception() is None
 
     yield upload
