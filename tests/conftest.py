@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,22 @@ def pytest_collection_modifyitems(config, items):
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in set(slow)]
+
+
+_SECONDS: Counter[str] = Counter()  # by file
+
+
+def pytest_runtest_logreport(report):
+    """Add up what each file takes, so that it stays seen."""
+    _SECONDS[report.nodeid.partition("::")[0]] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter):
+    """List the files that took longest."""
+    if slowest := _SECONDS.most_common(10):
+        terminalreporter.section(f"slowest of {len(_SECONDS)} files, which took {_SECONDS.total():.0f} s one by one")
+        for file, seconds in slowest:
+            terminalreporter.write_line(f"{seconds:6.1f} s  {file}")
 
 
 @pytest.hookimpl(wrapper=True)
