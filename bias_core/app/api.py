@@ -44,7 +44,7 @@ from bias_core.studies.kit.protocol import with_protocol
 from bias_core.studies.kit.setting_fields import Setting, changed_settings, name_and_value, settings_of
 from bias_core.studies.kit.types import Arm, Design, StudyReport, StudySettings
 from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.reports.saved import as_saved, open_report
+from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import plain
 from bias_core.studies.running.arms import check_several, parse_arms
 from bias_core.studies.running.corrected import correct_run
@@ -275,9 +275,7 @@ class Tools:
         Args:
             run_id: The run_id in the report of that call.
         """
-        report = self._saved(run_id)
-        with as_saved():
-            return self._answer(report)
+        return self._answer(self._saved(run_id))
 
     @tool
     def report_document(self, run_id: str, form: str = "md") -> str:
@@ -289,9 +287,7 @@ class Tools:
                 pictures and figures, up to a few megabytes; "json": all numbers;
                 "every_eval_ever": a zip of records as base64.
         """
-        report = by_name(self._saved(run_id))
-        with as_saved():
-            content = to_form(report, form)
+        content = to_form(by_name(self._saved(run_id)), form)
         return content.decode() if FORMS[form].is_text else b64encode(content).decode()
 
     @tool

@@ -20,7 +20,6 @@ from bias_core.studies.kit.types import StudyFigure, StudySettings
 from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.reports.saved import (
     SavedReport,
-    as_saved,
     decode,
     encode,
     from_text,
@@ -30,7 +29,6 @@ from bias_core.studies.reports.saved import (
     to_text,
 )
 from bias_core.studies.running.run import complete, run_study
-from bias_core.ui.templates import render
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 
@@ -188,13 +186,6 @@ def test_an_exploration_whose_pictures_are_gone_keeps_its_numbers_and_says_so(tm
 def test_a_file_of_something_else_is_refused(text, words):
     with pytest.raises(StorageError, match=words):
         from_text(text, Path())
-
-
-def test_a_report_without_what_is_shown_of_it_is_of_another_version():
-    with pytest.raises(StorageError, match=r"another version .*'smallest p'.*run it again"), as_saved():
-        pd.Series({"p": 0.5})["smallest p"]
-    with pytest.raises(StorageError, match=r"another version .*'note' is undefined.*run it again"), as_saved():
-        render("heading", title="A")
 
 
 def test_a_run_without_a_report_has_none(services):

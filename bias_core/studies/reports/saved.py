@@ -10,14 +10,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
-from jinja2 import UndefinedError
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.metrics.cards import METRICS
@@ -219,15 +218,6 @@ def from_text(text: str, root: Path) -> SavedReport:
     created = float(values["created"])
     report = replace(_as_declared(report), created=report.created or created)
     return SavedReport(report=report, created=created)
-
-
-@contextmanager
-def as_saved() -> Iterator[None]:
-    """Show a saved report; StorageError where a number or a column that belongs there is not in it."""
-    try:
-        yield
-    except (LookupError, UndefinedError) as error:
-        raise StorageError(f"{_OF_ANOTHER}, which kept less of it ({error}); run it again") from error
 
 
 def _as_declared(report: StudyReport) -> StudyReport:

@@ -19,7 +19,7 @@ from bias_core.services import Services
 from bias_core.studies.kit.designs import designs_in, find_design
 from bias_core.studies.kit.setting_fields import changed_settings
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
-from bias_core.studies.reports.saved import Example, SavedReport, as_saved, is_example
+from bias_core.studies.reports.saved import Example, SavedReport, is_example
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import as_asked
 from bias_core.studies.running.run import followed, plan_study, run_study, with_options
@@ -297,8 +297,7 @@ class StudyTab(ResultPage):
     def opened(self, saved: SavedReport, banner: str = "") -> Updates:
         """A saved report with its settings in the form, where they can stand there."""
         report, parts = saved.report, self.parts
-        with as_saved():
-            shown = self.finished(report)
+        shown = self.finished(report)
         shown[parts["header"]] = banner + shown[parts["header"]]
         what = "an example" if is_example(report) else "a run"
         shown[parts["status"]] = messages.done_html(f"Opened: {what} of {study_html.when(saved.created)}.")
