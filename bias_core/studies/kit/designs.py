@@ -136,14 +136,8 @@ def typed_options(design: Design, given: Any) -> Any:
     return kind(**{name: declared[name].read(value) for name, value in values.items()})
 
 
-_ASKS_NOTHING: tuple[Any, ...] = (
-    "",
-    (),
-    [],
-    False,
-    None,
-    "two",
-)  # values at which an option that is gone changed nothing
+# Values at which an option that is gone changed nothing.
+_ASKS_NOTHING: tuple[Any, ...] = ("", (), [], False, None, "two")
 
 
 def with_known_options(design: Design, settings: StudySettings) -> tuple[Design, StudySettings, tuple[str, ...]]:
