@@ -16,6 +16,8 @@ from bias_core.annotation.label_copy import LabelCopy
 from bias_core.annotation.rating import delete_my_answers, give_answer, join, next_item, skip, undo
 from bias_core.annotation.schema import raters
 from bias_core.annotation.task_owner import delete_task, exclude_rater
+from bias_core.services import Services
+from bias_core.settings import Settings
 from tests.annotation.raters import CHOICES, new_id, open_task
 
 if TYPE_CHECKING:
@@ -185,3 +187,19 @@ def test_a_hub_that_cannot_be_reached_keeps_nobody_from_answering_and_is_tried_a
     never = started(store, tmp_path, hub)
     until(lambda: never.last_error == "no network")
     never.close()
+
+
+def test_with_a_dataset_in_the_settings_the_last_answers_are_uploaded_when_services_close(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub._commit_scheduler.HfApi", lambda token: hub)
+    services = Services(Settings(data_dir=tmp_path / "data", labels_repo="someone/labels"))
+    copy = services.label_copy()
+    assert copy is not None
+    until(lambda: bool(hub.made))
+    task = open_task(services.labels, tmp_path / "originals", 2)
+    answered(services.labels, task, 1)
+    services.close()
+    assert copy.last_error == ""
+    assert len(hub.lines(task)) == 1
+    assert Services(Settings(data_dir=tmp_path / "data")).label_copy() is None
