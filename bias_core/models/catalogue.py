@@ -58,7 +58,7 @@ class ToolInfo:
 
     id: str  # the name that is asked for; of open_clip's own encoders "open_clip:ARCHITECTURE/WEIGHTS"
     name: str
-    # its adapter: transformers, open_clip, blip, classifier, gguf, endpoint, torchvision, stone or calibration
+    # its adapter: transformers, open_clip, blip, classifier, gguf, endpoint, torchvision or calibration
     library: str
     # hub id, folder (relative to the assets), package with a GGUF file, torchvision's name of a detector, the id of
     # an encoder, or what follows "open_clip:"

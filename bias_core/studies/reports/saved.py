@@ -229,18 +229,13 @@ def _as_declared(report: StudyReport) -> StudyReport:
     if report.design.kind not in programs_by_kind():
         is_study = bool(option_values(report.settings.options))  # a comparison has none
         return with_note_on(report, [f"the study {report.design.name}"] * is_study)
-    gone: dict[str, None] = {}
-    design = report.design
-
-    def typed(settings: StudySettings) -> StudySettings:
-        nonlocal design
-        design, known, names = with_known_options(report.design, settings)
-        gone.update(dict.fromkeys(names))
-        return replace(known, options=typed_options(design, known.options))
-
     try:
-        settings, arms = typed(report.settings), tuple(replace(a, settings=typed(a.settings)) for a in report.arms)
-        return with_note_on(replace(report, design=design, settings=settings, arms=arms), [*gone])
+        each = [with_known_options(report.design, one.settings) for one in (report, *report.arms)]
+        design = each[0][0]
+        settings, *of_arms = (replace(s, options=typed_options(design, s.options)) for _, s, _ in each)
+        arms = tuple(replace(arm, settings=own) for arm, own in zip(report.arms, of_arms, strict=True))
+        report = replace(report, design=design, settings=settings, arms=arms)
+        return with_note_on(report, list(dict.fromkeys(name for *_, names in each for name in names)))
     except InvalidInput as error:
         raise StorageError(f"{_OF_ANOTHER}: {error}") from error
 
