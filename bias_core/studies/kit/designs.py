@@ -48,18 +48,13 @@ def more_studies(folder: Path, package: str) -> Iterator[None]:
     """Find the studies of one more folder, outside of the app, as long as the context lasts."""
     before = dict(_MORE)
     _MORE[folder] = package
-    _forget_programs()
+    _programs_and_folders.cache_clear()
     try:
         yield
     finally:
         _MORE.clear()
         _MORE.update(before)
-        _forget_programs()
-
-
-def _forget_programs() -> None:
-    _programs_and_folders.cache_clear()
-    _page_of_kind.cache_clear()
+        _programs_and_folders.cache_clear()
 
 
 def design_files() -> dict[str, Path]:

@@ -140,8 +140,8 @@ def gallery_folder(settings: Settings) -> Path | None:
 def _gallery_line(folder: Path, path: Path) -> RunLine | None:
     """A run of the gallery as the list shows it; None where its file holds none."""
     try:
-        written, (seen, line) = path.stat().st_mtime_ns, _IN_GALLERY.get(path) or (0, None)
-        if line is None or seen != written:
+        written, (listed, line) = path.stat().st_mtime_ns, _IN_GALLERY.get(path) or (0, None)
+        if line is None or listed != written:
             manifest = ManifestStore(path.parent).find(path.stem)
             if manifest is None or manifest.id != path.stem:
                 return None
