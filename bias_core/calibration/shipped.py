@@ -29,7 +29,7 @@ TITLES: Mapping[str, str] = {
     "validity-steps": "Denoising steps",
     "validity-causes": "Causes",
 }
-"""What each report is about, by its study, in the order in which they are told."""
+"""Titles of the reports by study, in the order in which the tab shows them."""
 
 NOT_HERE: Mapping[str, str] = {
     "association_effect_size": "S in other units; it has no interval of its own",
@@ -48,7 +48,7 @@ NOT_HERE: Mapping[str, str] = {
     "chao_shen_entropy": "it has no interval; the variety against a base is tested",
     "refused_share": "of requests; the renderer refuses nothing",
 }
-"""Why no report tells of a measure."""
+"""Reasons why no report covers a measure."""
 
 
 def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
