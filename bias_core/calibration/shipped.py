@@ -27,7 +27,7 @@ TITLES: Mapping[str, str] = {
     "validity-steps": "Denoising steps",
     "validity-causes": "Causes",
 }
-"""What each report is about, by its study, in the order in which they are told."""
+"""Titles of the reports by study, in the order in which the tab shows them."""
 
 NOT_HERE: Mapping[str, str] = {
     "association_effect_size": "S in other units; it has no interval of its own",
@@ -50,7 +50,7 @@ NOT_HERE: Mapping[str, str] = {
         "a measure of what people answer, which no classifier reads",
     ),
 }
-"""Why no report tells of a measure."""
+"""Reasons why no report covers a measure."""
 
 
 def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:

@@ -24,7 +24,7 @@ _NOT_OF_A_RUN = ("shell", "python", "link")  # no visitor can run these studies
 
 
 class CalibrationTab(ResultPage):
-    """Whether the instrument is right, on a world whose truth is known."""
+    """The verdicts on the measures, in a world whose truth is known, and the report behind each."""
 
     key: ClassVar = "calibration"
     title: ClassVar = "Calibration"

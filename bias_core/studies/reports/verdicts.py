@@ -27,7 +27,7 @@ GRADES = ("holds", "remark", "inconclusive", "fails")
 
 
 def headline(report: StudyReport) -> str:
-    """How many measures of this report hold, and which do not; for a search for texts, how often it names them."""
+    """Count of the measures that hold, with those that do not; of a search for texts, how often it names them."""
     lines = verdict_lines(report)
     if not lines:
         return _texts_headline(report)
@@ -40,7 +40,7 @@ def headline(report: StudyReport) -> str:
 
 
 def _texts_headline(report: StudyReport) -> str:
-    """How often the search that the app uses names what is planted, and how often such words come by themselves."""
+    """Share in which the app's search names what is planted, and in which such words come by themselves."""
     shares = {
         one.key: format_share(one.estimate.value, one.estimate.low, one.estimate.high, n=one.estimate.n)
         for one in report.results.findings
