@@ -11,10 +11,15 @@ from bias_core.annotation.tasks import Item, Task, pst_task
 from bias_core.labels.report import label_report
 from bias_core.labels.sources import Candidate, recorded_answers
 from bias_core.metrics.paired_labels import ANDROGYNOUS, CANNOT_IDENTIFY
+from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.paired.labelling import chosen, with_answers
+from bias_core.studies.paired.headline import headline
+from bias_core.studies.paired.labelling import chosen, relabelled, with_answers
+from bias_core.studies.paired.tab import Labelling, labels_html
 from bias_core.studies.running.corrected import Corrector, _score, _unclear
+from bias_core.studies.running.run import complete, run_study
 from bias_core.studies.running.run_readings import CODES, Reading
+from tests.ui.fakes import FakeServices
 
 LETTERS = {"f": "feminine", "m": "masculine", "a": "androgynous", "u": "unclear"}
 FOUR = pst_task(paired=False, looks="four")
@@ -97,3 +102,28 @@ def test_labels_by_hand_may_be_any_of_the_four() -> None:
     step = chosen(people, ("p", "left"), "androgynous")
     assert step == {("p", "left"): "androgynous", ("p", "right"): CANNOT_IDENTIFY}
     assert chosen(with_answers(people, step), ("p", "right"), "unclear") == {("p", "right"): "unclear"}
+
+
+def test_people_who_are_labelled_androgynous_count_for_neither_side_in_the_paired_test(tmp_path: Path) -> None:
+    services = FakeServices(tmp_path)
+    own = {"aspects": ("occupation",), "masculine": ("carpenter", "mover"), "feminine": ("nurse", "secretary")}
+    settings = StudySettings(model="calibration-renderer", options=own)
+    drawn = complete(run_study(find_design("pst-fairness"), settings, services))
+    services.close()
+    on_the_left = drawn.results.frame("labels").query("position == 'left'")["image_id"]
+    by_hand = {(image_id, "left"): ("androgynous", "unclear")[i % 2] for i, image_id in enumerate(on_the_left)}
+    report = relabelled(drawn, by_hand)
+    labels = report.results.frame("labels")
+    plain = labels[labels["setting"] == "paired"]
+    usable = plain[plain["answer"].isin(("feminine", "masculine", "androgynous"))]
+    sides = (usable["answer"] == usable["stereotyped_gender"]).mean()
+    against = ((usable["answer"] != usable["stereotyped_gender"]) & (usable["answer"] != "androgynous")).mean()
+    score = report.results.findings[0]
+    assert score.estimate.value == pytest.approx(100 * (sides - against))
+    assert "count for neither side" in score.says
+    assert {"androgynous %", "unclear %", "lowest STS", "highest STS"} <= set(report.results.frame("coverage"))
+    assert "look androgynous and then count for neither side" in headline(report)
+    assert 'value="androgynous"' not in labels_html(Labelling(drawn=drawn))
+    page = labels_html(Labelling(drawn=report))
+    assert page.count('value="androgynous"') == page.count('value="unclear"') > 0
+    assert 'value="cannot_identify"' not in page
