@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.shared import shared_data, shelf
+
+__all__ = ["shared_data", "shelf"]
+
 os.environ["COLUMNS"] = "200"  # tables on the command line have room for their words
 # No test outlives a loss of power: none waits for the disk, which takes milliseconds for every picture.
 os.fsync = lambda _file: None

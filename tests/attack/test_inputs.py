@@ -13,7 +13,7 @@ from bias_core.app.api import Tools
 from bias_core.studies.kit.designs import list_designs
 from tests.attack.bad_inputs import BAD_OPTIONS, call, fault, mcp_calls, odd_calls, parameters, sentence_fault, table
 from tests.ui.fakes import FakeServices
-from tests.ui.served import Served  # noqa: TC001
+from tests.ui.served import Served
 
 
 @pytest.fixture

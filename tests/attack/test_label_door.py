@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from bias_core.labels.api import LabelDoor
 from tests.annotation.raters import CHOICES, every_row, new_id, open_task, to_join
-from tests.ui.fakes import FakeServices  # noqa: TC001
+from tests.ui.fakes import FakeServices
 
 BAD: tuple[Any, ...] = (
     None, True, -1, 2**63, 10**400, 1.5, "", "\x00", "x" * 300, "ü" * 200, "../../etc/passwd", "~nobody",

@@ -23,7 +23,7 @@ from bias_core.labels.api import LabelDoor
 from bias_core.labels.tab import LabelTab
 from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import CHOICES, new_id, open_task, to_join
-from tests.ui.fakes import FakeServices  # noqa: TC001
+from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
 
 if TYPE_CHECKING:

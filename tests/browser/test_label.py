@@ -29,7 +29,7 @@ from tests.browser.conftest import PATIENCE_MS
 from tests.browser.doing import empty_upload, open_accordion, serious, switch, violations
 from tests.browser.timing import slowdown
 from tests.ui.fakes import _pair
-from tests.ui.served import Served  # noqa: TC001
+from tests.ui.served import Served
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent

@@ -12,7 +12,6 @@ import pytest
 from safetensors.torch import load_file
 
 from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.stats.effects import corrected_prevalence
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.captions import looks, noun_of, things
@@ -22,10 +21,13 @@ from bias_core.world.reader_errors import held_out_scenes, sentence_errors
 from bias_core.world.render import render
 from bias_core.world.scene import Scene
 from bias_core.world.shapes import ASSETS
+from tests import shared
 from training.judge import Judge
 
 if TYPE_CHECKING:
     from PIL import Image
+
+services = shared.real_services
 
 PLANTED = [  # concept prompt, attribute, value, and the sentences that read it
     ("a photo of a doctor", "gender", "masculine", "a photo of a man", "a photo of a woman"),
@@ -48,13 +50,6 @@ PLANTED = [  # concept prompt, attribute, value, and the sentences that read it
     ),
     ("a photo of tank", "light", "bright", "a pleasant picture", "an unpleasant picture"),
 ]
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def test_the_reader_tells_every_attribute_with_97_percent_balanced_accuracy() -> None:

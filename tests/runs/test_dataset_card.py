@@ -16,8 +16,10 @@ from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import finding_rows
 from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, run_study
+from tests import shared
 from tests.explored import explore, pictures_of
-from tests.ui.fakes import FakeServices
+
+services = shared.fake_services
 
 DESIGN = find_design("t2iat-tests")
 SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
@@ -38,13 +40,6 @@ RAI = (
     "dataCollection", "dataCollectionType", "dataAnnotationProtocol", "machineAnnotationTools", "dataBiases",
     "dataLimitations", "dataUseCases", "dataSocialImpact", "personalSensitiveInformation",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = FakeServices(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from random import Random
 
 from bias_core.annotation.collected import task_items
-from bias_core.annotation.label_store import LabelStore  # noqa: TC001
+from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.rating import give_answer, join, next_item, picture_of, skip
-from bias_core.annotation.task_owner import CreatedTask  # noqa: TC001
+from bias_core.annotation.task_owner import CreatedTask
 
 OTHER = {"feminine": "masculine", "masculine": "feminine"}
 Truth = Mapping[tuple[str, str], str]

@@ -14,8 +14,6 @@ from bias_core.annotation.task_owner import delete_task
 from bias_core.annotation.tasks import Item, own_task
 from bias_core.errors import InvalidInput
 from bias_core.labels.run_task import can_be_labelled, label_run, serves
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.stats.two_phase import draw_rater_weights
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
@@ -26,18 +24,14 @@ from bias_core.studies.running.history import delete_run, restore_run
 from bias_core.studies.running.run import complete, run_study
 from bias_core.studies.running.run_readings import Reading, readings_of, strata_of
 from bias_core.types import Attribute
+from tests import shared
 from tests.studies.simulated_raters import simulate
+
+services = shared.real_services
 
 MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
 GLASSES = Attribute(name="glasses", positive="a person with glasses", negative="a person without glasses")
 SESSION = "somebody"
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def explored(services, concept="doctor", **more):

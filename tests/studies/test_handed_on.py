@@ -37,17 +37,12 @@ from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
 from bias_core.ui.study.downloads import take
 from bias_core.ui.templates import render
-from tests.ui.fakes import FakeServices
+from tests import shared
+
+services = shared.fake_services
 
 NOON = 1795348800.0  # 2026-11-22 12:00 UTC
 HOSTILE = '<img src="https://evil.example/x" onerror="alert(1)">"></pre><script>alert(2)</script>'
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = FakeServices(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

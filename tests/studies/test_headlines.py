@@ -20,17 +20,12 @@ from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
 from bias_core.ui.study.view import header_html
-from tests.studies.oasis_runs import real_services
+from tests import shared
+
+services = shared.real_services
 
 GUESSED = ("old", "glasses|a photo of a person with glasses|a photo of a person without glasses|0.5|assumed, a choice")
 COMPARES = re.compile(r"more than|less than|over-represented|assumed|against|depart|no bias")
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    services = real_services(tmp_path_factory.mktemp("headlines"))
-    yield services
-    services.close()
 
 
 def explored(services, **given):

@@ -21,16 +21,12 @@ from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.run import plan_study, run_study, with_options
+from tests import shared
+
+services = shared.real_services
 
 DESIGN = find_design("internal-bias")
 QUARTER = StudySettings(scale=0.25)  # half of the targets, half of the pictures
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def finish(run):

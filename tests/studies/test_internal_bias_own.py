@@ -8,24 +8,18 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.internal.study import own_targets
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, run_study, with_options
+from tests import shared
+
+services = shared.real_services
 
 PAPER = find_design("internal-bias")
 OWN = own_targets("judge\n\nNurse | an image of a nurse | female\nmechanic || male\n", n=5, n_attribute=3)
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

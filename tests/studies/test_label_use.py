@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from bias_core.annotation.collected import labelled_items, task_items, task_progress
-from bias_core.annotation.label_store import LabelStore  # noqa: TC001
+from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import CreatedTask, create_task, set_status
 from bias_core.annotation.tasks import association_task, own_task, pst_task
 from bias_core.errors import InvalidInput
@@ -31,15 +31,16 @@ from bias_core.labels.sources import (
     sample_of,
     task_pictures,
 )
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
+from tests import shared
 from tests.explored import explore, measured
 from tests.studies.simulated_raters import expected_kappa, simulate
+
+services = shared.real_services
 
 ERROR = 0.1
 
@@ -53,13 +54,6 @@ class Labelled:
     def report(self, **automatic: Any) -> StudyReport:
         progress = task_progress(self.store, self.made.key)
         return label_report(progress, labelled_items(self.store, self.made.key), automatic)
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

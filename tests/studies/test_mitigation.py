@@ -14,7 +14,9 @@ from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.reports.figures import draw
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
-from tests.studies.oasis_runs import real_services
+from tests import shared
+
+services = shared.real_services
 
 GOAL = Attribute(
     name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5, reference_source="the goal"
@@ -29,13 +31,6 @@ ARMS = (
     Arm(name="too much", template="{doctor=secretary}"),
     Arm(name="women only", template="{doctor=woman doctor}"),
 )
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = real_services(tmp_path_factory.mktemp("world"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

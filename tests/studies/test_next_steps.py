@@ -20,16 +20,11 @@ from bias_core.studies.objects.study import with_plain_scenes
 from bias_core.studies.running.arms import check_arms
 from bias_core.studies.running.next_steps import next_steps
 from bias_core.studies.running.run import complete, run_study, with_options
-from tests.studies.oasis_runs import real_services
+from tests import shared
+
+services = shared.real_services
 
 N = 11
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    services = real_services(tmp_path_factory.mktemp("next"))
-    yield services
-    services.close()
 
 
 def asked(**given):

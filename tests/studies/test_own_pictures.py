@@ -20,18 +20,14 @@ from bias_core.studies.reports.text import finding_rows, table_of
 from bias_core.studies.running.corrected import correct_run
 from bias_core.studies.running.run import complete, run_study
 from bias_core.world.render import render
+from tests import shared
 from tests.explored import explore_settings, measured, own_pictures, pictures_of
 from tests.studies.simulated_raters import simulate
-from tests.ui.fakes import FakeServices, _portrait
+from tests.ui.fakes import _portrait
+
+services = shared.fake_services
 
 DARK, LIGHT = "a photo of a mechanic", "a photo of a nurse"
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = FakeServices(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,11 @@ from bias_core.studies.reports.saved import from_text, to_text
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.next_steps import next_steps
 from bias_core.studies.running.run import complete, run_study
-from tests.ui.fakes import FakeServices
+from tests import shared
 from tests.ui.tabs import built
 from tests.ui.test_form import form
+
+services = shared.fake_services
 
 HAT = "hat|a photo of a person with a hat|a photo of a person without a hat"
 TEXT = f"""prompt,group,n,attributes
@@ -30,13 +32,6 @@ a photo of a nurse,care,,
 a photo of a farmer,land,5,{HAT}
 a photo of a CEO,,3,
 """
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = FakeServices(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

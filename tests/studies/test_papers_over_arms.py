@@ -11,8 +11,6 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.object_bias import compare_models, normalise_over_models
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.arms.statistics import arms_as_columns, table_over_arms
 from bias_core.studies.kit.designs import find_design, list_designs, program_of
 from bias_core.studies.kit.types import Arm, ArmReport, Design, Finding, Results, Sample, StudySettings, StudyTable
@@ -21,17 +19,13 @@ from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
+from tests import shared
+
+services = shared.real_services
 
 ARMS = (Arm(condition="fair"), Arm(condition="extreme"))
 NAMES = ["fair", "extreme"]
 ALONE = {"finder": "halves"}
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True, device="cpu"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

@@ -21,18 +21,14 @@ from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.world.planted import published_rates
+from tests import shared
 from tests.prompts_of_papers import all_prompts
+
+services = shared.real_services
 
 OCCUPATIONS, POWER, FAIRNESS = (find_design(f"pst-{name}") for name in ("occupations", "power", "fairness"))
 TRUSTING = {"finder": "halves"}  # the shipped reader's eye for two people is not what is tested here
 SMALL = StudySettings(scale=0.02, options=TRUSTING)
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def run(design, settings, services, **options):

@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.identities import design_of_two
@@ -16,6 +14,9 @@ from bias_core.studies.paired.labelling import chosen, labelled_people, relabell
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.downloads import take
+from tests import shared
+
+services = shared.real_services
 
 BASE = find_design("pst-occupations")
 TRUSTING = {"finder": "halves"}
@@ -25,13 +26,6 @@ OTHER = {"masculine": "feminine", "feminine": "masculine"}
 
 def settings(**changes):
     return StudySettings(condition="fair", options=TRUSTING, **changes)
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,11 @@ from bias_core.studies.running.export import as_asked, to_command, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute
 from bias_core.ui.study.view import header_html
+from tests import shared
 from tests.explored import explore, measured, own_pictures, pictures_of
 from tests.ui.fakes import FakeServices
+
+services = shared.fake_services
 
 OURS = "calibration-clip"
 OTHER = "org/photographs"  # a model of which nobody knows what it draws
@@ -38,13 +41,6 @@ SETTINGS = explore_settings(
     encoder=OURS,
 )  # fmt: skip
 REFUSED = "reads? the pictures of the calibration world only"
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = FakeServices(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 def explored(services, **changes):

@@ -30,17 +30,13 @@ from bias_core.studies.running.run import run_study, with_options
 from bias_core.types import Estimate
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.view import findings_html, tables_html
+from tests import shared
 from tests.studies.oasis_runs import without_seconds
+
+services = shared.real_services
 
 DESIGN = find_design("t2iat-tests")
 SMALL = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def finish(run):

@@ -29,17 +29,13 @@ from bias_core.studies.reports.saved import (
     to_text,
 )
 from bias_core.studies.running.run import complete, run_study
+from tests import shared
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 
+services = shared.fake_services
+
 SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = FakeServices(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

@@ -10,23 +10,17 @@ from bias_core.annotation.collected import LabelledItem
 from bias_core.annotation.tasks import SINGLE, Item, scale_task
 from bias_core.errors import InvalidInput
 from bias_core.labels.run_task import label_run
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.stats.two_phase import two_phase_estimate, two_phase_shares
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.running.corrected import PeopleAnswers, corrected_numbers
 from bias_core.studies.running.run import run_study
+from tests import shared
 from tests.studies.test_run_study import finish
 
+services = shared.real_services
+
 AGE = "age group"
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

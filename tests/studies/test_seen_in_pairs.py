@@ -10,14 +10,15 @@ import pytest
 from bias_core.adapters.calibration_renderer import scene_of
 from bias_core.errors import InvalidInput
 from bias_core.metrics.crossed_stereotype import crossed_stereotype
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.labelling import check_labelling, labelled_people, relabelled
 from bias_core.studies.paired.swapped import SwappedOptions
 from bias_core.studies.running.run import complete, run_study
+from tests import shared
+
+services = shared.real_services
 
 DESIGN = replace(find_design("pst-swapped"), images_per_prompt=25)
 FLIPPED = {"masculine": "feminine", "feminine": "masculine"}
@@ -72,13 +73,6 @@ def test_people_who_stand_together_are_scored_apart():
     ceo, guard, clerk = ("ceo", "masculine"), ("guard", "masculine"), ("clerk", "feminine")
     assert names_of((ceo, guard)) == {"ceo", "guard"}
     assert names_of((ceo, clerk), (guard, clerk)) == {"masculine-stereotyped", "feminine-stereotyped"}
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(services):

@@ -14,7 +14,9 @@ from bias_core.studies.origins.cells import own_concepts, without_names
 from bias_core.studies.origins.stop import cluster_names, regenerate
 from bias_core.studies.running.run import complete, followed, run_study
 from bias_core.types import Attribute
-from tests.ui.fakes import FakeServices
+from tests import shared
+
+services = shared.fake_services
 
 OPTIONS = {"prefix": "a photo of a person with", "n_tokens": 1, "n_clusters": 2, "n_generated": 3}
 GLASSES = Attribute(name="glasses", positive="glasses", negative="without glasses")
@@ -29,13 +31,6 @@ def own(study, **changes):
         "n": 11,
     }
     return own_concepts(find_design(study), **(asked | changes))
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = FakeServices(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,17 +14,16 @@ from bias_core.studies.reports.text import report_facts
 from bias_core.studies.running.run import complete, followed, plan_study, run_study
 from tests.ui.fakes import FakeServices
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-MODEL = "calibration-renderer"
-
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+    """Over an empty folder: a run that finds its pictures drawn is stopped elsewhere."""
     made = FakeServices(tmp_path_factory.mktemp("stopped"))
     yield made
     made.close()
+
+
+MODEL = "calibration-renderer"
 
 
 def stopped_at(share: float, study: str, services: FakeServices, **settings: object) -> StudyReport:

@@ -6,8 +6,6 @@ from typer.testing import CliRunner
 from bias_core.app.api import Tools
 from bias_core.cli import app
 from bias_core.errors import InvalidInput
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.explore.options import attribute_text, explore_settings
 from bias_core.studies.explore.suggest import (
     DESIGN,
@@ -20,16 +18,12 @@ from bias_core.studies.explore.suggest import (
 from bias_core.studies.explore.suggest_options import usual_suggest_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.running.run import complete, run_study
+from tests import shared
 from tests.studies.planted_concepts import WORDS_OF, ten_concepts
 
+services = shared.real_services
+
 RENDERER = "calibration-renderer"
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    made = Services(Settings(data_dir=tmp_path_factory.mktemp("suggest"), offline=True, device="cpu"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

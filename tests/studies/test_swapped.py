@@ -10,30 +10,24 @@ from itertools import product
 
 import numpy as np
 import pytest
+from bias_core.studies.validity import people
 
 from bias_core.adapters.calibration_renderer import scene_of
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import METRICS
 from bias_core.metrics.swapped import order_effect
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.stats.effects import holm
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.labelling import labelled_people, relabelled
 from bias_core.studies.running.hand_on import to_form
 from bias_core.studies.running.run import complete, run_study
-from bias_core.studies.validity import people
 from bias_core.types import ImageRow
+from tests import shared
+
+services = shared.real_services
 
 DESIGN = replace(find_design("pst-swapped"), images_per_prompt=40)
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def run(services, condition="people", **options):

@@ -14,8 +14,6 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association
 from bias_core.metrics.association_null import even_mix_association
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.stats.effects import benjamini_hochberg
 from bias_core.studies.association.tests import association_shots, edited
 from bias_core.studies.kit.designs import find_design, program_of
@@ -25,7 +23,10 @@ from bias_core.studies.reports.saved import list_examples, open_example
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.ui.study.pictures import Look
+from tests import shared
 from tests.prompts_of_papers import all_prompts
+
+services = shared.real_services
 
 TESTS, OCCUPATIONS, AMPLIFICATION, HUMAN = (
     find_design(f"t2iat-{name}") for name in ("tests", "occupations", "amplification", "human")
@@ -37,13 +38,6 @@ TWO_OCCUPATIONS = replace(
 FLOWERS = StudySettings(scale=0.04, options={"tests": ["flowers_insects"], "n_permutations": 500})
 JUDGED = StudySettings(scale=0.01)
 DRAWN_BY_DIFFUSION = {"model": "calibration-diffusion", "num_inference_steps": 2}
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def run(design, settings, services):

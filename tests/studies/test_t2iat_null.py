@@ -9,22 +9,16 @@ import numpy as np
 import pytest
 
 from bias_core.metrics.association import association_test
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.association.tests import size_note
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
+from tests import shared
+
+services = shared.real_services
 
 DESIGN = find_design("t2iat-tests")
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def read(services, test, n):

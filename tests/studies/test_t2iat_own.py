@@ -8,26 +8,20 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.association.tests import own_association, parse_words
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.run import complete, run_study, with_options
+from tests import shared
+
+services = shared.real_services
 
 OWN = own_association(
     "Flowers: rose, tulip, daisy, lily", "Insects: wasp, flea, moth", "peace, love", "murder, poison", n=3
 )
 SETTINGS = StudySettings(condition="extreme", options={"n_permutations": 200})
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from bias_core.labels.api import LabelDoor
 from bias_core.labels.groups import HIDDEN, group_tables, visible_groups
 from bias_core.labels.report import label_report
 from tests.annotation.raters import CHOICES, every_row, new_id, open_task, to_join
-from tests.ui.fakes import FakeServices  # noqa: TC001
+from tests.ui.fakes import FakeServices
 
 ABOUT = {"How old are you?": ("under 40", "40 or older"), "Where do you live?": ("zq-town", "country")}
 

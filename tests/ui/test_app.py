@@ -15,7 +15,7 @@ from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.reports.documents import to_dict
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
-from tests.ui.served import Served  # noqa: TC001
+from tests.ui.served import Served
 
 ROOT = Path(__file__).parent.parent.parent
 NUMBERS = ("attributes", "association", "clusters", "prompt", "settings", "unknown_words", "notes")

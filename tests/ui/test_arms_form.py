@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl
@@ -21,17 +20,13 @@ from bias_core.ui.links import address_of, read_link
 from bias_core.ui.study.arms_form import PRESETS, added, arms_html, suited_to
 from bias_core.ui.study.pictures import MOST_SHOWN, Look
 from bias_core.ui.visitor import Visitor
+from tests import shared
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values, opened_folds
 
+services = shared.fake_services
+
 THREE = PRESETS["The three conditions"]
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    made = FakeServices(tmp_path_factory.mktemp("arms"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

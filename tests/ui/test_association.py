@@ -22,12 +22,15 @@ from bias_core.ui.study.closer_look import extremes_html, opened_html
 from bias_core.ui.study.pictures import which_choices
 from bias_core.ui.study.view import header_html
 from bias_core.ui.visitor import Visitor
+from tests import shared
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values, opened_folds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
+
+services = shared.fake_services
 
 EVIL = "<img src=x onerror=alert(1)>"
 # The fake model draws a man where a prompt says "man", so edits with "man" and "woman" differ.
@@ -40,13 +43,6 @@ OWN = own_association(
     template="a person who likes {}",
     n=5,
 )
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    built = FakeServices(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

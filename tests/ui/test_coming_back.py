@@ -26,8 +26,8 @@ from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.pictures import Look
 from bias_core.ui.visitor import Visitor
 from tests.attack.page import PREFIX, PageVisitor
-from tests.ui.fakes import FakeServices  # noqa: TC001
-from tests.ui.served import Served  # noqa: TC001
+from tests.ui.fakes import FakeServices
+from tests.ui.served import Served
 from tests.ui.tabs import built
 
 

@@ -16,7 +16,7 @@ from bias_core.annotation.tasks import pst_task
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels.api import LabelDoor
 from tests.annotation.raters import CHOICES, GOLD, every_row, new_id, open_task, pictures, to_join
-from tests.ui.fakes import FakeServices  # noqa: TC001
+from tests.ui.fakes import FakeServices
 
 CODES = {"completion_code": "DONE-1", "failed_code": "FAIL2", "screened_out_code": "OUT3"}
 BACK = "https://app.prolific.com/submissions/complete?cc="

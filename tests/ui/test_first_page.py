@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request  # noqa: TC002 (Starlette calls with it)
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from bias_core.app.first_page import FirstPage
 from bias_core.ui.templates import script
-from tests.ui.served import Served  # noqa: TC001
+from tests.ui.served import Served
 
 _CONFIG = '<script>window.gradio_config = {"a": "\\u003cscript\\u003e"};</script>'
 _INFO = "<script>window.gradio_api_info = {};</script>"

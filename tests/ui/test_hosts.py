@@ -6,14 +6,14 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request  # noqa: TC002 (Starlette calls with it)
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from bias_core.app.doors import HostCheck, allowed_hosts
 from bias_core.settings import Settings
-from tests.ui.served import Served  # noqa: TC001
+from tests.ui.served import Served
 
 PATHS = ("/", "/config", "/label/next", "/gradio_api/mcp/", "/gradio_api/queue/data")
 

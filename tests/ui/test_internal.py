@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from bias_core.errors import StorageError
 from bias_core.studies.internal.study import own_targets
 from bias_core.studies.internal.tab import InternalTab
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports.headline import headline
-from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.visitor import Visitor
+from tests import shared
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values, opened_folds
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+services = shared.fake_services
 
 EVIL = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    built = FakeServices(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")
@@ -84,16 +75,6 @@ def test_an_interval_across_0_is_no_side_and_no_proof(report: StudyReport, tab: 
     moved = changed(report, **{"δ′": 0.2, "δ′ low": 0.1, "δ′ high": 0.3, "α′": float("nan"), "why no α′": "weak words"})
     assert "Drawing moves it towards men." in tab.closer_html(moved, "man")
     assert "There is no α′: weak words." in tab.closer_html(moved, "man")
-
-
-def test_a_saved_report_without_its_poles_is_of_another_version(report: StudyReport, tab: InternalTab) -> None:
-    assert "Opened" in tab.opened(SavedReport(report=report, created=0.0))[tab.parts["status"]]
-    tables = tuple(
-        replace(t, frame=t.frame.drop(columns=[c for c in t.frame if c == "δ′"])) for t in report.results.tables
-    )
-    old = replace(report, results=replace(report.results, tables=tables))
-    with pytest.raises(StorageError, match=r"another version of the program, .*δ′.*; run it again"):
-        tab.opened(SavedReport(report=old, created=0.0))
 
 
 def test_where_there_is_no_alpha_its_reason_stands_there(report: StudyReport, tab: InternalTab) -> None:

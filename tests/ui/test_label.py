@@ -27,19 +27,15 @@ from bias_core.types import Attribute
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.people import button_text
 from bias_core.ui.visitor import Visitor
+from tests import shared
 from tests.annotation.raters import new_id
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
 
+services = shared.fake_services
+
 EVIL = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    made = FakeServices(tmp_path_factory.mktemp("data"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

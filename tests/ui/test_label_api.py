@@ -22,7 +22,7 @@ from bias_core.app.build import launch_options
 from bias_core.labels import api as label_api
 from bias_core.labels.api import MAX_BODY, LabelDoor
 from tests.annotation.raters import CHOICES, every_row, new_id, open_task, to_join
-from tests.ui.fakes import FakeServices  # noqa: TC001
+from tests.ui.fakes import FakeServices
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -25,10 +25,13 @@ from bias_core.labels import tab_parts
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_parts import offers_login, owner_of, task_choices, user_of
 from bias_core.ui.visitor import Visitor
+from tests import shared
 from tests.annotation.raters import pictures
 from tests.ui.fakes import FakeServices
 from tests.ui.served import Served, serving
 from tests.ui.tabs import built
+
+services = shared.fake_services
 
 SECRET = "of this test alone"
 
@@ -43,13 +46,6 @@ def signed_in(sub: str, name: str = "ada") -> gr.OAuthProfile:
 
 
 ADA, EVE = signed_in("1001"), signed_in("2002", "ada")  # Eve took Ada's old name
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    made = FakeServices(tmp_path_factory.mktemp("data"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,16 +16,12 @@ from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.pictures import Look, which_choices
+from tests import shared
 from tests.ui.fakes import FakeServices, FewWords
 
+services = shared.fake_services
+
 PROMPTS = ("a doctor in a kitchen", "a nurse with a book")
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    built = FakeServices(tmp_path_factory.mktemp("objects"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,24 +21,17 @@ from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from bias_core.ui.templates import script
 from bias_core.ui.visitor import Visitor
+from tests import shared
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+services = shared.fake_services
 
 EVIL = "<img src=x onerror=alert(1)>"
 ATTRIBUTES = tuple(
     Attribute(name=name, positive=f"{name}, shown", negative=f"{name}, not shown") for name in ("beard", EVIL, "hat")
 )
 STEPS = 6
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    built = FakeServices(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 def own(study: str, n: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
 from types import SimpleNamespace
@@ -19,14 +18,10 @@ from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
+from tests import shared
 from tests.ui.fakes import FakeServices
 
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    built = FakeServices(tmp_path_factory.mktemp("paired"))
-    yield built
-    built.close()
+services = shared.fake_services
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -16,23 +15,19 @@ from bias_core.types import Attribute
 from bias_core.ui.study.pictures import FEW, Look, which_of
 from bias_core.ui.study.result_page import FOLDS, LATER, numbers_of
 from bias_core.ui.study.why import why_html
+from tests import shared
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, opened_folds
 
 if TYPE_CHECKING:
     from bias_core.studies.kit.types import StudyReport
 
+services = shared.fake_services
+
 ATTRIBUTES = (
     Attribute(name="man", positive="a man", negative="a woman", reference=0.5, reference_source="assumed"),
     Attribute(name="glasses", positive="glasses", negative="without glasses"),
 )
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    built = FakeServices(tmp_path_factory.mktemp("pages"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.kit.types import Progress
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.visitor import Visitor, address_of
-from tests.ui.fakes import FakeServices  # noqa: TC001
+from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values
 
 

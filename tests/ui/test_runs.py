@@ -26,18 +26,14 @@ from bias_core.studies.running.history import list_runs
 from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.visitor import Visitor, on_arrive
 from bias_core.world.render import render
+from tests import shared
 from tests.explored import explore
 from tests.ui.fakes import FakeServices, _portrait
 
+services = shared.fake_services
+
 EVIL = "<img src=x onerror=alert(1)>"
 SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    built = FakeServices(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

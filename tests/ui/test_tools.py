@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from bias_core.app.api import Tools
 from bias_core.metrics.cards import METRICS
 from tests.ui.fakes import FakeServices
-from tests.ui.served import Served  # noqa: TC001
+from tests.ui.served import Served
 
 TOOLS = {
     "explore", "run_study", "compare", "get_report", "report_document", "label_run", "corrected_run", "list_studies",

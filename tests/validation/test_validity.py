@@ -11,8 +11,6 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Shot, StudySettings
@@ -22,20 +20,16 @@ from bias_core.types import Estimate
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
 from bias_core.world.truth import planted_lines
+from tests import shared
 from tests.studies.test_run_study import finish
 from validation.measures import MEASURES, measures_of, null_distances, null_shares
 from validation.rates import RateOptions, _orders
 from validation.repetitions import OWN_NULL, repeated, true_shares
 from validation.verdicts import NULL_OF_ITS_OWN
 
+services = shared.real_services
+
 SEEN = ["nurse", "doctor", "iranian", "flowers"]
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def prompts_of(concepts):

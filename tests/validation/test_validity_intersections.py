@@ -5,22 +5,16 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import run_study
+from tests import shared
 from tests.studies.test_run_study import finish
 from validation import find_study, intersections
 
+services = shared.real_services
+
 _WHOLE = find_study("validity-intersections")
 DESIGN = replace(_WHOLE, images_per_prompt=130, data={**_WHOLE.data, "sets_of_pairs": 1})
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def run(services):

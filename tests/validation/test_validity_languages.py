@@ -5,21 +5,15 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import run_study
+from tests import shared
 from tests.studies.test_run_study import finish
 from validation import find_study, languages
 
+services = shared.real_services
+
 DESIGN = replace(find_study("validity-languages"), images_per_prompt=30)
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 def run(services, **options):

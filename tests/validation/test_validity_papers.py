@@ -13,8 +13,6 @@ from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import METRICS
 from bias_core.protocols import Captioner
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
 from bias_core.store.readings import open_picture
 from bias_core.studies.kit.designs import find_design, list_designs
@@ -22,6 +20,7 @@ from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study
 from bias_core.types import ImageRow, PlantedLine
+from tests import shared
 from tests.studies.test_run_study import finish
 from validation.measures import MEASURES
 from validation.objects import base_shots
@@ -29,14 +28,9 @@ from validation.record import RecordCaptioner
 from validation.repetitions import planted_shares
 from validation.summary import NOT_HERE, ON_STEPS, STUDIES, report_files
 
+services = shared.real_services
+
 DOCS = Path(__file__).parent.parent.parent / "docs" / "validity"
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")

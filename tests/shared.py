@@ -1,0 +1,79 @@
+"""What the tests of one process share: pictures that were drawn, what was read in them, and loaded models.
+
+A test file takes a fixture by ``services = shared.real_services`` or ``shared.fake_services``. Runs, reports and labels
+are the file's own. A file that counts what is drawn, breaks a store, or reads with a classifier that must have seen its
+pictures drawn needs an empty data folder: it builds its services over ``tmp_path``, and says why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bias_core.services import Services
+from bias_core.settings import Settings
+from tests.ui.fakes import FakeServices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_FILES = ("embeddings.sqlite", "answers.sqlite", "file_hashes.sqlite")
+_LOADED: dict[tuple[str, ...], Any] = {}
+
+
+class RealServices(Services):
+    """The program's own models, each loaded once for all tests."""
+
+    def _build_reader(self, role: Any, info: Any, version: str) -> Any:
+        key = ("reader", role, info.id, version)
+        if key not in _LOADED:
+            _LOADED[key] = super()._build_reader(role, info, version)
+        return _LOADED[key]
+
+    def _build_model(self, info: Any, version: str) -> Any:
+        key = ("model", info.id, version)
+        if key not in _LOADED:
+            _LOADED[key] = super()._build_model(info, version)
+        return _LOADED[key]
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of pictures and readings that data folders share."""
+    folder = tmp_path_factory.mktemp("shelf")
+    (folder / "images").mkdir()
+    for name in _FILES:
+        (folder / name).touch()
+    return folder
+
+
+def shared_folder(shelf: Path, folder: Path) -> Path:
+    """``folder`` as a data folder whose pictures and readings are those of the shelf."""
+    folder.mkdir(exist_ok=True)
+    for name in ("images", *_FILES):
+        (folder / name).symlink_to(shelf / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shared_data(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder for one test file."""
+    return shared_folder(shelf, tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def real_services(shared_data: Path) -> Iterator[Services]:
+    """The program as it comes, for one test file."""
+    services = RealServices(Settings(data_dir=shared_data, offline=True, device="cpu"))
+    yield services
+    services.close()
+
+
+@pytest.fixture(scope="module")
+def fake_services(shared_data: Path) -> Iterator[FakeServices]:
+    """The renderer, and classifiers without weights, for one test file."""
+    services = FakeServices(shared_data)
+    yield services
+    services.close()
