@@ -1,28 +1,32 @@
 """Runs with options, or of a study, that this version no longer has: they open, and one note names what is gone.
 
-Kept by the version before: an exploration with two scales, four looks and a reader of scales, pictures of who acts, and
-pictures of three people.
+Kept by the version before: an exploration with two scales, four looks and a reader of scales, pictures of who acts,
+pictures of three people, and planted against measured.
 """
 
 from __future__ import annotations
 
 import shutil
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bias_core.errors import InvalidInput, UnknownModel
+from bias_core.library.tab import RunsTab
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.setting_fields import option_values
 from bias_core.studies.reports.claims import claims
 from bias_core.studies.reports.documents import to_markdown
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.export import to_export
 from bias_core.studies.running.history import go_on, list_runs, open_run
 from bias_core.studies.running.run import complete
 from bias_core.ui.links import read_link
+from tests.ui.tabs import built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from bias_core.studies.kit.types import StudyReport
 
 EXPLORED, ACTED, THREE = "f892e6636675c66b", "0af5be8dae33e423", "f8ef304efb2707b7"
+VALIDITY = "46ab12519e6b8e68"
 ME = "visitor-0000000000000000"
 
 
@@ -80,10 +85,22 @@ def test_a_pair_who_act_is_left_out_and_the_run_goes_on_beside_the_one_that_was_
     assert {line.run_id for line in list_runs(services, ME)} == {EXPLORED, ACTED, THREE, again.run_id}
 
 
-def test_three_people_are_shown_as_they_were_and_not_drawn_again(services: Services) -> None:
-    assert note_of(open_run(services, ME, THREE).report).endswith("no longer has the study pst-three.")
-    with pytest.raises(InvalidInput, match="no kind of study 'paired_three'"):
-        complete(go_on(services, ME, THREE))
+@pytest.mark.parametrize(
+    ("run_id", "session", "study"), [(THREE, ME, "pst-three"), (VALIDITY, "somebody", "validity-rates")]
+)
+def test_a_run_of_a_study_that_is_gone_shows_its_numbers_and_is_not_run_again(
+    services: Services, run_id: str, session: str, study: str
+) -> None:
+    assert run_id in {line.run_id for line in list_runs(services, session)}
+    for report in (open_run(services, session, run_id).report, open_run(services, session, run_id).report):
+        assert note_of(report).endswith(f"This version of the program no longer has the study {study}.")
+    tab = built(RunsTab, services)
+    tab.others = []
+    shown = tab.opened(open_run(services, session, run_id))
+    assert headline(report) in unescape(shown[tab.parts["header"]])
+    assert [shown[tab.parts[name]].get("value") for name in ("shell", "python")] == ["", ""]
+    with pytest.raises(InvalidInput, match=f"cannot be run again. This version .* no longer has the study {study}"):
+        complete(go_on(services, session, run_id))
 
 
 @pytest.mark.parametrize("name", ["pst-three", "validity-tones", "validity-gender"])

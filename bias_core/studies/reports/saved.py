@@ -50,6 +50,7 @@ CLASSES: Mapping[str, type] = {
 }  # fmt: skip
 """What may be read back."""
 
+NO_LONGER = "This version of the program no longer has"
 _LEFT_OUT = "Left out"  # how the note begins on measures that the program no longer has
 _IS = "%"  # the key that tells what a JSON object stands for
 _PATH = "path"  # a column of a frame with files in it
@@ -227,8 +228,7 @@ def _as_declared(report: StudyReport) -> StudyReport:
     """
     report = replace(report, read_by=tuple(one for one in report.read_by if one.role in get_args(Role)))
     if report.design.kind not in programs_by_kind():
-        is_study = bool(option_values(report.settings.options))  # a comparison has none
-        return with_note_on(report, [f"the study {report.design.name}"] * is_study)
+        return report
     try:
         each = [with_known_options(report.design, one.settings) for one in (report, *report.arms)]
         design = each[0][0]
@@ -247,7 +247,7 @@ def with_note_on(report: StudyReport, gone: Sequence[str]) -> StudyReport:
     notes = list(report.results.notes)
     place = next((i for i, note in enumerate(notes) if note.startswith(_LEFT_OUT)), len(notes))
     before = [f"{note} " for note in notes[place : place + 1]]
-    notes[place : place + 1] = [f"{''.join(before)}This version of the program no longer has {', '.join(gone)}."]
+    notes[place : place + 1] = [f"{''.join(before)}{NO_LONGER} {', '.join(gone)}."]
     return replace(report, results=replace(report.results, notes=tuple(notes)))
 
 
@@ -286,20 +286,21 @@ def open_report_of(data: Path, run_id: str) -> SavedReport | None:
         if text is None:
             return None
         saved = from_text(text, data)
-        saved = replace(saved, report=_noted_if_it_left(saved.report))
+        saved = replace(saved, report=_noted_if_gone(saved.report))
         _keep_latest(store, saved)
     return replace(saved, report=_with_what_is_there(saved.report))
 
 
-LEFT = "this study is no longer part of the app"
-
-
-def _noted_if_it_left(report: StudyReport) -> StudyReport:
-    """The report, with a note if the app no longer has its kind of study."""
-    if report.design.kind in programs_by_kind():
+def _noted_if_gone(report: StudyReport) -> StudyReport:
+    """Add a note if this version no longer has the study; a comparison of two runs, without options, is none."""
+    if report.design.kind in programs_by_kind() or not option_values(report.settings.options):
         return report
-    note = f"{LEFT.capitalize()}: these are the numbers that the run had, and it cannot be run again."
-    return replace(report, results=replace(report.results, notes=(note, *report.results.notes)))
+    return with_note_on(report, [gone_study(report.design)])
+
+
+def gone_study(design: Design) -> str:
+    """Name a study that this version does not have."""
+    return f"the study {design.name}"
 
 
 def pictures_of(report: StudyReport) -> Iterator[Path]:

@@ -18,10 +18,11 @@ from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.saved import (
-    LEFT,
+    NO_LONGER,
     Newest,
     SavedReport,
     decode,
+    gone_study,
     keep_report,
     open_report,
     open_report_of,
@@ -211,7 +212,7 @@ def go_on(
     manifest = _mine(services, session, run_id)
     design, settings = _study_of(manifest)
     if design.kind not in programs_by_kind():
-        raise InvalidInput(f"“{manifest.title}” cannot be run again: {LEFT}")
+        raise InvalidInput(f"“{manifest.title}” cannot be run again. {NO_LONGER} {gone_study(design)}.")
     design, settings, gone = with_known_options(design, settings)
     if has_rule := manifest.status == "finished" and stop_rule(settings) is not None:
         settings = replace(settings, stop_within=None, stop_when_clear=False)
