@@ -163,7 +163,7 @@ def report(study, services):
 def test_every_study_of_the_papers_is_here():
     names = {d.name for d in list_designs()}  # explore is no study of a paper
     assert set(CASES) == names - {"explore"}
-    assert len(CASES) == 20
+    assert len(CASES) == 19
 
 
 def test_a_condition_that_the_model_was_not_taught_is_refused_before_anything_is_drawn(services, asked):
