@@ -10,7 +10,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from bias_core.studies.validity import people
 
 from bias_core.adapters.calibration_renderer import scene_of
 from bias_core.errors import InvalidInput
@@ -24,6 +23,7 @@ from bias_core.studies.running.hand_on import to_form
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import ImageRow
 from tests import shared
+from validation import people
 
 services = shared.real_services
 
