@@ -11,7 +11,9 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 
-__all__ = ["Explored", "explore", "explore_settings", "measured", "own_pictures", "pictures_of", "plan_explore"]
+__all__ = [
+    "Explored", "explore", "explore_settings", "explored", "measured", "own_pictures", "pictures_of", "plan_explore",
+]  # fmt: skip
 
 
 class Explored(Exploration):
@@ -50,3 +52,9 @@ def own_pictures(settings: Any, *attributes: str) -> Any:
 def pictures_of(report: Any) -> Any:
     """What an import reads of the export of a run: without its figures and pages, which take long to draw."""
     return replace(to_export(report, pictures=True), files={})
+
+
+def explored(services: Any, session: str = "", **given: Any) -> Any:
+    """The report of a small exploration by the renderer, without an association."""
+    usual = {"concept": "doctor", "model": "calibration-renderer", "attribute_a": "", "attribute_b": ""}
+    return complete(run_study(find_design("explore"), explore_settings(**usual | given), services, session=session))

@@ -13,6 +13,7 @@ import pytest
 
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.studies.running import export
 from tests.ui.fakes import FakeServices
 
 if TYPE_CHECKING:
@@ -77,3 +78,10 @@ def fake_services(shared_data: Path) -> Iterator[FakeServices]:
     services = FakeServices(shared_data)
     yield services
     services.close()
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exports whose figures are not drawn, which takes most of their time; tests/studies/test_figures.py draws them."""
+    made = ("svg", "png", "txt")
+    monkeypatch.setattr(export, "_figure_files", lambda name, _: {f"{name}.{form}": b"undrawn" for form in made})

@@ -1,7 +1,5 @@
 """What the tests of the OASIS studies share: running a study to its end, and reading its findings."""
 
-from __future__ import annotations
-
 import re
 
 from bias_core.services import Services
@@ -9,7 +7,7 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.running.run import run_study
+from bias_core.studies.running.run import complete, run_study
 
 
 def real_services(folder):
@@ -19,15 +17,7 @@ def real_services(folder):
 
 def run(services, name, *, cancelled=lambda: False, **settings):
     """The report of a study."""
-    returned = []
-
-    def follow():
-        chosen = StudySettings(**settings)
-        returned.append((yield from run_study(find_design(name), chosen, services, cancelled=cancelled)))
-
-    for _ in follow():
-        pass
-    return returned[0]
+    return complete(run_study(find_design(name), StudySettings(**settings), services, cancelled=cancelled))
 
 
 def findings(report):

@@ -1,22 +1,14 @@
 """A captioner that cannot err, for studies whose trained one is tested elsewhere."""
 
-from __future__ import annotations
-
 from random import Random
-from typing import TYPE_CHECKING, Any
 
-from bias_core.services import Services
+import pytest
+
+from bias_core.settings import Settings
 from bias_core.world.captions import caption
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from PIL import Image
-
-    from bias_core.protocols import StepCallback, TextToImage
-    from bias_core.types import GeneratedImage, ImageRow
+from tests.shared import RealServices
 
 
 class Scribe:
@@ -24,11 +16,11 @@ class Scribe:
 
     name = "scribe"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.known: dict[bytes, str] = {}
         self.n_captioned = 0
 
-    def caption(self, images: Sequence[Image.Image]) -> list[str]:
+    def caption(self, images):
         self.n_captioned += len(images)
         return [self.known.get(image.tobytes(), "a person in a plain room") for image in images]
 
@@ -36,11 +28,11 @@ class Scribe:
 class _Watched:
     """The renderer, with the scribe looking on."""
 
-    def __init__(self, renderer: TextToImage, scribe: Scribe) -> None:
+    def __init__(self, renderer, scribe):
         self._renderer, self._scribe = renderer, scribe
         self.batch_size = renderer.batch_size
 
-    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
+    def generate(self, rows, *, on_step=None):
         for drawn in self._renderer.generate(rows, on_step=on_step):
             row = drawn.row
             # The renderer's own way from a row to a scene.
@@ -50,16 +42,24 @@ class _Watched:
             yield drawn
 
 
-class ScribeServices(Services):
+class ScribeServices(RealServices):
     """The real services, with a scribe for a captioner."""
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(self, settings):
         super().__init__(settings)
         self.scribe = Scribe()
 
-    def text_to_image(self, name: str) -> Any:
+    def text_to_image(self, name):
         model = super().text_to_image(name)
         return _Watched(model, self.scribe) if name == "calibration-renderer" else model
 
-    def captioner(self, name: str) -> Any:
+    def captioner(self, name):
         return self.scribe
+
+
+@pytest.fixture(scope="module")
+def scribe_services(tmp_path_factory):
+    """For one test file; over an empty folder, as the scribe must see its pictures drawn."""
+    services = ScribeServices(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True, device="cpu"))
+    yield services
+    services.close()

@@ -1,21 +1,17 @@
 """Raters who err at a known rate, answering through the real store as the rater's screen does."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Mapping
 from random import Random
 
 from bias_core.annotation.collected import task_items
-from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.rating import give_answer, join, next_item, picture_of, skip
-from bias_core.annotation.task_owner import CreatedTask
 
 OTHER = {"feminine": "masculine", "masculine": "feminine"}
 Truth = Mapping[tuple[str, str], str]
 
 
-def simulate(store: LabelStore, made: CreatedTask, truth: Truth, *, error: float, rater: int) -> str:
+def simulate(store, made, truth, *, error, rater):
     """Answer every item of ``truth``, each position wrong with probability ``error``; the rater's code.
 
     Items without a truth are skipped.
@@ -39,7 +35,7 @@ def simulate(store: LabelStore, made: CreatedTask, truth: Truth, *, error: float
     return code
 
 
-def expected_kappa(error: float, share_feminine: float) -> float:
+def expected_kappa(error, share_feminine):
     """Cohen's kappa of two raters who err independently with probability ``error`` on two answers."""
     equal = (1 - error) ** 2 + error**2
     seen = share_feminine * (1 - error) + (1 - share_feminine) * error

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput, UnknownModel
-from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import StudySettings
@@ -20,7 +19,7 @@ from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from bias_core.world.grammar import parse
 from bias_core.world.planted import planted_object_rate, sample_scene
-from tests.studies.scribe import ScribeServices
+from tests.studies.scribe import scribe_services
 
 SETTINGS = StudySettings()
 
@@ -35,11 +34,7 @@ PART = reading([("a cup", seed, "cup", "cup sign") for seed in range(8)])
 BASE = reading([("a cup", seed, "cup", "cup dog" if seed == 1 else "cup") for seed in (7, 1, 0, 2, 3, 4, 5, 6, 9)])
 
 
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = ScribeServices(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
+services = scribe_services
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +90,8 @@ def test_the_paper_s_measures_are_marked_and_stand_below(controlled):
     notes = " ".join(controlled.results.notes)
     for words in ("As the paper has it, B_D", "As the paper has it: a caption", "As the paper has it, M_G"):
         assert words in notes
+    assert "captioner)" in notes
     assert controlled.results.figures[0].key == "log_odds"
-
-
-def test_the_report_says_who_captioned(controlled):
-    assert any("captioner)" in note for note in controlled.results.notes)
 
 
 def test_the_headline_names_the_object_with_its_base(controlled):

@@ -1,7 +1,5 @@
 """Differences and ranks of arms: by hand, by other programs, uniform under the null, never falsely sure."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A run has arms: drawn once, measured alike, compared seed by seed, in one report from every door."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import replace
@@ -24,21 +22,17 @@ from bias_core.studies.running.arms import arm_names, arm_text, each_arm, parse_
 from bias_core.studies.running.export import to_command
 from bias_core.studies.running.history import go_on, list_runs
 from bias_core.studies.running.run import complete, plan_study, run_study
+from tests import shared
 from tests.explored import pictures_of
 from tests.studies.oasis_runs import without_seconds
-from tests.studies.scribe import ScribeServices
+from tests.studies.scribe import ScribeServices, scribe_services
+
+services, undrawn = scribe_services, shared.undrawn
 
 GENERAL, ORIGINS = find_design("tbyb-general"), find_design("oasis-nationalities")
 CONDITIONS = tuple(Arm(condition=name) for name in ("fair", "published", "extreme"))
 NATIONALITIES = StudySettings(scale=0.01, options={"nationalities": ["Iranian"]})
 OBJECTS = StudySettings(scale=0.03, options={"sets": ["objects"]})
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = ScribeServices(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +65,9 @@ def test_each_arm_finds_what_it_finds_alone(services, objects):
     assert [arm.name for arm in objects.arms] == ["fair", "published", "extreme", "brought along"]
     assert objects.n_images == sum(arm.n_images for arm in objects.arms) == len(objects.pictures)
     assert set(objects.pictures["arm"]) == {arm.name for arm in objects.arms}
-
-
-def test_one_manifest_holds_the_rows_of_all_arms(services, objects):
-    manifest = services.manifests.get(objects.run_id)
-    assert manifest.status == "finished"
+    manifest = services.manifests.get(objects.run_id)  # one holds the rows of all
+    assert (manifest.status, len(manifest.rows)) == ("finished", objects.n_planned)
     assert {row.condition for row in manifest.rows} == {"fair", "published", "extreme", ""}
-    assert len(manifest.rows) == objects.n_planned
     assert [line.run_id for line in list_runs(services, "visitor")] == [objects.run_id]
 
 
@@ -96,13 +86,11 @@ def test_a_comparison_is_shown_alike_in_every_tab_and_an_arm_can_be_taken_along(
         take(objects, "table:9/measures:csv", tmp_path)
 
 
-def test_equal_arms_on_equal_seeds_have_the_same_report_again(services, folder, objects):
+def test_equal_arms_on_equal_seeds_have_the_same_report_again(services, objects):
     n_bytes = services.images.n_bytes
-    again = complete(run_study(GENERAL, four_arms(folder, GENERAL, OBJECTS), services, session="visitor"))
+    again = complete(go_on(services, "visitor", objects.run_id))
     assert without_seconds(again) == without_seconds(objects)
     assert services.images.n_bytes == n_bytes
-    gone_on = complete(go_on(services, "visitor", objects.run_id))
-    assert without_seconds(gone_on) == without_seconds(objects)
 
 
 def test_differences_are_on_shared_seeds_and_an_imported_arm_is_resampled_on_its_own(origins):
@@ -141,19 +129,20 @@ def test_a_comparison_is_saved_whole_and_told_in_markdown(services, origins):
     assert "](arms/1-fair/figures/" in text
 
 
-def test_the_command_line_compares_four_arms_at_once_and_writes_a_folder_of_each(
-    services, origins, tmp_path, monkeypatch
+def test_the_command_line_compares_arms_at_once_and_writes_a_folder_of_each(
+    services, origins, tmp_path, monkeypatch, undrawn
 ):
     monkeypatch.setenv("BIAS_DATA_DIR", str(services.settings.data_dir))
-    command = shlex.split(to_command(origins.design, origins.settings))[3:]
+    fair, *_, brought = origins.settings.arms
+    command = shlex.split(to_command(origins.design, replace(origins.settings, arms=(fair, brought))))[3:]
     run = CliRunner().invoke(app, [*command, "--out", str(tmp_path)])
     assert run.exit_code == 0, run.output
-    told = json.loads((tmp_path / "report.json").read_text())
-    assert told["tables"] == without_seconds(origins)["tables"]
-    assert [arm["name"] for arm in told["arms"]] == [arm.name for arm in origins.arms]
+    told, alike = json.loads((tmp_path / "report.json").read_text()), without_seconds(origins)["arms"]
+    assert [arm["name"] for arm in told["arms"]] == [fair.name, brought.name]
+    assert [arm["findings"] for arm in told["arms"]] == [alike[0]["findings"], alike[-1]["findings"]]
     assert told["arms"][0]["findings"][0]["n"] > 0
-    for name in ("tables/differences.csv", "figures/arms-ranks.svg", "arms/1-fair/tables/table1.csv"):
-        assert (tmp_path / name).stat().st_size > 0
+    for name in ("tables/differences.csv", "figures/*.svg", "arms/1-fair/tables/table1.csv"):
+        assert next(tmp_path.glob(name)).stat().st_size > 0
 
 
 def test_stopping_between_arms_keeps_what_is_finished(services, tmp_path):

@@ -1,13 +1,14 @@
 """Attributes by name and by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.attributes import find_attribute, load_attribute_sets, suggest_set
+from tests import shared
 from tests.explored import plan_explore
+
+services = shared.fake_services
 
 
 @pytest.fixture(scope="module")

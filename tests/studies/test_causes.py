@@ -1,7 +1,5 @@
 """Causes on a model whose seeds are decided after a step of their own, and whose adapter works in a known part."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

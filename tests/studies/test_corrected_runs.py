@@ -1,7 +1,5 @@
 """People label a part of a run, and its numbers are shown corrected: from the task to P, Ψ, differences and scores."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -15,7 +13,6 @@ from bias_core.annotation.tasks import Item, own_task
 from bias_core.errors import InvalidInput
 from bias_core.labels.run_task import can_be_labelled, label_run, serves
 from bias_core.stats.two_phase import draw_rater_weights
-from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.reports.saved import open_report
@@ -25,6 +22,7 @@ from bias_core.studies.running.run import complete, run_study
 from bias_core.studies.running.run_readings import Reading, readings_of, strata_of
 from bias_core.types import Attribute
 from tests import shared
+from tests.explored import explored
 from tests.studies.simulated_raters import simulate
 
 services = shared.real_services
@@ -34,20 +32,18 @@ GLASSES = Attribute(name="glasses", positive="a person with glasses", negative="
 SESSION = "somebody"
 
 
-def explored(services, concept="doctor", **more):
-    given = {"attribute_a": "", "attribute_b": "", "n_images": 60, "n_clusters": 1, "model": "calibration-renderer"}
-    settings = explore_settings(concept=concept, attributes=(MAN, GLASSES), **given | more)
-    return complete(run_study(find_design("explore"), settings, services, session=SESSION))
+def of_sixty(services, **more):
+    return explored(services, session=SESSION, n_clusters=1, attributes=(MAN, GLASSES), **{"n_images": 60} | more)
 
 
 @pytest.fixture(scope="module")
 def exploration(services):
-    return explored(services)
+    return of_sixty(services)
 
 
 @pytest.fixture(scope="module")
 def arms(services):
-    return explored(services, arms=(Arm(condition="fair"), Arm(condition="extreme")))
+    return of_sixty(services, arms=(Arm(condition="fair"), Arm(condition="extreme")))
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +256,7 @@ def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):
 
 
 def test_a_run_that_was_deleted_and_brought_back_has_its_labels_again(services):
-    report = explored(services, concept="nurse", n_images=12)
+    report = of_sixty(services, concept="nurse", n_images=12)
     made = labelled(services, report, n=8, stratify_by="man")
     assert "in equal parts by what the reader says of man" in made.task.sample
     answered(services, report, made)

@@ -8,8 +8,6 @@ import pytest
 from scipy.stats import hypergeom
 
 from bias_core.errors import InvalidInput
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.options import explore_options, explore_settings
 from bias_core.studies.explore.tab import ExploreTab
@@ -19,9 +17,11 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.crossed import cross_attributes, crossed_headline, joined, mosaics_of
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.running.run import run_study
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute, Estimate
-from tests.studies.test_run_study import finish
+from tests import shared
+
+services = shared.real_services
 
 NOTHING = Estimate.undefined(0, "")
 
@@ -166,14 +166,13 @@ def test_every_preset_of_explore_says_its_options():
     ] * 2
 
 
-def test_a_planted_interaction_is_found_from_pictures(tmp_path):
-    services = Services(Settings(data_dir=tmp_path, offline=True))
+def test_a_planted_interaction_is_found_from_pictures(services):
     settings = explore_settings(
         concept="CEO", model="calibration-renderer", condition="crossed", n_images=70, attribute_a="", attribute_b="",
         attributes=("woman|a photo of a woman|a photo of a man", "young|The person is young.|The person is old."),
         crossed="pairs",
     )  # fmt: skip
-    report, _ = finish(run_study(find_design("explore"), settings, services))
+    report = complete(run_study(find_design("explore"), settings, services))
     link = next(one for one in report.results.findings if one.metric == "interaction")
     assert link.says.startswith("More than each by itself gives: with “woman”, “young” is seen in")
     assert {"interactions", "crossed"} <= {table.key for table in report.results.tables}
@@ -189,4 +188,3 @@ def test_a_planted_interaction_is_found_from_pictures(tmp_path):
     assert old.sample.statistic(counted) == pytest.approx(scores["STS as counted"][0], abs=3)
     assert any(note.startswith("STS of combinations: the paired stereotype test (its Table 7) has “CEO” as masculine")
                for note in report.results.notes)  # fmt: skip
-    services.close()

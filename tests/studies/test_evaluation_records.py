@@ -1,7 +1,5 @@
 """Numbers that travel: records that pass another program's own check, with interval, n and what is known of readers."""
 
-from __future__ import annotations
-
 import io
 import json
 import math
@@ -18,15 +16,15 @@ from bias_core.studies.reports.evaluation_records import model_record, to_every_
 from bias_core.studies.running.export import facts_of
 from bias_core.studies.running.hand_on import FORMS, to_form, write_report
 from bias_core.types import Estimate
-from tests.studies.test_handed_on import NOON, explored, shipped_reports
-from tests.ui.fakes import FakeServices
+from tests import shared
+from tests.studies.test_handed_on import NOON, explored, shipped_reports, with_one_figure
+
+services = shared.fake_services
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    services = FakeServices(tmp_path_factory.mktemp("data"))
-    yield explored(services, "doctor", arms=(Arm(condition="fair"), Arm(condition="extreme")))
-    services.close()
+def report(services):
+    return explored(services, "doctor", arms=(Arm(condition="fair"), Arm(condition="extreme")))
 
 
 def records(report):
@@ -142,6 +140,7 @@ def test_models_have_the_names_by_which_others_know_them_and_no_path_of_this_mac
 
 
 def test_the_name_of_a_file_says_which_form_and_the_command_line_s_help_names_all(report, tmp_path):
+    report = with_one_figure(report)
     for form in FORMS.values():
         if form.ending != ".html":
             place = tmp_path / f"run{form.ending}"

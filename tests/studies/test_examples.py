@@ -1,7 +1,5 @@
 """The examples that come with the program are small, whole, and open where they belong."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +11,6 @@ from PIL import Image
 
 from bias_core.app.build import TABS
 from bias_core.errors import StorageError
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyFigure, StudySettings
 from bias_core.studies.origins.cells import own_attributes
@@ -24,12 +20,16 @@ from bias_core.studies.reports.saved import FOLDER, Example, is_example, is_save
 from bias_core.studies.reports.text import finding_rows
 from bias_core.studies.running.run import complete, run_study
 from scripts.make_examples import write_example
-from tests.ui.fakes import FakeServices
+from tests import shared
+
+services, fakes = shared.real_services, shared.fake_services
 
 SHIPPED = list_examples()
 
 
-def test_the_examples_are_small():
+def test_the_examples_are_small_and_have_names_and_tabs():
+    assert len({example.name for example in SHIPPED}) == len(SHIPPED) >= 6
+    assert {example.tab for example in SHIPPED} <= {tab.key for tab in TABS}
     files = [path for path in FOLDER.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 3_000_000
     for path in files:
@@ -63,11 +63,17 @@ def test_different_pictures_of_an_example_are_different_files(example):
     assert len(set(draws)) == len(draws)
 
 
-FILMS = [(example, film) for example in SHIPPED for film in films(open_example(example).report)]
+@pytest.fixture(scope="module")
+def steps():
+    """The example that shows steps, its report and its film."""
+    (example,) = (one for one in SHIPPED if one.name == "steps-of-a-beard")
+    report = open_example(example).report
+    (film,) = films(report)
+    return example, report, film
 
 
-@pytest.mark.parametrize(("example", "film"), FILMS, ids=[example.name for example, _ in FILMS])
-def test_the_steps_of_an_example_differ_and_end_at_the_finished_picture(example, film):
+def test_the_steps_of_an_example_differ_and_end_at_the_finished_picture(steps):
+    *_, film = steps
     for strip in film.strips.values():
         shown = [pixels(path) for _, path in strip]
         assert [step for step, _ in strip] == list(range(1, film.n_steps + 2))
@@ -75,21 +81,16 @@ def test_the_steps_of_an_example_differ_and_end_at_the_finished_picture(example,
         assert np.abs(shown[-2] - shown[-1]).max() <= 1
 
 
-@pytest.mark.parametrize(("example", "film"), FILMS, ids=[example.name for example, _ in FILMS])
-def test_an_attribute_that_an_example_is_named_after_is_gained_on_the_way(example, film, shipped_reader):
-    design = open_example(example).report.design
-    (attribute,) = (one for one in own_attributes(design, film.labels["concept"]) if one.name in example.title)
-    sides = shipped_reader.encode_texts([attribute.positive, attribute.negative])
+def test_an_attribute_that_an_example_is_named_after_is_gained_on_the_way(steps, services):
+    (example, report, film), reader = steps, services.encoder("calibration-clip")
+    (attribute,) = (one for one in own_attributes(report.design, film.labels["concept"]) if one.name in example.title)
+    sides = reader.encode_texts([attribute.positive, attribute.negative])
     ends = [strip[end][1] for strip in film.strips.values() for end in (0, -1)]
-    rows = shipped_reader.encode_images([Image.open(path).convert("RGB") for path in ends])
+    rows = reader.encode_images([Image.open(path).convert("RGB") for path in ends])
     margins = (rows @ (sides[0] - sides[1])).reshape(-1, 2)  # of each seed: first step, finished
     assert ((margins[:, 0] < 0) & (margins[:, 1] > 0)).mean() >= 0.5
     (line,) = (line for line in film.lines if line.name == attribute.name)
     assert line.finished.value > 0.5
-
-
-def test_there_is_an_example_of_steps():
-    assert {example.name for example, _ in FILMS} == {"steps-of-a-beard"}
 
 
 def pixels(path):
@@ -98,23 +99,12 @@ def pixels(path):
 
 
 @pytest.fixture(scope="module")
-def shipped_reader(tmp_path_factory):
-    data = tmp_path_factory.mktemp("reader")
-    services = Services(Settings(data_dir=data, offline=True, device="cpu"))
-    yield services.encoder("calibration-clip")
-    services.close()
-
-
-def test_every_example_has_its_tab():
-    tabs = {tab.key for tab in TABS}
-    assert {example.tab for example in SHIPPED} <= tabs
-    assert len({example.name for example in SHIPPED}) == len(SHIPPED) >= 6
-
-
-def test_an_example_is_written_listed_and_replaced(tmp_path):
-    services = FakeServices(tmp_path / "data")
+def report(fakes):
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
-    report = complete(run_study(find_design("t2iat-tests"), settings, services))
+    return complete(run_study(find_design("t2iat-tests"), settings, fakes))
+
+
+def test_an_example_is_written_listed_and_replaced(report, tmp_path):
     folder = tmp_path / "examples"
     for title in ("first", "second"):
         write_example(Example(name="one", tab="association", title=title), report, folder)
@@ -124,13 +114,9 @@ def test_an_example_is_written_listed_and_replaced(tmp_path):
     saved = open_example(list_examples("association", folder)[0], folder)
     assert finding_rows(saved.report) == finding_rows(report)
     assert {image.path.parent for image in saved.report.stored.values()} == {folder / "one"}
-    services.close()
 
 
-def test_predicted_pictures_whose_names_differ_at_the_end_only_stay_apart(tmp_path):
-    services = FakeServices(tmp_path / "data")
-    settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
-    report = complete(run_study(find_design("t2iat-tests"), settings, services))
+def test_predicted_pictures_whose_names_differ_at_the_end_only_stay_apart(report, tmp_path):
     rng = np.random.default_rng(0)
     base = rng.integers(0, 254, (64, 64, 3), dtype=np.uint8)
     steps = [base + np.uint8(i == 1) for i in range(2)]  # one level apart, in thousands of colours
@@ -150,7 +136,6 @@ def test_predicted_pictures_whose_names_differ_at_the_end_only_stay_apart(tmp_pa
         files = set((tmp_path / "all" / "one").iterdir())
         assert files == {*map(Path, kept.data["path"]), *(image.path for image in saved.stored.values())}
         (tmp_path / "all" / "one" / "0123456789ab.png").write_bytes(b"old")
-    services.close()
 
 
 def test_a_missing_example_or_list_is_said(tmp_path):
@@ -219,12 +204,10 @@ def test_an_example_shows_what_its_story_says(example):
     assert CLAIMS[example.name](open_example(example).report)
 
 
-def test_an_example_is_read_once_and_belongs_to_no_run(tmp_path):
+def test_an_example_is_read_once_and_belongs_to_no_run(fakes):
     example = SHIPPED[0]
     report = open_example(example).report
     assert open_example(example).report is report
     assert is_example(report)
     assert not is_example(replace(report, run_id="0123456789abcdef"))
-    services = FakeServices(tmp_path)
-    assert not is_saved(report, services)
-    services.close()
+    assert not is_saved(report, fakes)

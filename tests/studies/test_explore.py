@@ -1,14 +1,10 @@
 """Explore from settings to report, on tiny models of the real classes and on the renderer."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
-import shutil
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,20 +15,22 @@ from bias_core.metrics.association import association
 from bias_core.metrics.association_null import even_mix_association
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.services import Services
+from bias_core.settings import Settings
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.report import image_rows
 from bias_core.studies.explore.view import says
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Progress, settings_from_dict
 from bias_core.studies.reports.documents import to_dict, to_markdown
+from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import finding_rows
-from bias_core.studies.running.export import to_command, to_export, to_python
+from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.run import with_options
 from bias_core.types import Attribute, Estimate
-from tests.explored import Explored, explore, plan_explore
+from tests import shared
+from tests.explored import Explored, explore
 
-if TYPE_CHECKING:
-    from bias_core.studies.kit.types import StudySettings
+undrawn = shared.undrawn
 
 MAN = Attribute(
     name="man",
@@ -49,36 +47,64 @@ SETTINGS = explore_settings(
 RENDERED = explore_settings(SETTINGS, model="calibration-renderer", n_images=11)
 
 
-def run(settings: StudySettings, services: Services, **options) -> Explored:
+def run(settings, services, **options):
     *_, report = explore(settings, services, **options)
     assert isinstance(report, Explored)
     return report
 
 
-def numbers(report: Explored) -> str:
+def numbers(report):
     """All that must be equal when the same is asked elsewhere."""
     values = to_dict(report.report)
     return json.dumps({k: v for k, v in values.items() if k not in {"seconds", "run_id"}}, sort_keys=True)
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, RENDERED], ids=["diffusion", "renderer"])
-def test_the_report_has_every_picture_and_every_score(services, settings):
-    report = run(settings, services)
-    assert [image.number for image in report.images] == list(range(1, settings.options.n_images + 1))
-    assert [image.row.prompt for image in report.attribute_images] == (
-        ["a photo of a male doctor"] * 3 + ["a photo of a female doctor"] * 3
-    )
-    assert [score.attribute for score in report.attributes] == [MAN, NURSE]
-    assert report.association is not None
-    assert report.clusters is not None
-    assert len(report.clusters.labels) == settings.options.n_images
-    assert report.prompt == "a photo of a doctor"
+def services_over(folder, assets):
+    return Services(Settings(data_dir=folder, assets_dir=assets, offline=True, device="cpu"))
 
 
-def test_scores_are_those_of_the_metrics_on_the_originals(services):
+@pytest.fixture(scope="module")
+def services(tmp_path_factory, assets):
+    """Tiny models, whose pictures the tests share."""
+    built = services_over(tmp_path_factory.mktemp("data"), assets)
+    yield built
+    built.close()
+
+
+@pytest.fixture
+def empty(tmp_path, assets):
+    """The same over an empty data folder, for tests that count or break what is kept."""
+    built = services_over(tmp_path / "data", assets)
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def diffused(services):
+    return run(SETTINGS, services)
+
+
+@pytest.fixture(scope="module")
+def rendered(services):
+    return run(RENDERED, services)
+
+
+def test_the_report_has_every_picture_and_every_score(diffused, rendered):
+    for report, n in ((diffused, 6), (rendered, 11)):
+        assert [image.number for image in report.images] == list(range(1, n + 1))
+        assert [image.row.prompt for image in report.attribute_images] == (
+            ["a photo of a male doctor"] * 3 + ["a photo of a female doctor"] * 3
+        )
+        assert [score.attribute for score in report.attributes] == [MAN, NURSE]
+        assert report.association is not None
+        assert len(report.clusters.labels) == n
+        assert report.prompt == "a photo of a doctor"
+
+
+def test_scores_are_those_of_the_metrics_on_the_originals(services, rendered):
     from PIL import Image
 
-    report = run(RENDERED, services)
+    report = rendered
     encoder = services.encoder("calibration-clip")
 
     def rows(images):
@@ -98,22 +124,20 @@ def test_scores_are_those_of_the_metrics_on_the_originals(services):
     assert beyond == pytest.approx(expected.mean() - even_mix_association(*sides), abs=1e-6)
 
 
-def test_the_reader_s_known_errors_correct_the_share_where_they_are_known(services):
-    man, nurse = run(RENDERED, services).attributes
+def test_the_reader_s_known_errors_correct_the_share_where_they_are_known(rendered):
+    man, nurse = rendered.attributes
     assert man.corrected is not None
     assert man.corrected.method.startswith("Rogan")
     assert nurse.corrected is None
 
 
-def test_truth_is_told_by_the_renderer_and_by_nobody_else(services):
-    rendered = run(explore_settings(RENDERED, condition="published"), services)
-    in_pictures = np.mean(
-        [image.truth["gender"] == "masculine" for image in services.images.find(
-            {image.id: image.row for image in rendered.images}).values()]
-    )  # fmt: skip
+def test_truth_is_told_by_the_renderer_and_by_nobody_else(services, diffused, rendered):
+    stored = services.images.find({image.id: image.row for image in rendered.images}).values()
+    in_pictures = np.mean([image.truth["gender"] == "masculine" for image in stored])
+    assert 0 < in_pictures < 1
     assert rendered.attributes[0].drawn == in_pictures
     assert rendered.attributes[1].drawn is None  # an occupation is no visible attribute
-    assert run(SETTINGS, services).attributes[0].drawn is None
+    assert diffused.attributes[0].drawn is None
 
 
 def test_what_the_diffusion_model_draws_on_the_whole_stands_beside_these_pictures(services, monkeypatch):
@@ -132,12 +156,10 @@ def test_what_the_diffusion_model_draws_on_the_whole_stands_beside_these_picture
     assert run(RENDERED, services).attributes[0].true_rate is None
 
 
-def test_asking_again_draws_and_embeds_nothing(services, assets, tmp_path):
-    first = run(SETTINGS, services)
-    services.close()
-    bare = tmp_path / "bare"
-    shutil.copytree(assets, bare, symlinks=True)
-    again_services = Services(services.settings)
+def test_asking_again_draws_and_embeds_nothing(empty):
+    first = run(SETTINGS, empty)
+    empty.close()
+    again_services = Services(empty.settings)
     model, encoder = again_services.text_to_image(SETTINGS.model), again_services.encoder(first.settings.encoder)
     again = run(SETTINGS, again_services)
     again_services.close()
@@ -150,64 +172,56 @@ def test_asking_again_draws_and_embeds_nothing(services, assets, tmp_path):
 
 
 def test_progress_has_all_finished_pictures_in_order(services):
-    steps = list(explore(explore_settings(RENDERED, n_images=100), services))
+    steps = list(explore(explore_settings(RENDERED, n_images=30), services))
     progress = [step for step in steps if isinstance(step, Progress) and step.images]
-    assert progress[0].total == 106
+    assert progress[0].total == 36
     for step in progress:
         groups = [image.row.group for image in step.images]
         assert groups == sorted(groups, key=["concept", "attribute_a", "attribute_b"].index)
-    assert progress[-1].done == len(progress[-1].images) == 106
-    assert isinstance(steps[-1], Explored)
-    assert sum(isinstance(step, Explored) for step in steps) == 1
+    assert progress[-1].done == len(progress[-1].images) == 36
+    assert [isinstance(step, Explored) for step in steps] == [False] * (len(steps) - 1) + [True]
 
 
-def test_stopped_runs_score_what_is_finished_and_say_so(services):
+def test_stopped_runs_score_what_is_finished_and_say_so(empty):
     def n_stored():
-        return sum(1 for _ in services.images.folder.glob("??/*.png"))
+        return sum(1 for _ in empty.images.folder.glob("??/*.png"))
 
     enough = n_stored() + 8
     # Asked by whoever draws, so that it does not matter how long the reader takes meanwhile.
-    report = run(explore_settings(SETTINGS, n_images=30), services, cancelled=lambda: n_stored() >= enough)
+    report = run(explore_settings(SETTINGS, n_images=30), empty, cancelled=lambda: n_stored() >= enough)
     assert isinstance(report, Explored)
     n = len(report.images)
     assert 8 <= n < 30
     assert report.attributes[0].prevalence.n == n
     assert "Stopped" in report.notes[0]
     assert report.association is None
-    assert services.manifests.get(report.run_id).status == "cancelled"
-    resumed = run(explore_settings(SETTINGS, n_images=30), services)
+    assert empty.manifests.get(report.run_id).status == "cancelled"
+    resumed = run(explore_settings(SETTINGS, n_images=30), empty)
     assert len(resumed.reused) == n
-    assert services.manifests.get(report.run_id).status == "finished"
+    assert empty.manifests.get(report.run_id).status == "finished"
 
 
-def test_stopping_at_once_gives_an_empty_report_and_not_a_zero(services):
-    report = run(SETTINGS, services, cancelled=lambda: True)
+def test_stopping_at_once_gives_an_empty_report_and_not_a_zero(empty):
+    report = run(SETTINGS, empty, cancelled=lambda: True)
     assert report.images == ()
     assert report.attributes == ()
     assert any("no picture" in note for note in report.notes)
     to_markdown(report.report)
 
 
-def test_a_reader_that_goes_away_leaves_a_cancelled_run(services):
-    steps = explore(SETTINGS, services)
+def test_a_reader_that_goes_away_leaves_a_cancelled_run(empty):
+    steps = explore(SETTINGS, empty)
     next(steps)
     steps.close()
-    (manifest,) = services.manifests.list()
+    (manifest,) = empty.manifests.list()
     assert manifest.status == "cancelled"
 
 
-def test_visitors_have_runs_of_their_own_and_share_pictures(services):
-    anna, bert = run(RENDERED, services, session="anna"), run(RENDERED, services, session="bert")
-    assert anna.run_id != bert.run_id
-    assert len(bert.reused) == len(bert.images)
-    assert [manifest.id for manifest in services.manifests.list("anna")] == [anna.run_id]
+def test_two_visitors_at_once_get_the_same_numbers_and_runs_of_their_own_and_later_ones_share_pictures(empty):
+    reports = {}
 
-
-def test_two_visitors_at_once_get_the_same_numbers_and_runs_of_their_own(services):
-    reports: dict[str, Explored] = {}
-
-    def visit(name: str) -> None:
-        reports[name] = run(SETTINGS, services, session=name)
+    def visit(name):
+        reports[name] = run(SETTINGS, empty, session=name)
 
     threads = [threading.Thread(target=visit, args=(name,)) for name in ("anna", "bert")]
     for thread in threads:
@@ -217,6 +231,9 @@ def test_two_visitors_at_once_get_the_same_numbers_and_runs_of_their_own(service
     anna, bert = reports["anna"], reports["bert"]
     assert anna.run_id != bert.run_id
     assert numbers(anna) == numbers(bert)
+    later = run(SETTINGS, empty, session="carl")
+    assert len(later.reused) == len(later.images)
+    assert [manifest.id for manifest in empty.manifests.list("anna")] == [anna.run_id]
 
 
 def test_long_prompts_are_said_to_be_cut(services):
@@ -229,26 +246,26 @@ def test_long_prompts_are_said_to_be_cut(services):
     assert not any("longer than" in note for note in run(explore_settings(RENDERED, template=long), services).notes)
 
 
-def test_a_deleted_picture_is_drawn_again_and_the_numbers_stay(services):
-    first = run(RENDERED, services)
+def test_a_deleted_picture_is_drawn_again_and_the_numbers_stay(empty):
+    first = run(RENDERED, empty)
     first.images[3].path.unlink()
-    again = run(RENDERED, services)
+    again = run(RENDERED, empty)
     assert set(range(1, 12)) - set(again.reused) == {4}
     assert numbers(again) == numbers(first)
 
 
-def test_eviction_spares_kept_runs(services):
-    kept = run(RENDERED, services)
-    services.manifests.keep(kept.run_id)
-    other = run(explore_settings(RENDERED, seed=1000), services)
-    tight = Services(services.settings.model_copy(update={"cache_gb": 1e-9}))
+def test_eviction_spares_kept_runs(empty):
+    kept = run(RENDERED, empty)
+    empty.manifests.keep(kept.run_id)
+    other = run(explore_settings(RENDERED, seed=1000), empty)
+    tight = Services(empty.settings.model_copy(update={"cache_gb": 1e-9}))
     removed = tight.tidy()
     tight.close()
     assert set(removed) == {image.id for image in (*other.images, *other.attribute_images)}
     assert all(image.path.exists() for image in kept.images)
 
 
-def test_blocked_pictures_are_counted_and_never_scored(services):
+def test_blocked_pictures_are_counted_and_never_scored(empty):
     from bias_core.adapters.calibration_renderer import CalibrationRenderer
 
     class Blocking(CalibrationRenderer):
@@ -256,8 +273,8 @@ def test_blocked_pictures_are_counted_and_never_scored(services):
             for item in super().generate(rows, on_step=on_step):
                 yield replace(item, blocked=item.row.seed % 2 == 0 and item.row.group == "concept")
 
-    services._built["model", "calibration-renderer"] = Blocking()
-    report = run(RENDERED, services)
+    empty._built["model", "calibration-renderer"] = Blocking()
+    report = run(RENDERED, empty)
     assert report.scored_numbers == (2, 4, 6, 8, 10)
     assert report.attributes[0].prevalence.n == 5
     assert "blanked 6 of 17" in " ".join(report.notes)
@@ -270,8 +287,7 @@ def test_sentences_that_the_encoder_cannot_tell_apart_have_no_score(services):
     blind = Attribute(name="x", positive="a xylophone", negative="a zeppelin", reference=0.5)  # both unknown
     report = run(explore_settings(RENDERED, attributes=(MAN, blind)), services)
     man, x = report.attributes
-    assert math.isnan(x.prevalence.value)
-    assert math.isnan(x.stereotype.value)
+    assert math.isnan(x.prevalence.value + x.stereotype.value)
     assert "same" in x.prevalence.note
     assert not math.isnan(man.prevalence.value)
 
@@ -285,15 +301,12 @@ def test_one_picture_has_a_share_but_no_variety(services):
     assert report.attribute_images == ()
 
 
-def test_no_attribute_is_allowed(services):
-    assert run(explore_settings(RENDERED, attributes=()), services).attributes == ()
-
-
-def test_an_odd_concept_is_drawn_and_reported(services, tmp_path):
+def test_an_odd_concept_is_drawn_and_reported(services, tmp_path, undrawn):
     concept = "=cmd|' /C calc'!A0 {braces} 医生 👩‍⚕️\n\n# <script>"
     report = run(explore_settings(RENDERED, concept=concept, n_images=4), services)
     assert {"braces", "医生"} <= set(report.unknown_words)
     assert "<script>" not in to_markdown(report.report)
+    assert to_bytes(report.report.results.figures[0]).startswith(b"<?xml")
     write_zip(to_export(report.report, pictures=True), tmp_path / "run.zip")
 
 
@@ -330,10 +343,11 @@ def broken(**changes):
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_used_are_said_before_anything_happens(services, settings, message):
+    before = services.manifests.list()
     with pytest.raises(InvalidInput) as caught:
         list(explore(settings(), services))  # the files of the model may be read first
     assert message in str(caught.value)
-    assert services.manifests.list() == []
+    assert services.manifests.list() == before
 
 
 @pytest.mark.parametrize(
@@ -351,27 +365,20 @@ def test_unknown_names_are_answered_with_what_exists(services, settings, message
         list(explore(settings(), services))
 
 
-def test_missing_weights_fail_the_run_and_lose_nothing(services):
+def test_missing_weights_fail_the_run_and_lose_nothing(empty):
     with pytest.raises(ModelUnavailable, match="trigger"):
-        run(explore_settings(SETTINGS, condition="trigger"), services)
-    assert services.manifests.list()[0].status == "failed"
+        run(explore_settings(SETTINGS, condition="trigger"), empty)
+    assert empty.manifests.list()[0].status == "failed"
 
 
-def test_settings_survive_the_manifest(services):
-    report = run(RENDERED, services)
+def test_settings_survive_the_manifest(services, rendered):
     design = find_design("explore")
-    kept = settings_from_dict(services.manifests.get(report.run_id).settings)
+    kept = settings_from_dict(services.manifests.get(rendered.run_id).settings)
     assert with_options(design, kept) == with_options(design, replace(RENDERED, encoder="calibration-clip"))
 
 
-def test_the_renderer_ignores_sampler_settings_so_that_pictures_are_shared(services):
-    plain = plan_explore(RENDERED, services)
-    other = plan_explore(explore_settings(RENDERED, num_inference_steps=50, guidance_scale=3.0), services)
-    assert [row.id for row in plain.rows] == [row.id for row in other.rows]
-
-
-def test_every_score_is_shown_with_n_interval_null_value_and_meaning(services):
-    report = run(RENDERED, services)
+def test_every_score_is_shown_with_n_interval_null_value_and_meaning(rendered):
+    report = rendered
     rows = finding_rows(report.report)
     assert {row["finding"].split(":")[0] for row in rows} == {
         "man", "nurse", "male against female", "male and female",
@@ -387,14 +394,6 @@ def test_every_score_is_shown_with_n_interval_null_value_and_meaning(services):
     assert values["attributes"][1]["stereotype"]["value"] is None  # without a rate P* nothing is known of it
     assert "no real-world rate" in values["attributes"][1]["stereotype"]["note"]
     assert not re.search(r"\bnan\b|\bNone\b|– to –| – ", text)
-
-
-def test_copied_python_lines_give_the_same_settings():
-    names: dict = {}
-    design = find_design("explore")
-    lines = to_python(design, SETTINGS).splitlines()
-    exec("\n".join(lines[: next(i for i, line in enumerate(lines) if line.startswith("report = "))]), names)
-    assert with_options(design, names["settings"]) == with_options(design, SETTINGS)
 
 
 def test_a_concept_that_begins_with_a_dash_is_quoted():

@@ -1,30 +1,29 @@
 """An exploration in several arms: what is planted is found, what is equal is not, and bad questions."""
 
-from __future__ import annotations
-
 import math
 import zipfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from bias_core.cli import app
-from bias_core.errors import Cancelled, InvalidInput, UnknownModel
+from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.exchange.export import write_zip
 from bias_core.metrics.paired_prevalence import prevalence_difference
 from bias_core.studies.explore.headline import arms_headline
 from bias_core.studies.explore.options import arm_template, compare_settings, explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.running.export import to_command, to_export
+from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.running.export import to_command
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute
-from tests.studies.oasis_runs import real_services
-from tests.ui.fakes import FakeServices
+from tests import shared
+from tests.explored import pictures_of
+from tests.studies.oasis_runs import table
+
+fakes, world = shared.fake_services, shared.real_services
 
 MAN = Attribute(
     name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.6, reference_source="x"
@@ -32,11 +31,11 @@ MAN = Attribute(
 OLD = Attribute(name="old", positive="a photo of an old person", negative="a photo of a young person")
 FAIR, EXTREME = Arm(condition="fair"), Arm(condition="extreme")
 DESIGN = find_design("explore")
-NO_WORDS = {"attribute_a": "", "attribute_b": ""}
+WORDS = {"attribute_a": "male", "attribute_b": "female"}
+NO_WORDS = dict.fromkeys(WORDS, "")
 SETTINGS = explore_settings(
-    StudySettings(), concept="doctor", arms=(FAIR, EXTREME), attributes=(MAN, OLD), n_images=40, seed=20,
-    **NO_WORDS,
-)  # fmt: skip
+    StudySettings(), concept="doctor", arms=(FAIR, EXTREME), attributes=(MAN, OLD), n_images=40, seed=20, **NO_WORDS
+)
 
 
 def run(settings, services, **options):
@@ -44,32 +43,13 @@ def run(settings, services, **options):
 
 
 @pytest.fixture(scope="module")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    services = FakeServices(tmp_path_factory.mktemp("arms"))
-    yield services
-    services.close()
-
-
-@pytest.fixture(scope="module")
 def report(fakes):
-    words = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 7}
-    return run(explore_settings(SETTINGS, **words), fakes, session="me")
-
-
-def table(report, key):
-    return next(t.frame for t in report.results.tables if t.key == key)
+    return run(explore_settings(SETTINGS, **WORDS, n_attribute_images=7), fakes, session="me")
 
 
 def difference(report, name):
     frame = table(report, "differences")
     return frame[frame["finding"] == name].iloc[0]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    services = real_services(tmp_path_factory.mktemp("world"))
-    yield services
-    services.close()
 
 
 def test_a_planted_difference_is_found_and_said(world):
@@ -104,7 +84,8 @@ def test_equal_arms_are_called_different_about_as_seldom_as_promised(world):
     assert any("different seeds" in note for note in found.results.notes)
 
 
-def test_every_score_is_compared(report):
+def test_every_score_is_compared(fakes, report):
+    assert fakes.manifests.find(report.run_id).title == "a photo of a doctor: fair against extreme"
     names = list(table(report, "differences")["finding"])
     assert [name for name in names if name.startswith("man")] == [
         "man: P", "man: P corrected", "man: P − P*", "man: Ψ", "man: share of variance",
@@ -149,42 +130,21 @@ def test_three_arms_make_three_pairs_and_a_prompt_may_be_treated(fakes):
     assert rows == {"a photo of a doctor", "a photo of a doctor, all can be a doctor"}
 
 
-def test_equal_settings_give_equal_numbers_and_draw_nothing_again(fakes, report, monkeypatch):
-    monkeypatch.setattr(fakes, "text_to_image", lambda _name: None)  # nothing is left to draw
-    again = run(report.settings, fakes, session="me")
-    assert again.run_id == report.run_id
-    old, new = (to_dict(r) | {"seconds": 0} for r in (report, again))
-    assert old == new
-    kept = fakes.manifests.find(report.run_id)
-    assert kept.status == "finished"
-    assert kept.title == "a photo of a doctor: fair against extreme"
-
-
 def test_every_figure_draws_and_the_zip_holds_the_pictures(report, tmp_path):
     assert {"shares", "differences", "plane", "change"} <= {f.key for f in report.results.figures}
-    path = write_zip(to_export(report, pictures=True), tmp_path / "all.zip")
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-        for figure in report.results.figures:
-            assert archive.read(f"figures/{figure.key}.svg").startswith(b"<?xml")
-    assert sum(name.startswith("train/") and name.endswith(".png") for name in names) == 80 + 4 * 7
-    assert "figures/differences.png" in names
+    for figure in report.results.figures:
+        assert to_bytes(figure).startswith(b"<?xml")
+    with zipfile.ZipFile(write_zip(pictures_of(report), tmp_path / "all.zip")) as archive:
+        assert sum(name.startswith("train/") and name.endswith(".png") for name in archive.namelist()) == 80 + 4 * 7
 
 
 def test_an_association_alone_is_compared(fakes):
-    words = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 4}
-    found = run(explore_settings(SETTINGS, attributes=(), n_images=6, seed=400, **words), fakes)
+    asked = explore_settings(SETTINGS, attributes=(), n_images=6, seed=400, **WORDS, n_attribute_images=4)
+    found = run(asked, fakes)
     assert list(table(found, "differences")["finding"]) == [
         "male against female: association", "male and female: shown where asked for",
     ]  # fmt: skip
     assert arms_headline(found)
-
-
-def test_stop_keeps_what_is_drawn(fakes):
-    asked = iter([False] * 6 + [True] * 1000)
-    with pytest.raises(Cancelled, match="kept"):
-        run(explore_settings(SETTINGS, seed=900), fakes, cancelled=lambda: next(asked), session="stop")
-    assert fakes.manifests.list(session="stop")[0].status == "cancelled"
 
 
 @pytest.mark.parametrize(
@@ -195,17 +155,12 @@ def test_stop_keeps_what_is_drawn(fakes):
         ({"n_images": 1}, "at least two seeds, got 1"),
         ({"attributes": ()}, "nothing to compare"),
         ({"concept": " "}, "concept is empty"),
+        ({"arms": (FAIR, Arm(model="../nowhere"))}, "nowhere"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_drawing(fakes, changed, text):
-    with pytest.raises(InvalidInput, match=text):
+    with pytest.raises((InvalidInput, UnknownModel), match=text):
         plan_study(DESIGN, explore_settings(SETTINGS, **changed), fakes)
-
-
-def test_an_unknown_model_is_refused(fakes):
-    asked = explore_settings(SETTINGS, arms=(FAIR, Arm(model="../nowhere")))
-    with pytest.raises(UnknownModel):
-        plan_study(DESIGN, asked, fakes)
 
 
 def test_a_prompt_may_repeat_the_concept():
@@ -218,10 +173,7 @@ def test_a_prompt_may_repeat_the_concept():
 
 def test_unlike_templates_draw_what_each_says(fakes):
     arms = (Arm(template="a photo of a {}"), Arm(template="a sketch of a {}"))
-    settings = compare_settings(
-        "engineer", arms, attributes=(MAN,), n_images=2, attribute_a="male", attribute_b="female",
-        n_attribute_images=1,
-    )  # fmt: skip
+    settings = compare_settings("engineer", arms, attributes=(MAN,), n_images=2, **WORDS, n_attribute_images=1)
     rows = plan_study(DESIGN, settings, fakes).manifest.rows
     assert list(dict.fromkeys(row.prompt for row in rows)) == [
         "a photo of an engineer", "a photo of a male engineer", "a photo of a female engineer",
@@ -229,14 +181,7 @@ def test_unlike_templates_draw_what_each_says(fakes):
     ]  # fmt: skip
 
 
-def test_the_command_gives_back_the_arms(fakes, monkeypatch):
-    line = to_command(DESIGN, SETTINGS)
-    assert line.startswith("python -m bias_core explore doctor")
-    assert line.count("--arm") == 2
-    assert "--model calibration-renderer" in line
-
-
-def test_the_command_line_gives_the_same_numbers(monkeypatch, fakes, report, tmp_path: Path):
+def test_the_command_line_gives_the_same_numbers(monkeypatch, fakes, report, tmp_path):
     monkeypatch.setattr("bias_core.services.Services", lambda: fakes)
     monkeypatch.setattr(fakes, "close", lambda: None)
     asked = ["compare", "doctor", "--arm", "condition=fair", "--arm", "condition=extreme", "-n", "40",
@@ -249,6 +194,9 @@ def test_the_command_line_gives_the_same_numbers(monkeypatch, fakes, report, tmp
     wrong = CliRunner().invoke(app, ["compare", "doctor", "--arm", "condition=fair"])
     assert wrong.exit_code == 2
     assert "compare two to 8 arms" in wrong.output
+    line = to_command(DESIGN, SETTINGS)
+    assert line.startswith("python -m bias_core explore doctor")
+    assert (line.count("--arm"), line.count("--model calibration-renderer")) == (2, 1)
 
 
 def test_a_summary_without_a_clear_difference_says_what_could_hide(fakes):

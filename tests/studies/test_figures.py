@@ -1,7 +1,5 @@
 """Every kind of figure draws its data, and refuses what it cannot draw."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -53,17 +51,26 @@ def test_each_kind_is_drawn(kind, data):
     labels = {"x": "x axis", "y": "y axis", "null": 0.0, "lowess": True, "diagonal": True}
     drawn = draw(figure(kind, data[kind], **labels))
     axes = drawn.axes[0]
-    marks = axes.lines + axes.patches + axes.collections + axes.images + axes.texts
-    assert len(marks) >= 1
-    assert to_bytes(figure(kind, data[kind], **labels), "png").startswith(b"\x89PNG")
+    assert [*axes.lines, *axes.patches, *axes.collections, *axes.images, *axes.texts]
+    assert to_bytes(figure(kind, data[kind], **labels), "png", drawn=drawn).startswith(b"\x89PNG")
+
+
+def legend(axes):
+    return words(axes.get_legend().get_texts())
+
+
+def words(texts):
+    return [text.get_text() for text in texts]
 
 
 def test_joined_dots_share_one_name_and_a_line():
     points = {"name": ["man", "old"] * 2, "group": ["a", "a", "b", "b"], "x": [1, 2, 3, 4], "y": [4, 3, 2, 1]}
     plain, joined = (draw(figure("scatter", points, join=join)).axes[0] for join in (False, True))
-    assert sorted(text.get_text() for text in joined.texts) == ["man", "old"]
+    assert sorted(words(joined.texts)) == ["man", "old"]
     assert len(plain.texts) == 4
     assert len(joined.lines) == len(plain.lines) + 2
+    placeless = {"x": [0.0, 1.0, np.nan, 2.0], "y": [0.0, np.inf, 1.0, 1.0], "name": list("abcd")}
+    assert sorted(words(draw(figure("scatter", placeless)).axes[0].texts)) == ["a", "d"]  # no name without a place
 
 
 def extents(texts):
@@ -105,12 +112,6 @@ def test_no_name_lies_over_another_name_or_a_dot(kind):
     assert (boxes[:, 2:] < frame[2:] + 1).all()
 
 
-def test_a_point_without_a_place_has_no_name():
-    points = {"x": [0.0, 1.0, np.nan, 2.0], "y": [0.0, np.inf, 1.0, 1.0], "name": list("abcd")}
-    axes = draw(figure("scatter", points)).axes[0]
-    assert sorted(text.get_text() for text in axes.texts) == ["a", "d"]
-
-
 def test_the_legend_lies_outside_of_what_it_explains(data):
     for kind in ("intervals", "pairs", "bars", "curves"):
         drawn = draw(figure(kind, data[kind]))
@@ -122,17 +123,22 @@ def test_the_legend_lies_outside_of_what_it_explains(data):
 def test_a_curve_below_another_is_seen_and_named():
     steps = {"x": [0, 1, 2] * 3, "group": ["fair"] * 3 + ["trigger"] * 3 + ["extreme"] * 3}
     axes = draw(figure("curves", steps | {"value": [1.0, 0.5, 0.2] + [1.0, 0.3, 0.1] * 2})).axes[0]
-    names = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert names == ["fair", "trigger", "extreme (the same curve as trigger)"]
+    assert legend(axes) == ["fair", "trigger", "extreme (the same curve as trigger)"]
     assert len({line.get_linestyle() for line in axes.lines}) >= 2
     assert axes.lines[0].get_linestyle() == "-"
     assert "-" not in [line.get_linestyle() for line in axes.lines[1:]]  # their gaps show what is below
 
 
-def test_points_in_space_are_named_in_the_legend(data):
-    axes = draw(figure("space", data["space"], x="B_D", y="H_J", z="M_G, stronger")).axes[0]
-    assert not axes.texts
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == NAMES
+def test_names_groups_and_axes_are_those_of_the_data(data):
+    space = draw(figure("space", data["space"], x="B_D", y="H_J", z="M_G, stronger")).axes[0]
+    assert not space.texts
+    assert legend(space) == NAMES
+    intervals = draw(figure("intervals", data["intervals"], x="S", null=0.0)).axes[0]
+    assert legend(intervals) == ["published", "drawn"]
+    assert words(intervals.get_yticklabels()) == NAMES
+    assert intervals.get_xlabel() == "S"
+    bars = draw(figure("bars", data["bars"])).axes[0].patches
+    assert len({round(bar.get_y() + bar.get_height() / 2, 3) for bar in bars}) == 6  # two groups side by side
 
 
 def test_a_line_joins_the_dots_of_each_name():
@@ -140,25 +146,6 @@ def test_a_line_joins_the_dots_of_each_name():
     drawn = draw(figure("pairs", {"name": ["man"] * 3, "group": ["a", "b", "c"], **values})).axes[0]
     assert list(drawn.lines[0].get_xdata()) == [0.1, 0.4, 0.9]
     assert len(set(drawn.lines[0].get_ydata())) == 3  # a little apart: no interval hides another
-
-
-def test_the_same_data_give_the_same_file(data):
-    one, two = (to_bytes(figure("bars", data["bars"])) for _ in range(2))
-    assert one.startswith(b"<?xml")
-    assert len(one) == len(two)
-
-
-def test_intervals_show_what_was_measured_published_and_planted(data):
-    axes = draw(figure("intervals", data["intervals"], x="S", null=0.0)).axes[0]
-    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["published", "drawn"]
-    assert [t.get_text() for t in axes.get_yticklabels()] == NAMES
-    assert axes.get_xlabel() == "S"
-
-
-def test_bars_of_two_groups_stand_side_by_side(data):
-    axes = draw(figure("bars", data["bars"])).axes[0]
-    places = sorted({round(bar.get_y() + bar.get_height() / 2, 3) for bar in axes.patches})
-    assert len(places) == 6
 
 
 def test_the_smoothed_curve_follows_a_line():
@@ -203,18 +190,18 @@ def test_nothing_to_draw_is_said(data):
 
 
 def test_dots_have_a_colour_per_group_and_a_shape_per_marker_and_the_legend_names_both():
-    points = {
-        "x": [1, 2, 3, 4],
-        "y": [4, 3, 2, 1],
-        "group": ["fair", "fair", "extreme", "extreme"],
-        "marker": ["Iranian", "Indian"] * 2,
-    }
-    axes = draw(figure("scatter", points)).axes[0]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["fair", "extreme", "Iranian", "Indian"]
-    dots = [line for line in axes.lines if len(line.get_xdata()) == 1]
-    looks = {(line.get_color(), line.get_marker()) for line in dots}
-    assert len(looks) == 4
-    assert len({colour for colour, _ in looks}) == len({shape for _, shape in looks}) == 2
+    points = {"x": [1, 2, 3, 4], "y": [4, 3, 2, 1], "group": ["fair", "fair", "extreme", "extreme"]}
+
+    def looks(axes):
+        """Colours, shapes and pairs of them."""
+        dots = [(line.get_color(), line.get_marker()) for line in axes.lines if len(line.get_xdata())]
+        return len({colour for colour, _ in dots}), len({shape for _, shape in dots}), len(set(dots))
+
+    axes = draw(figure("scatter", points | {"marker": ["Iranian", "Indian"] * 2})).axes[0]
+    assert legend(axes) == ["fair", "extreme", "Iranian", "Indian"]
+    assert looks(axes) == (2, 2, 4)
+    alone = draw(figure("scatter", points | {"group": ["Iranian", "Iranian", "Indian", "Mexican"]})).axes[0]
+    assert looks(alone) == (3, 3, 3)  # told apart without colours too
 
 
 def test_groups_that_stand_apart_hide_no_interval():
@@ -227,13 +214,6 @@ def test_groups_that_stand_apart_hide_no_interval():
 
     assert places(together) == [1, 1, 9, 9]
     assert len(set(places(apart))) == 4
-
-
-def test_groups_of_dots_are_told_apart_without_colours():
-    points = {"x": [0, 1, 2, 3], "y": [0, 1, 2, 3], "group": ["Iranian", "Iranian", "Indian", "Mexican"]}
-    axes = draw(figure("scatter", points)).axes[0]
-    dots = [line for line in axes.lines if len(line.get_xdata())]
-    assert len({line.get_marker() for line in dots}) == len({line.get_color() for line in dots}) == 3
 
 
 def test_one_wide_interval_does_not_squeeze_all_points_together():
@@ -266,20 +246,18 @@ def test_an_assumed_rate_has_a_marker_and_a_legend_of_its_own(kind):
         {"name": "old", "group": "a", "value": 0.6, "low": 0.5, "high": 0.7, "reference": math.nan, "assumed": 0.5},
     ]
     labels = {"x": "P", "reference": "P*"}
-    figure = StudyFigure(key="shares", title="Shares", kind=kind, data=pd.DataFrame(rows), labels=labels)
-    (axes,) = draw(figure).axes
+    (axes,) = draw(figure(kind, rows, **labels)).axes
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert {lines["P*"].get_marker(), lines["assumed rate, without a source"].get_marker()} == {"D", "o"}
-    assert [text.get_text() for text in axes.get_legend().get_texts()].count("assumed rate, without a source") == 1
+    assert legend(axes).count("assumed rate, without a source") == 1
 
 
 @pytest.mark.parametrize("kind", ["intervals", "pairs", "bars", "arrows", "scatter", "curves"])
 def test_a_figure_can_be_laid_out_narrower_with_letters_of_the_same_size(kind, data):
-    figure = StudyFigure(key="k", title="t", caption="", kind=kind, data=pd.DataFrame(data[kind]))
-    wide, narrow = draw(figure), draw(figure, widest=5.0)
+    wide, narrow = (draw(figure(kind, data[kind]), **size) for size in ({}, {"widest": 5.0}))
     assert wide.get_figwidth() > 5.0
     assert narrow.get_figwidth() == 5.0
     assert narrow.axes[0].get_xticklabels()[0].get_fontsize() == wide.axes[0].get_xticklabels()[0].get_fontsize()
     narrow.draw_without_rendering()
-    legend = narrow.axes[0].get_legend()
-    assert legend is None or legend.get_window_extent().x1 <= narrow.bbox.x1
+    named = narrow.axes[0].get_legend()
+    assert named is None or named.get_window_extent().x1 <= narrow.bbox.x1

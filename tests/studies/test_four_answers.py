@@ -1,13 +1,13 @@
 """Four answers about how people look: what raters' answers say, and what a run is corrected to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bias_core.annotation.collected import GivenAnswer, LabelledItem, TaskProgress
-from bias_core.annotation.tasks import Item, Task, pst_task
+from bias_core.annotation.tasks import Item, pst_task
 from bias_core.labels.report import label_report
 from bias_core.labels.sources import Candidate, recorded_answers
 from bias_core.metrics.paired_labels import ANDROGYNOUS, CANNOT_IDENTIFY
@@ -19,13 +19,15 @@ from bias_core.studies.paired.tab import Labelling, labels_html
 from bias_core.studies.running.corrected import Corrector, _score, _unclear
 from bias_core.studies.running.run import complete, run_study
 from bias_core.studies.running.run_readings import CODES, Reading
-from tests.ui.fakes import FakeServices
+from tests import shared
+
+services = shared.fake_services
 
 LETTERS = {"f": "feminine", "m": "masculine", "a": "androgynous", "u": "unclear"}
 FOUR = pst_task(paired=False, looks="four")
 
 
-def labelled(pictures: Sequence[str]) -> list[LabelledItem]:
+def labelled(pictures):
     """Pictures with a letter of each rater."""
     items = []
     for number, letters in enumerate(pictures):
@@ -38,14 +40,14 @@ def labelled(pictures: Sequence[str]) -> list[LabelledItem]:
     return items
 
 
-def progress(task: Task, n: int) -> TaskProgress:
+def progress(task, n):
     return TaskProgress(
         task=task, join_code="", n_items=n, n_gold_items=0, n_complete=n, n_answers=2 * n, n_wanted=2 * n, raters=(),
         n_deleted_raters=0, n_deleted_answers=0,
     )  # fmt: skip
 
 
-def test_the_report_tells_agreement_over_four_and_over_two_and_what_raters_disagree_about() -> None:
+def test_the_report_tells_agreement_over_four_and_over_two_and_what_raters_disagree_about():
     pictures = ["ff", "fa", "fa", "mm", "mm", "aa", "uu", "fm"] * 3
     report = label_report(progress(FOUR, len(pictures)), labelled(pictures))
     findings = {one.key: one.estimate.value for one in report.results.findings}
@@ -59,7 +61,7 @@ def test_the_report_tells_agreement_over_four_and_over_two_and_what_raters_disag
     assert coverage["usable"] == 12  # ff, mm, mm, aa; not uu, and no majority of two who differ
 
 
-def test_of_two_answers_nothing_more_is_told() -> None:
+def test_of_two_answers_nothing_more_is_told():
     pictures = ["ff", "fm", "mm", "fm"]
     report = label_report(progress(pst_task(paired=False), 4), labelled(pictures))
     assert "alpha_two" not in {one.key for one in report.results.findings}
@@ -67,14 +69,14 @@ def test_of_two_answers_nothing_more_is_told() -> None:
 
 
 @pytest.mark.parametrize(("look", "of_two"), [("androgynous", CANNOT_IDENTIFY), ("unclear", CANNOT_IDENTIFY)])
-def test_what_is_on_record_is_an_answer_of_the_task(look: str, of_two: str) -> None:
+def test_what_is_on_record_is_an_answer_of_the_task(look, of_two):
     truth: Mapping[str, object] = {"n_people": 1, "gender": look}
     one = Candidate(image_id="1", identities={}, path=Path("1.png"), number=1, prompt="", truth=truth)
     assert recorded_answers(one, FOUR) == {"single": look}
     assert recorded_answers(one, pst_task(paired=False)) == {"single": of_two}
 
 
-def test_people_who_look_androgynous_count_for_neither_side_in_a_corrected_score() -> None:
+def test_people_who_look_androgynous_count_for_neither_side_in_a_corrected_score():
     n, codes = 400, np.tile([1, 1, 0, 1], 100)
     reading = Reading(
         arm="", group="single", attribute=None, image_ids=tuple(map(str, range(n))), positions=("single",) * n,
@@ -92,7 +94,7 @@ def test_people_who_look_androgynous_count_for_neither_side_in_a_corrected_score
     assert set(reading.only(codes == 1).labels["perceived_gender"]) == {"feminine"}
 
 
-def test_labels_by_hand_may_be_any_of_the_four() -> None:
+def test_labels_by_hand_may_be_any_of_the_four():
     import pandas as pd
 
     people = pd.DataFrame(
@@ -104,12 +106,10 @@ def test_labels_by_hand_may_be_any_of_the_four() -> None:
     assert chosen(with_answers(people, step), ("p", "right"), "unclear") == {("p", "right"): "unclear"}
 
 
-def test_people_who_are_labelled_androgynous_count_for_neither_side_in_the_paired_test(tmp_path: Path) -> None:
-    services = FakeServices(tmp_path)
+def test_people_who_are_labelled_androgynous_count_for_neither_side_in_the_paired_test(services):
     own = {"aspects": ("occupation",), "masculine": ("carpenter", "mover"), "feminine": ("nurse", "secretary")}
     settings = StudySettings(model="calibration-renderer", options=own)
     drawn = complete(run_study(find_design("pst-fairness"), settings, services))
-    services.close()
     on_the_left = drawn.results.frame("labels").query("position == 'left'")["image_id"]
     by_hand = {(image_id, "left"): ("androgynous", "unclear")[i % 2] for i, image_id in enumerate(on_the_left)}
     report = relabelled(drawn, by_hand)

@@ -1,9 +1,8 @@
 """The gallery: finished runs in a folder that is only read, listed and opened in the Runs tab."""
 
-from __future__ import annotations
-
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from bias_core.app.build import launch_options
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.library.compare import compare_reports, difference_of
 from bias_core.library.tab import RunsTab, runs_html
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.designs import find_design
 from bias_core.studies.running.history import (
     delete_run,
     go_on,
@@ -24,19 +21,14 @@ from bias_core.studies.running.history import (
     open_gallery_run,
     open_run,
 )
-from bias_core.studies.running.run import complete, run_study
+from bias_core.studies.running.run import complete
 from bias_core.types import Estimate
 from bias_core.ui.visitor import Visitor
+from tests.explored import explored
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
 
-RENDERER = "calibration-renderer"
-
-
-def exploration(services, **given):
-    usual = {"concept": "nurse", "model": RENDERER, "attributes": ["man"], "n_images": 6, **given}
-    settings = explore_settings(attribute_a="", attribute_b="", **usual)
-    return complete(run_study(find_design("explore"), settings, services, session="a-visitor"))
+exploration = partial(explored, session="a-visitor", concept="nurse", attributes=["man"], n_images=6)
 
 
 @pytest.fixture(scope="module")

@@ -1,26 +1,24 @@
 """One headline wherever a report stands, and none that compares with a rate that somebody assumed."""
 
 import re
-from dataclasses import replace
+from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from bias_core import cli
 from bias_core.app.api import Tools
 from bias_core.studies.explore.headline import arms_headline
-from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import Arm, Design, Finding, Results, StudyReport, StudySettings
+from bias_core.studies.kit.types import Arm, Design, Finding, Results, StudyReport, StudySettings, table
 from bias_core.studies.origins.headline import BEYOND, headline as origins_headline
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.headline import headline, numbers_headline
 from bias_core.studies.running.export import to_export
-from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
 from bias_core.ui.study.view import header_html
 from tests import shared
+from tests.explored import explored
 
 services = shared.real_services
 
@@ -28,16 +26,9 @@ GUESSED = ("old", "glasses|a photo of a person with glasses|a photo of a person 
 COMPARES = re.compile(r"more than|less than|over-represented|assumed|against|depart|no bias")
 
 
-def explored(services, **given):
-    settings = explore_settings(
-        StudySettings(), concept="doctor", attribute_a="", attribute_b="", n_images=8, **{"attributes": GUESSED} | given
-    )
-    return complete(run_study(find_design("explore"), settings, services))
-
-
 @pytest.fixture(scope="module")
 def guessed(services):
-    return explored(services)
+    return explored(services, n_images=8, attributes=GUESSED)
 
 
 def test_without_a_sourced_rate_a_headline_says_shares_with_their_intervals_against_nothing(guessed):
@@ -47,7 +38,7 @@ def test_without_a_sourced_rate_a_headline_says_shares_with_their_intervals_agai
 
 
 def test_a_sourced_rate_is_compared_however_far_an_assumed_one_lies(services):
-    text = headline(explored(services, condition="extreme", attributes=("man", *GUESSED)))
+    text = headline(explored(services, n_images=8, condition="extreme", attributes=("man", *GUESSED)))
     assert "“man” is seen in" in text
     assert "the rate in the world" in text
     assert "old" not in text
@@ -62,8 +53,9 @@ def test_page_programs_reports_and_cards_say_the_same(guessed):
     assert to_export(guessed).facts.summary.endswith(text)
 
 
-def test_the_command_line_and_the_api_say_it_too(tmp_path, monkeypatch, services):
-    monkeypatch.setenv("BIAS_DATA_DIR", str(tmp_path))
+def test_the_command_line_and_the_api_say_it_too(monkeypatch, services):
+    monkeypatch.setattr("bias_core.services.Services", lambda: services)
+    monkeypatch.setattr(services, "close", lambda: None)
     words = ["explore", "doctor", "--model", "calibration-renderer", "-n", "5", "--attribute", GUESSED[1]]
     result = CliRunner().invoke(cli.app, words, env={"COLUMNS": "300"})
     assert result.exit_code == 0, result.output
@@ -76,16 +68,10 @@ def test_the_command_line_and_the_api_say_it_too(tmp_path, monkeypatch, services
 
 def arms_report(rows):
     """A comparison whose table of differences has these rows."""
-    attributes = pd.DataFrame({"attribute": ["old", "man"], "source of P*": ["assumed 50 %", "bls2024"]})
-    return _Arms(pd.DataFrame(rows), attributes)
-
-
-class _Arms:
-    def __init__(self, differences, attributes):
-        frames = {"differences": differences}
-        self.results = type("R", (), {"frame": lambda _self, key: frames.get(key, pd.DataFrame()), "findings": ()})()
-        arm = type("A", (), {"results": type("R", (), {"frame": lambda _self, _key: attributes})()})
-        self.arms, self.settings = (arm(), arm()), StudySettings()
+    sources = [{"attribute": "old", "source of P*": "assumed 50 %"}, {"attribute": "man", "source of P*": "bls2024"}]
+    arm = SimpleNamespace(results=Results(tables=(table("attributes", "t", sources),)))
+    results = Results(tables=(table("differences", "t", rows),))
+    return SimpleNamespace(results=results, arms=(arm, arm), settings=StudySettings())
 
 
 def row(finding, clear, difference=0.4):
@@ -103,19 +89,8 @@ def test_a_comparison_leads_with_nothing_that_hangs_on_an_assumed_rate():
     assert known.startswith("Man: Ψ is")
 
 
-def own(kind, key, frame):
-    table = find_design(kind)
-    report = object.__new__(StudyReport)
-    results = Results(tables=(replace(_table(), key=key, frame=pd.DataFrame(frame)),))
-    object.__setattr__(report, "design", table)
-    object.__setattr__(report, "results", results)
-    return report
-
-
-def _table():
-    from bias_core.studies.kit.types import table
-
-    return table("t", "t", [])
+def own(study, key, rows):
+    return SimpleNamespace(design=find_design(study), results=Results(tables=(table(key, "t", rows),)))
 
 
 def cell(attribute, share, rate, source):

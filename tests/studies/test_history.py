@@ -1,7 +1,5 @@
 """A visitor's runs are his own: listed, opened, kept, deleted and brought back, and gone on with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,13 +34,14 @@ def run(services, session=ME, design=DESIGN, settings=SETTINGS):
     return complete(run_study(design, settings, services, session=session))
 
 
-def test_the_list_tells_what_was_asked_and_how_it_ended(services):
+def test_the_list_tells_what_was_asked_and_how_it_ended_and_the_report_opens_as_it_was(services):
     report = run(services)
     (line,) = list_runs(services, ME)
     assert (line.run_id, line.study, line.status, line.saved) == (report.run_id, "t2iat-tests", "finished", True)
     assert line.choices == "2 % · tests: science_arts · n_permutations: 200 · seed 0"
     assert line.n_pictures == line.n_stored == report.n_images
     assert line.n_bytes == sum(image.path.stat().st_size for image in report.stored.values())
+    assert to_dict(open_run(services, ME, report.run_id).report) == to_dict(report)
 
 
 def test_nobody_sees_or_touches_anothers_runs(services):
@@ -60,11 +59,6 @@ def test_nobody_sees_or_touches_anothers_runs(services):
         with pytest.raises(InvalidInput):
             act()
     assert len(list_runs(services, ME)) == 1
-
-
-def test_a_report_opens_as_it_was(services):
-    report = run(services)
-    assert to_dict(open_run(services, ME, report.run_id).report) == to_dict(report)
 
 
 def test_deleting_takes_the_report_along_and_can_be_undone(services):
@@ -138,7 +132,7 @@ def test_a_run_of_a_kind_of_study_that_this_version_does_not_have_is_shown_and_d
     services.manifests.restore(replace(manifest, design={**manifest.design, "kind": "gone"}))
     keep_report(replace(report, design=gone), services)
     assert open_run(services, ME, report.run_id).report.results.findings == report.results.findings
-    with pytest.raises(InvalidInput, match="no longer has the study"):
+    with pytest.raises(InvalidInput, match="no longer has the study t2iat-tests"):
         complete(go_on(services, ME, report.run_id))
     assert services.manifests.find(report.run_id) is not None
 

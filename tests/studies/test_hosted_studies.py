@@ -1,7 +1,5 @@
 """Studies of hosted models: every door, on a real server of the test's own."""
 
-from __future__ import annotations
-
 import json
 from contextvars import copy_context
 from types import SimpleNamespace
@@ -25,7 +23,11 @@ from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.ui.visitor import Visitor, on_arrive
+from tests import shared
 from tests.hosted_server import HostedServer, picture, refused
+from tests.studies.oasis_runs import findings, table
+
+undrawn = shared.undrawn
 
 MODEL, KEY, READER = "openai:draw-1", "sk-servers-own-9876543210", "calibration-clip"
 
@@ -69,14 +71,6 @@ def run(services, settings, name="explore"):
     return complete(run_study(find_design(name), settings, services))
 
 
-def findings(report):
-    return {finding.key: finding for finding in report.results.findings}
-
-
-def table(report, key):
-    return next(one.frame for one in report.results.tables if one.key == key)
-
-
 def test_refusals_are_a_finding_with_its_interval_and_rewriting_is_a_table(services, server):
     report = run(services, doctors())
     n = len([request for request in server.requests if request["prompt"]])
@@ -89,15 +83,12 @@ def test_refusals_are_a_finding_with_its_interval_and_rewriting_is_a_table(servi
     assert table(report, "refusal_reasons").iloc[0]["pictures"] == report.n_blocked
     assert "moderation_blocked" in table(report, "refusal_reasons").iloc[0]["reason"]
     words = table(report, "rewritten_prompts").set_index("word")
-    assert set(words.index) == {"cheerful", "portrait", "a"} - {"a"}
+    assert set(words.index) == {"cheerful", "portrait"}
     assert (words["added"] == report.n_images).all()
     notes = " ".join(report.results.notes)
     assert "is not known to take a seed" in notes
     assert f"blanked {report.n_blocked} of {n} pictures" in notes
-    text = to_markdown(report)
-    assert "Refused or blanked pictures" in text
-    assert "cheerful" in text
-    assert "Why pictures were refused" in text
+    assert "cheerful" in to_markdown(report)
     again = run(services, doctors())
     assert len(server.requests) == n
     assert findings(again)["refused"].estimate == refusal
@@ -158,31 +149,15 @@ def test_strangers_without_a_token_are_refused_before_anything_is_kept(services,
 
 @pytest.fixture
 def command(server, tmp_path, assets):
-    environment = {
-        "BIAS_DATA_DIR": str(tmp_path / "cli"),
-        "BIAS_ASSETS_DIR": str(assets),
-        "BIAS_DEVICE": "cpu",
-        "BIAS_IMAGES_URL": server.url,
-        "MY_OWN_KEY": "sk-of-the-shell-4444",
-        "COLUMNS": "200",
-    }
+    own = {"DATA_DIR": str(tmp_path / "cli"), "ASSETS_DIR": str(assets), "DEVICE": "cpu", "IMAGES_URL": server.url}
+    environment = {f"BIAS_{name}": value for name, value in own.items()} | {"MY_OWN_KEY": "sk-of-the-shell-4444"}
     return lambda *words: CliRunner().invoke(app, list(words), env=environment)
 
 
-def test_the_command_line_estimates_and_runs_with_the_token_of_a_variable(command, server, tmp_path):
-    hosted = ("--model", MODEL, "--force", "--encoder", READER, "--token-env", "MY_OWN_KEY")
-    study = (
-        "study",
-        "run",
-        "oasis-nationalities",
-        "--scale",
-        "0.01",
-        "--option",
-        "nationalities=Indian,Mexican",
-        *hosted,
-    )
+def test_the_command_line_estimates_and_runs_with_the_token_of_a_variable(command, server, tmp_path, undrawn):
+    hosted = f"--model {MODEL} --force --encoder {READER} --token-env MY_OWN_KEY"
+    study = f"study run oasis-nationalities --scale 0.01 --option nationalities=Indian,Mexican {hosted}".split()
     estimate = command(*study, "--estimate", "--price", "0.04")
-    assert estimate.exit_code == 0, estimate.output
     said = " ".join(estimate.output.split())
     assert "requests to openai:draw-1, about" in said
     assert "at 0.04 USD a picture" in said
@@ -194,9 +169,7 @@ def test_the_command_line_estimates_and_runs_with_the_token_of_a_variable(comman
     assert server.keys == {"Bearer sk-of-the-shell-4444"}
     report = json.loads((out / "report.json").read_text())
     assert any(finding["measure"] == "Share refused" for finding in report["findings"])
-    explored = command(
-        "explore", "doctor", "-n", "6", "--attribute", "man", *hosted, "--out", str(tmp_path / "explored")
-    )
+    explored = command(*f"explore doctor -n 6 --attribute man {hosted} --out {tmp_path / 'explored'}".split())
     assert explored.exit_code == 0, explored.output
     written = [path for folder in ("out", "cli", "explored") for path in (tmp_path / folder).rglob("*")]
     assert not any(b"sk-of-the-shell" in path.read_bytes() for path in written if path.is_file())

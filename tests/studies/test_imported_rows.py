@@ -1,7 +1,5 @@
 """Every study runs on imported pictures: matched by prompt, nothing drawn, what is missing said."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from dataclasses import replace
@@ -12,7 +10,6 @@ from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import Export, ExportedImage, write_zip
-from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
@@ -21,13 +18,16 @@ from bias_core.studies.kit.types import Arm, Shot, StudySettings
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.export import to_command
-from bias_core.studies.running.run import run_study
+from bias_core.studies.running.run import complete, run_study
+from tests import shared
+
+drawing = shared.real_services
 
 DESIGN = find_design("t2iat-occupations")
 SMALL = StudySettings(scale=0.02)
 
 
-class NoModels(Services):
+class NoModels(shared.RealServices):
     """The reader is there; a text-to-image model must not be asked for."""
 
     def text_to_image(self, name):
@@ -35,16 +35,13 @@ class NoModels(Services):
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
+def drawn(drawing, tmp_path_factory):
     """The report of a drawn run, and its pictures as a zip."""
-    services = Services(Settings(data_dir=tmp_path_factory.mktemp("drawn"), offline=True))
-    report = finish(run_study(DESIGN, SMALL, services))
-    rows = services.manifests.get(report.run_id).rows
-    images = [ExportedImage(path=services.images.get(row).path, row=row) for row in rows]
+    report = complete(run_study(DESIGN, SMALL, drawing))
+    rows = drawing.manifests.get(report.run_id).rows
+    images = [ExportedImage(path=drawing.images.get(row).path, row=row) for row in rows]
     path = tmp_path_factory.mktemp("zip") / "pictures.zip"
-    write_zip(Export(images=images, tables={}, report={}, markdown=""), path)
-    services.close()
-    return report, path
+    return report, write_zip(Export(images=images, tables={}, report={}, markdown=""), path)
 
 
 @pytest.fixture
@@ -54,16 +51,6 @@ def services(tmp_path):
     built.close()
 
 
-def finish(run):
-    returned = []
-
-    def follow():
-        returned.append((yield from run))
-
-    list(follow())
-    return returned[0]
-
-
 def numbers(report):
     names = ("value", "low", "high", "n", "p_value")
     return [{name: row[name] for name in names} for row in to_dict(report)["findings"]]
@@ -71,7 +58,7 @@ def numbers(report):
 
 def test_imported_pictures_give_the_numbers_of_the_drawn_ones(drawn, services):
     report, path = drawn
-    imported = finish(run_study(DESIGN, replace(SMALL, images=str(path)), services))
+    imported = complete(run_study(DESIGN, replace(SMALL, images=str(path)), services))
     assert numbers(imported) == numbers(report)
     assert (imported.n_images, imported.n_planned) == (report.n_images, report.n_planned)
     assert imported.settings.model == "imported:pictures"
@@ -82,7 +69,7 @@ def test_imported_pictures_give_the_numbers_of_the_drawn_ones(drawn, services):
     assert f"--images {path}" in command
     assert "--model" not in command
     assert "--condition" not in command
-    again = finish(run_study(DESIGN, imported.settings, services))
+    again = complete(run_study(DESIGN, imported.settings, services))
     assert numbers(again) == numbers(imported)
     assert again.run_id == imported.run_id
 
@@ -90,7 +77,7 @@ def test_imported_pictures_give_the_numbers_of_the_drawn_ones(drawn, services):
 def test_what_is_missing_is_said(drawn, services):
     _, path = drawn
     larger = replace(SMALL, scale=0.04, images=str(path))
-    report = finish(run_study(DESIGN, larger, services))
+    report = complete(run_study(DESIGN, larger, services))
     assert 0 < report.n_images < report.n_planned
     (note,) = [note for note in report.results.notes if "missing" in note]
     assert note.startswith(f"{report.n_planned - report.n_images:,} pictures of this study are missing: ")
@@ -100,9 +87,9 @@ def test_pictures_of_another_study_are_refused_with_both_sides_prompts(drawn, se
     _, path = drawn
     settings = StudySettings(scale=0.02, images=str(path))
     with pytest.raises(InvalidInput, match=r"It asks for: .* The pictures have: "):
-        finish(run_study(find_design("t2iat-tests"), settings, services))
+        complete(run_study(find_design("t2iat-tests"), settings, services))
     with pytest.raises(InvalidInput, match="no folder or zip"):
-        finish(run_study(DESIGN, replace(SMALL, images="nowhere"), services))
+        complete(run_study(DESIGN, replace(SMALL, images="nowhere"), services))
 
 
 def test_pictures_that_nobody_asks_for_are_said(drawn):
@@ -150,7 +137,7 @@ def test_arms_of_imported_pictures_with_the_same_seeds_are_compared_pair_by_pair
     settings = explore_settings(
         asked, concept="doctor", arms=arms, attributes=["man"], n_images=12, attribute_a="", attribute_b=""
     )
-    report = finish(run_study(find_design("explore"), settings, services))
+    report = complete(run_study(find_design("explore"), settings, services))
     assert set(table_of(report, "differences").frame["compared on"]) == {"same seeds"}
     (note,) = [note for note in report.arms[0].results.notes if note.startswith("How they were drawn")]
     assert note == (

@@ -1,6 +1,4 @@
-"""The internal bias study finds the planted lean and none where none is planted, and quotes the paper."""
-
-from __future__ import annotations
+"""The internal bias study: a planted lean is found and no other, the paper is quoted, targets may be one's own."""
 
 import math
 from dataclasses import replace
@@ -8,20 +6,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bias_core.errors import Cancelled, InvalidInput
+from bias_core.errors import InvalidInput
+from bias_core.exchange.export import write_folder
 from bias_core.metrics.composite_association import composite_association
 from bias_core.metrics.relative_lean import relative_lean_estimate, text_relative_lean
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.internal.poles import worded
+from bias_core.studies.internal.study import own_targets
 from bias_core.studies.kit.designs import find_design, program_of, read_table
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.checklist import outlook
-from bias_core.studies.running.run import plan_study, run_study, with_options
+from bias_core.studies.running.export import to_export
+from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from tests import shared
+from tests.explored import pictures_of
 
 services = shared.real_services
 
@@ -29,24 +29,18 @@ DESIGN = find_design("internal-bias")
 QUARTER = StudySettings(scale=0.25)  # half of the targets, half of the pictures
 
 
-def finish(run):
-    returned = []
-
-    def follow():
-        returned.append((yield from run))
-
-    list(follow())
-    return returned[0]
-
-
 @pytest.fixture(scope="module")
 def published(services):
-    return finish(run_study(DESIGN, QUARTER, services))
+    return complete(run_study(DESIGN, QUARTER, services))
 
 
 @pytest.fixture(scope="module")
 def fair(services):
-    return finish(run_study(DESIGN, replace(QUARTER, condition="fair"), services))
+    return complete(run_study(DESIGN, replace(QUARTER, condition="fair"), services))
+
+
+def shots_of(design, **changes):
+    return program_of(design).shots(design, with_options(design, StudySettings(**changes)))
 
 
 def table3(report):
@@ -55,15 +49,14 @@ def table3(report):
 
 def test_the_paper_s_own_size_is_688_pictures_of_36_prompts():
     # The paper prints 668, which is a slip: 28 targets x 20 + 8 attribute prompts x 16 = 560 + 128
-    shots = program_of(DESIGN).shots(DESIGN, with_options(DESIGN, StudySettings(protocol="paper")))
+    shots = shots_of(DESIGN, protocol="paper")
     assert len(shots) == 36
     assert sum(shot.n for shot in shots) == 688
     assert sum(shot.n for shot in shots if shot.group == "target") == 560
 
 
 def test_every_target_is_drawn_worded_for_men_and_for_women_too_and_the_size_line_says_so(services):
-    settings = with_options(DESIGN, StudySettings())
-    shots = [shot for shot in program_of(DESIGN).shots(DESIGN, settings) if "pole_of" in shot.facts]
+    shots = [shot for shot in shots_of(DESIGN) if "pole_of" in shot.facts]
     assert len(shots) == 2 * 28
     assert {shot.n for shot in shots} == {10}
     assert {shot.first_seed for shot in shots} == {20}  # other seeds than the target's own
@@ -80,35 +73,12 @@ def test_every_target_is_drawn_worded_for_men_and_for_women_too_and_the_size_lin
 
 def test_between_the_own_poles_pictures_read_as_the_share_of_men_that_was_drawn(services):
     settings = StudySettings(condition="extreme", scale=0.3, options={"targets": ["Engineer", "Nurse"]})
-    frame = table3(finish(run_study(DESIGN, settings, services))).set_index("target")
+    frame = table3(complete(run_study(DESIGN, settings, services))).set_index("target")
     for _, row in frame.iterrows():  # all men, or all women
         assert row["r, pictures"] == pytest.approx(2 * row["men"] - 1, abs=0.35)
         assert row["r, pictures low"] < 2 * row["men"] - 1 < row["r, pictures high"]
     assert frame.loc["Engineer", "δ′ low"] > 0 > frame.loc["Nurse", "δ′ high"]
     assert (frame["δ′"] - frame["r, pictures"] + frame["r, words"]).abs().max() < 1e-12
-
-
-def test_places_are_those_of_the_measure_on_the_stored_pictures(services, published):
-    encoder = services.encoder("calibration-clip")
-    rows = services.manifests.get(published.run_id).rows
-    stored = {row.id: services.images.get(row) for row in rows}
-    name = table3(published)["target"].iloc[0]
-    prompt = next(t["prompt"] for t in DESIGN.data["targets"] if t["keyword"] == name)
-    words = [DESIGN.data["text_attributes"][gender] for gender in ("male", "female")]
-    sides = [[a["prompt"] for a in DESIGN.data["image_attributes"] if a["gender"] == g] for g in ("male", "female")]
-
-    def embedded(prompts):
-        return services.embeddings.images(encoder, [stored[row.id] for row in rows if row.prompt in prompts])
-
-    poles = [worded(prompt, gender) for gender in ("male", "female")]
-    sets = [embedded([prompt]), *(embedded([pole]) for pole in poles), *map(embedded, sides)]
-    r = relative_lean_estimate(*sets)
-    row = table3(published).iloc[0]
-    assert [row[f"r, pictures{end}"] for end in ("", " low", " high")] == pytest.approx(
-        [r.value, r.low, r.high], abs=1e-6
-    )
-    texts = text_relative_lean([[encoder.encode_texts(t) for t in ([prompt], *[[p] for p in poles], *words)]])
-    assert row["r, words"] == pytest.approx(texts, abs=1e-6)
 
 
 def test_what_drawing_adds_comes_before_what_the_paper_has(published):
@@ -122,14 +92,6 @@ def test_what_drawing_adds_comes_before_what_the_paper_has(published):
         if finding.key.startswith("difference ") and finding.sample is not None:
             everything = np.arange(len(finding.sample.units))
             assert finding.sample.statistic(everything) == pytest.approx(finding.estimate.value, abs=1e-6)
-
-
-def test_without_poles_the_report_is_that_of_the_paper(services):
-    report = finish(run_study(DESIGN, replace(QUARTER, scale=0.02, options={"poles": False}), services))
-    assert table3(report)["δ′"].isna().all()
-    assert set(table3(report)["why no α′"]) == {"its poles were not drawn"}
-    assert not any(finding.key.startswith(("difference", "amplification")) for finding in report.results.findings)
-    assert {figure.key for figure in report.results.figures}.isdisjoint({"places", "difference"})
 
 
 def test_the_pictures_lean_as_they_were_drawn(published):
@@ -153,14 +115,6 @@ def test_planted_sides_are_found_and_fair_has_none(published, fair):
     assert abs(value) < 3 * error
 
 
-def test_more_is_found_of_what_is_planted_than_of_what_is_not(published, fair):
-    clear = [
-        sum(row["says"].startswith("Leans to men") or row["says"].startswith("Leans to women") for row in rows)
-        for rows in (to_dict(published)["findings"], to_dict(fair)["findings"])
-    ]
-    assert clear[0] > clear[1]
-
-
 def test_scores_add_up_and_alpha_and_delta_follow_from_them(published):
     for _, row in table3(published).iterrows():
         assert row["MCAS"] == pytest.approx(row["II"] + row["ITP"] + row["IT"] + row["TT"])
@@ -170,31 +124,6 @@ def test_scores_add_up_and_alpha_and_delta_follow_from_them(published):
             assert math.isnan(row["α"])
         else:
             assert row["α"] == pytest.approx(abs((row["ITP"] + row["IT"]) / (2 * row["TT"])))
-
-
-def test_the_scores_are_those_of_the_measure_on_the_stored_pictures(services, published):
-    encoder = services.encoder("calibration-clip")
-    rows = services.manifests.get(published.run_id).rows
-    stored = {row.id: services.images.get(row) for row in rows}
-
-    def embedded(prompts):
-        return services.embeddings.images(encoder, [stored[row.id] for row in rows if row.prompt in prompts])
-
-    def texts(sentences):
-        return encoder.encode_texts(sentences)
-
-    target = DESIGN.data["targets"][0]
-    sides = [[a["prompt"] for a in DESIGN.data["image_attributes"] if a["gender"] == g] for g in ("male", "female")]
-    words = [DESIGN.data["text_attributes"][g] for g in ("male", "female")]
-    name = table3(published)["target"].iloc[0]
-    target = next(t for t in DESIGN.data["targets"] if t["keyword"] == name)
-    scores = composite_association(
-        embedded([target["prompt"]]),
-        texts([target["prompt"]]),
-        *[embedded(prompts) for prompts in sides],
-        *[texts(side) for side in words],
-    )
-    assert table3(published)["MCAS"].iloc[0] == pytest.approx(scores.mcas, abs=1e-6)
 
 
 def test_published_numbers_are_quoted(published, services):
@@ -208,7 +137,7 @@ def test_published_numbers_are_quoted(published, services):
     male = findings["Male-dominated targets, mean α"]
     assert male["published"] == 3.15
     assert "misprint, alpha_mean: 1.696" in male["says"]
-    dalle = finish(run_study(DESIGN, replace(QUARTER, options={"published_model": "DALL-E 2"}), services))
+    dalle = with_options_of(services, published_model="DALL-E 2")
     assert {row["finding"]: row["published"] for row in to_dict(dalle)["findings"]}[
         "Female-dominated targets, mean δ"
     ] == 0.05
@@ -226,29 +155,51 @@ def test_every_figure_can_be_drawn(published):
         assert to_bytes(figure).startswith(b"<?xml")
 
 
-def test_scores_are_averaged_over_encoders_before_anything_is_made_of_them(services):
-    once = finish(run_study(DESIGN, replace(QUARTER, scale=0.02), services))
-    twice = finish(
-        run_study(
-            DESIGN,
-            replace(QUARTER, scale=0.02, options={"encoders": ["calibration-clip", "calibration-clip"]}),
-            services,
-        )
+@pytest.mark.parametrize("options", [{"text_targets": "x"}, {"resample": "x"}, {"published_model": "x"}])
+def test_options_that_do_not_exist_are_refused(services, options):
+    with pytest.raises(InvalidInput, match="one of"):
+        complete(run_study(DESIGN, replace(QUARTER, options=options), services))
+
+
+def test_scores_and_places_are_those_of_the_measures_on_the_stored_pictures(services, published):
+    encoder = services.encoder("calibration-clip")
+    rows = services.manifests.get(published.run_id).rows
+    stored = {row.id: services.images.get(row) for row in rows}
+
+    def embedded(prompts):
+        return services.embeddings.images(encoder, [stored[row.id] for row in rows if row.prompt in prompts])
+
+    row = table3(published).iloc[0]
+    prompt = next(t["prompt"] for t in DESIGN.data["targets"] if t["keyword"] == row["target"])
+    words = [DESIGN.data["text_attributes"][gender] for gender in ("male", "female")]
+    sides = [[a["prompt"] for a in DESIGN.data["image_attributes"] if a["gender"] == g] for g in ("male", "female")]
+    texts, targets, pictures = encoder.encode_texts([prompt]), embedded([prompt]), [*map(embedded, sides)]
+    scores = composite_association(targets, texts, *pictures, *map(encoder.encode_texts, words))
+    assert row["MCAS"] == pytest.approx(scores.mcas, abs=1e-6)
+    poles = [worded(prompt, gender) for gender in ("male", "female")]
+    r = relative_lean_estimate(targets, *(embedded([pole]) for pole in poles), *pictures)
+    assert [row[f"r, pictures{end}"] for end in ("", " low", " high")] == pytest.approx(
+        [r.value, r.low, r.high], abs=1e-6
     )
-    for column in ("MCAS", "δ", "TT"):
-        assert np.allclose(table3(once)[column], table3(twice)[column])
+    in_words = text_relative_lean([[encoder.encode_texts(t) for t in ([prompt], *[[p] for p in poles], *words)]])
+    assert row["r, words"] == pytest.approx(in_words, abs=1e-6)
+
+
+def with_options_of(services, **options):
+    return complete(run_study(DESIGN, replace(QUARTER, scale=0.02, options=options), services))
 
 
 def test_options_change_what_they_say(services):
-    small = replace(QUARTER, scale=0.02)
-    plain, keyword, whole, variant, strict = (
-        finish(run_study(DESIGN, replace(small, options=options), services))
+    plain, keyword, whole, variant, strict, twice, bare = (
+        with_options_of(services, **options)
         for options in (
             {},
             {"text_targets": "keyword"},
             {"resample": "prompts"},
             {"variant": True},
             {"minimum_text_text": 1.0},
+            {"encoders": ["calibration-clip", "calibration-clip"]},
+            {"poles": False},
         )
     )
     assert not np.allclose(table3(plain)["TT"], table3(keyword)["TT"])
@@ -261,29 +212,97 @@ def test_options_change_what_they_say(services):
     assert {figure.key for figure in strict.results.figures} == {"places", "difference", "mcas", "drawn", "figure4"}
     findings = {row["finding"]: row for row in to_dict(strict)["findings"]}
     assert findings["All targets, mean α"]["value"] is None
+    for column in ("MCAS", "δ", "TT"):  # averaged over encoders before anything is made of them
+        assert np.allclose(table3(plain)[column], table3(twice)[column])
+    assert table3(bare)["δ′"].isna().all()
+    assert set(table3(bare)["why no α′"]) == {"its poles were not drawn"}
+    assert not any(finding.key.startswith(("difference", "amplification")) for finding in bare.results.findings)
+    assert {figure.key for figure in bare.results.figures}.isdisjoint({"places", "difference"})
 
 
-@pytest.mark.parametrize("options", [{"text_targets": "x"}, {"resample": "x"}, {"published_model": "x"}])
-def test_options_that_do_not_exist_are_refused(services, options):
-    with pytest.raises(InvalidInput, match="one of"):
-        finish(run_study(DESIGN, replace(QUARTER, options=options), services))
-
-
-def test_the_same_run_is_the_same_and_a_stopped_one_goes_on(tmp_path):
-    services = Services(Settings(data_dir=tmp_path, offline=True))
-    settings = replace(QUARTER, scale=0.02)
-    asked = iter([False] * 30 + [True] * 1000)
-    with pytest.raises(Cancelled):
-        finish(run_study(DESIGN, settings, services, cancelled=lambda: next(asked)))
-    first, again = (to_dict(finish(run_study(DESIGN, settings, services))) for _ in range(2))
-    assert {k: v for k, v in first.items() if k != "seconds"} == {k: v for k, v in again.items() if k != "seconds"}
-    services.close()
-
-
-def test_the_diffusion_model_runs_from_end_to_end(services):
-    settings = StudySettings(model="calibration-diffusion", scale=0.001, num_inference_steps=2)
-    report = finish(run_study(DESIGN, settings, services))
-    # 3 targets of a side, each with its poles, and 8 attribute prompts, 2 pictures each
-    assert report.n_images == 2 * 6 * 3 + 2 * 8
+def test_of_pictures_without_a_record_no_share_of_men_is_drawn(services, tmp_path):
+    drawn = with_options_of(services)
+    write_folder(pictures_of(drawn), tmp_path / "pictures")
+    settings = replace(QUARTER, scale=0.02, images=str(tmp_path / "pictures"))
+    report = complete(run_study(DESIGN, settings, services))
+    assert report.n_images == drawn.n_images
     assert table3(report)["men"].isna().all()
+    assert table3(report)["II"].tolist() == table3(drawn)["II"].tolist()
     assert "drawn" not in {figure.key for figure in report.results.figures}
+
+
+OWN = own_targets("judge\n\nNurse | an image of a nurse | female\nmechanic || male\n", n=5, n_attribute=3)
+
+
+@pytest.fixture(scope="module")
+def own(services):
+    return complete(run_study(OWN, StudySettings(condition="extreme"), services))
+
+
+def test_a_line_is_a_keyword_with_its_prompt_and_side_as_wanted():
+    targets = OWN.data["targets"]
+    assert [t["prompt"] for t in targets] == ["an image of a judge", "an image of a nurse", "an image of a mechanic"]
+    assert [t["dominated"] for t in targets] == ["unassigned", "female", "male"]
+    shots = shots_of(OWN)
+    # Three targets with 5 pictures and 3 of each of their poles, eight prompts of men and women with 3.
+    assert sum(shot.n for shot in shots) == 3 * (5 + 2 * 3) + 8 * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "says"),
+    [
+        (" \n", {}, "got 0"),
+        ("judge\njudge | an image", {}, "twice: judge"),
+        ("judge | an image | neutral", {}, "'judge | an image | neutral'"),
+        ("| an image", {}, "keyword"),
+        ("a | b | male | d", {}, "male or female"),
+        ("judge", {"n": 1}, "got 1"),
+        ("judge", {"n_attribute": 1000}, "got 1000"),
+    ],
+)
+def test_targets_that_cannot_be_are_refused_with_what_came(text, changes, says):
+    with pytest.raises(InvalidInput) as error:
+        own_targets(text, **changes)
+    assert says in str(error.value)
+
+
+def test_nothing_published_is_claimed_of_one_s_own_targets(own):
+    mcas = {f.title: f for f in own.results.findings if f.key.startswith("mcas ")}
+    assert list(mcas) == ["judge: MCAS", "Nurse (female-dominated): MCAS", "mechanic (male-dominated): MCAS"]
+    assert all(f.published is None for f in own.results.findings)
+    assert table_of(own, "table4").frame["model"].unique().tolist() == ["this run"]
+    figure = next(f for f in own.results.figures if f.key == "mcas")
+    assert set(figure.data["group"]) == {"own targets", "female-dominated", "male-dominated"}
+    assert "own-targets.yaml" in to_export(own).files
+
+
+def test_the_four_scores_are_those_of_table_3_with_their_intervals(own):
+    scores = table_of(own, "scores").frame.set_index(["target", "score"])
+    for keyword, line in table3(own).set_index("target").iterrows():
+        for score in ("TT", "ITP", "IT", "II"):
+            row = scores.loc[(keyword, score)]
+            assert row["value"] == line[score]
+            assert math.isnan(row["low"]) if score == "TT" else row["low"] < row["value"] < row["high"]
+    # A nurse has 5 pictures; men and women have 4 prompts x 3 each.
+    assert scores.loc["Nurse", "n"].to_dict() == {"TT": 0, "ITP": 24, "IT": 5, "II": 29}
+
+
+def test_the_mean_lean_of_a_target_s_pictures_is_its_ii(own):
+    means = own.pictures.groupby("keyword")["lean"].mean()
+    assert means.to_dict() == pytest.approx(table3(own).set_index("target")["II"].to_dict(), abs=1e-6)
+    assert own.pictures.loc[own.pictures["kind"] != "target", "lean"].isna().all()
+
+
+def test_a_missing_alpha_has_its_reason(services, own):
+    strict = replace(OWN, options=OWN.options | {"minimum_text_text": 1.5})
+    row = table3(complete(run_study(strict, StudySettings(condition="extreme"), services))).loc[0]
+    assert math.isnan(row["α"])
+    assert "the texts hardly lean" in row["why no α"]
+    assert ((table3(own)["why no α"] != "") == table3(own)["α"].isna()).all()
+
+
+def test_chosen_targets_are_drawn_whole_and_unknown_ones_refused():
+    shots = shots_of(DESIGN, scale=0.01, options={"targets": "Nurse, CEO"})
+    assert [s.facts["keyword"] for s in shots if s.group == "target"] == ["CEO", "Nurse"]
+    with pytest.raises(InvalidInput, match="no target Pilot"):
+        shots_of(DESIGN, options={"targets": ["Pilot"]})

@@ -1,7 +1,5 @@
 """Attributes as a judge sees them: asked once, cannot tell left out, errors measured and corrected for."""
 
-from __future__ import annotations
-
 import base64
 import io
 import threading
@@ -26,13 +24,11 @@ from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute, KnownPicture
 from tests.adapters.test_endpoint_lm import FakeServer
+from tests.every import every
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 
 MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
-GLASSES = Attribute(
-    name="glasses", positive="a photo of a person with glasses", negative="a photo of a person without glasses"
-)
 SE, SP, UNCLEAR = 0.9, 0.85, 0.15  # of the answers that a scripted judge gives
 """Sensitivity and specificity where it can tell, and how often it cannot."""
 SETTINGS = explore_settings(
@@ -117,18 +113,15 @@ def report(services):
     return explored(services)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "question"),
-    [
-        ("a photo of a man", "Does this picture show a man?"),
-        ("A close-up photograph of an old person.", "Does this picture show an old person?"),
-        ("a nurse", "Does this picture show a nurse?"),
-        ("a person who is tall", "Does this picture show a person who is tall?"),
-        ("The person has a beard.", "Is it true of this picture that the person has a beard?"),
-        ("a pleasant picture", "Is this a pleasant picture?"),
-        ("photo of Iranians", "Does this picture show Iranians?"),
-    ],
-)
+@every([
+    ("a photo of a man", "Does this picture show a man?"),
+    ("A close-up photograph of an old person.", "Does this picture show an old person?"),
+    ("a nurse", "Does this picture show a nurse?"),
+    ("a person who is tall", "Does this picture show a person who is tall?"),
+    ("The person has a beard.", "Is it true of this picture that the person has a beard?"),
+    ("a pleasant picture", "Is this a pleasant picture?"),
+    ("photo of Iranians", "Does this picture show Iranians?"),
+])  # fmt: skip
 def test_a_sentence_becomes_a_question(sentence, question):
     assert question_about(sentence) == f"{question} Answer yes, no or cannot tell."
 
@@ -186,7 +179,7 @@ def test_nothing_is_asked_twice(services, report):
     assert len(services.script.asked) == asked + 3
 
 
-def test_the_report_names_the_judge_wherever_it_names_its_readers(services, report):
+def test_the_report_names_the_judge_wherever_it_names_its_readers_and_a_saved_one_too(services, report):
     assert "attributes by the judge endpoint" in to_markdown(report.report)
     assert "--judge endpoint" in to_command(report.report.design, report.report.settings)
     assert [facts.role for facts in report.read_by] == ["encoder", "judge"]
@@ -195,9 +188,6 @@ def test_the_report_names_the_judge_wherever_it_names_its_readers(services, repo
     assert table["asked"].tolist() == [question_about(MAN.positive)]
     assert "cannot tell" in {finding.title.rpartition(": ")[2] for finding in report.results.findings}
     assert "the judge endpoint says yes" in to_export(report.report).facts.annotation
-
-
-def test_a_saved_report_knows_it_again(services, report):
     root = services.settings.data_dir
     saved = type(report)(from_text(to_text(report.report, root), root).report)
     (now,), (then,) = report.attributes, saved.attributes
@@ -316,7 +306,7 @@ def test_what_is_no_answer_is_not_kept(tmp_path, given, wrong):
     services.close()
 
 
-def test_five_hundred_renders_are_judged_over_http(tmp_path, monkeypatch):
+def test_two_hundred_renders_are_judged_over_http(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     script = Script()
 
@@ -330,8 +320,8 @@ def test_five_hundred_renders_are_judged_over_http(tmp_path, monkeypatch):
 
     with FakeServer(answer).running() as url:
         services = JudgedServices(tmp_path, script, url)
-        (score,) = explored(services, n_images=500).attributes
-    assert len(script.asked) == 700  # and 200 whose truth is known
+        (score,) = explored(services, n_images=200).attributes
+    assert len(script.asked) == 400  # and 200 whose truth is known
     assert score.cannot_tell.value == pytest.approx(UNCLEAR, abs=0.06)
     assert score.corrected.low <= score.drawn <= score.corrected.high
     assert not score.prevalence.low <= score.drawn <= score.prevalence.high  # as it errs, uncorrected it is off

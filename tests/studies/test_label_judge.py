@@ -1,7 +1,5 @@
 """A judge answers a labelling task beside the people, and changes nothing of what they said."""
 
-from __future__ import annotations
-
 import zipfile
 
 import numpy as np
@@ -64,11 +62,8 @@ def judged(services, key):
 def test_a_judge_joins_as_a_machine_and_people_agree_as_before(services, tmp_path):
     store, task = services.labels, open_task(services.labels, tmp_path / "pictures", 5, n_gold=2)
     answered(store, task, FEMININE, MIXED, MIXED)
-    before, labels, progress = (
-        report_of(services, task.key),
-        people_labels(store, task.key),
-        task_progress(store, task.key),
-    )
+    before, labels = report_of(services, task.key), people_labels(store, task.key)
+    progress = task_progress(store, task.key)
     assert judged(services, task.key) == 5
     after = report_of(services, task.key)
     assert after.results.findings[: len(before.results.findings)] == before.results.findings

@@ -1,7 +1,5 @@
 """A study in several languages: two with a planted bias are named; what was not understood is not compared."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -23,19 +21,15 @@ from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute, Estimate, ImageRow
 from bias_core.wordings import planted_languages, wordings_of
-from tests.studies.oasis_runs import real_services, table
+from tests import shared
+from tests.studies.oasis_runs import table
+
+world = shared.real_services
 
 SIX = ("de", "fr", "es", "ar", "hi", "zh")
 DESIGN = find_design("explore")
 PLANTED = StudySettings(condition="languages")
 RENDERER = "calibration-renderer"
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    services = real_services(tmp_path_factory.mktemp("world"))
-    yield services
-    services.close()
 
 
 def run(world, base=PLANTED, **given):
@@ -160,9 +154,11 @@ def test_what_does_not_go_together_is_said_before_anything_is_drawn(world, given
         plan_study(DESIGN, explore_settings(PLANTED, **{"concept": "doctor", "languages": SIX} | given), world)
 
 
-def test_the_command_line_takes_languages(tmp_path):
+def test_the_command_line_takes_languages(world, monkeypatch):
+    monkeypatch.setattr("bias_core.services.Services", lambda: world)
+    monkeypatch.setattr(world, "close", lambda: None)
     words = ["explore", "doctor", "--languages", "de,hi:feminine", "--model", RENDERER, "-n", "4", "--attribute", "man"]
-    answer = CliRunner().invoke(app, words, env={"BIAS_DATA_DIR": str(tmp_path), "BIAS_OFFLINE": "1"})
+    answer = CliRunner().invoke(app, words)
     assert answer.exit_code == 0, answer.output
     assert "Hindi (feminine)" in answer.output
 
@@ -199,9 +195,9 @@ def of_scenes(prompt, condition, first, n, *, understood):
 
 
 @pytest.mark.slow
-def test_in_200_repetitions_both_planted_languages_are_named_and_seldom_any_other():
+def test_in_100_repetitions_both_planted_languages_are_named_and_seldom_any_other():
     """The bar: both in at least 95 %, any other in at most 5 %; with nothing planted any at all in at most 5 %."""
-    n, repetitions = 40, 200
+    n, repetitions = 40, 100
     understood = Estimate(value=0.9, low=0.8, high=1.0, n=n, null_value=0.1)
     wordings = wordings_of(SIX, "a photo of a {}", "doctor")
     places = np.arange(n)

@@ -4,18 +4,14 @@ Kept by the version before: an exploration with two scales, four looks and a rea
 pictures of three people, and planted against measured.
 """
 
-from __future__ import annotations
-
 import shutil
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.library.tab import RunsTab
-from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.setting_fields import option_values
@@ -26,12 +22,8 @@ from bias_core.studies.running.export import to_export
 from bias_core.studies.running.history import go_on, list_runs, open_run
 from bias_core.studies.running.run import complete
 from bias_core.ui.links import read_link
+from tests.shared import RealServices
 from tests.ui.tabs import built
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bias_core.studies.kit.types import StudyReport
 
 EXPLORED, ACTED, THREE = "f892e6636675c66b", "0af5be8dae33e423", "f8ef304efb2707b7"
 VALIDITY = "46ab12519e6b8e68"
@@ -39,19 +31,19 @@ ME = "visitor-0000000000000000"
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[Services]:
+def services(tmp_path):
     shutil.copytree(Path(__file__).parent / "left_runs", tmp_path / "data")
-    built = Services(Settings(data_dir=tmp_path / "data", offline=True))
+    built = RealServices(Settings(data_dir=tmp_path / "data", offline=True, device="cpu"))
     yield built
     built.close()
 
 
-def note_of(report: StudyReport) -> str:
+def note_of(report):
     (note,) = (one for one in report.results.notes if "This version of the program no longer has" in one)
     return note
 
 
-def test_all_are_on_the_list_and_open_with_what_they_measured(services: Services) -> None:
+def test_all_are_on_the_list_and_open_with_what_they_measured(services):
     assert {line.run_id for line in list_runs(services, ME)} == {EXPLORED, ACTED, THREE}
     for run_id in (EXPLORED, ACTED, THREE):
         report = open_run(services, ME, run_id).report
@@ -61,7 +53,7 @@ def test_all_are_on_the_list_and_open_with_what_they_measured(services: Services
         to_export(report)
 
 
-def test_an_exploration_is_without_its_scales_and_their_reader_is_in_no_sentence(services: Services) -> None:
+def test_an_exploration_is_without_its_scales_and_their_reader_is_in_no_sentence(services):
     report = open_run(services, ME, EXPLORED).report
     gone = "the option scales, the option in_four, the option scale_reader"
     assert note_of(report) == f"This version of the program no longer has {gone}."
@@ -72,7 +64,7 @@ def test_an_exploration_is_without_its_scales_and_their_reader_is_in_no_sentence
         complete(go_on(services, ME, EXPLORED))
 
 
-def test_a_pair_who_act_is_left_out_and_the_run_goes_on_beside_the_one_that_was_kept(services: Services) -> None:
+def test_a_pair_who_act_is_left_out_and_the_run_goes_on_beside_the_one_that_was_kept(services):
     report = open_run(services, ME, ACTED).report
     note = note_of(report)
     assert note.startswith("Left out, as this version of the program measures it otherwise: Share of the picture")
@@ -88,9 +80,7 @@ def test_a_pair_who_act_is_left_out_and_the_run_goes_on_beside_the_one_that_was_
 @pytest.mark.parametrize(
     ("run_id", "session", "study"), [(THREE, ME, "pst-three"), (VALIDITY, "somebody", "validity-rates")]
 )
-def test_a_run_of_a_study_that_is_gone_shows_its_numbers_and_is_not_run_again(
-    services: Services, run_id: str, session: str, study: str
-) -> None:
+def test_a_run_of_a_study_that_is_gone_shows_its_numbers_and_is_not_run_again(services, run_id, session, study):
     assert run_id in {line.run_id for line in list_runs(services, session)}
     for report in (open_run(services, session, run_id).report, open_run(services, session, run_id).report):
         assert note_of(report).endswith(f"This version of the program no longer has the study {study}.")
@@ -104,12 +94,12 @@ def test_a_run_of_a_study_that_is_gone_shows_its_numbers_and_is_not_run_again(
 
 
 @pytest.mark.parametrize("name", ["pst-three", "validity-tones", "validity-gender"])
-def test_a_study_that_is_gone_is_refused_with_the_names_of_those_there_are(name: str) -> None:
+def test_a_study_that_is_gone_is_refused_with_the_names_of_those_there_are(name):
     with pytest.raises(InvalidInput, match=f"no study '{name}'; there are .*pst-swapped"):
         find_design(name)
 
 
-def test_a_link_says_what_it_asks_for_in_vain(services: Services) -> None:
+def test_a_link_says_what_it_asks_for_in_vain(services):
     tabs = {"explore": (), "paired": ("pst-occupations", "pst-swapped")}
     given = {"tab": "paired", "study": "pst-swapped", "model": "calibration-renderer", "condition": "tones"}
     link = read_link(given | {"option.act": "helping", "option.looks": "four"}, tabs, services)
