@@ -1,7 +1,5 @@
 """Arms that are to help against a bias: what each leaves, what it costs, and what is not claimed."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """OASIS's nationalities, doctors and internet users find what is planted and quote what is published."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Steps of a generation: what they gain over the base prompt, SPI, and traces that are kept once made."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """StOP finds the words that a cluster was drawn with, and shows pictures that they draw."""
 
-from __future__ import annotations
-
 import math
 import re
 

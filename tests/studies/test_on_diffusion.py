@@ -1,7 +1,5 @@
 """Every study of the papers on the diffusion model, as small as it goes: a whole report, and again."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from functools import wraps
@@ -208,7 +206,7 @@ def test_the_same_manifest_gives_the_same_report_and_draws_nothing(study, report
     assert to_dict(again) | {"seconds": 0} == nearly(to_dict(report) | {"seconds": 0})
 
 
-def nearly(told: Any, name: str = "") -> Any:
+def nearly(told, name=""):
     """The same, but leans, of four digits, by one in the last: how many pictures are read at once changes them."""
     if isinstance(told, dict):
         return {key: nearly(value, key) for key, value in told.items()}

@@ -1,7 +1,5 @@
 """Each paper's own comparison over models, made of what the arms found."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A paper's protocol: what it fills in, what a report says of it, and that pictures and runs keep their ids."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The paired stereotype test finds what is planted, none where nothing is, and says who labelled it."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import replace

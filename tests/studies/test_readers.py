@@ -1,10 +1,7 @@
 """A reader of the calibration world reads pictures of that world, and others only where it is forced to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import gradio as gr
 import numpy as np
@@ -48,7 +45,7 @@ def explored(services, **changes):
     return report
 
 
-def noise(folder: Path, prompts=("a photo of a doctor",), n: int = 5) -> Path:
+def noise(folder, prompts=("a photo of a doctor",), n=5):
     rng = np.random.default_rng(0)
     for prompt in prompts:
         (folder / prompt).mkdir(parents=True)

@@ -1,7 +1,5 @@
 """A study draws once, resumes, stops when told, and gives the same report from every door."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A report that was saved reads back as it was, and nothing in the file is run."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import fields, replace

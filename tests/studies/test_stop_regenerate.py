@@ -1,7 +1,5 @@
 """What a text draws beside its cluster, and OASIS's studies with words of one's own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

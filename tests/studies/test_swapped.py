@@ -1,7 +1,5 @@
 """Two people in both places: what is planted on roles and on places is told apart, and can be corrected."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile
@@ -10,7 +8,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from bias_core.studies.validity import people
 
 from bias_core.adapters.calibration_renderer import scene_of
 from bias_core.errors import InvalidInput
@@ -115,36 +112,3 @@ def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
 def test_pairs_that_are_none_are_refused(services, pairs, words):
     with pytest.raises(InvalidInput, match=words):
         run(services, pairs=pairs)
-
-
-def test_repeated_intervals_hold_what_the_pool_shows_and_the_check_can_fail(services, monkeypatch):
-    few = replace(find_design("validity-people"), images_per_prompt=20)
-    settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 20})
-
-    def rows():
-        return complete(run_study(few, settings, services)).results.frame("repetitions")
-
-    def inside(frame):
-        known = frame.dropna(subset=["low", "target"])
-        return (known["low"] <= known["target"] + 1e-9) & (known["target"] <= known["high"] + 1e-9)
-
-    right = rows()
-    assert inside(right).mean() > 0.8
-    assert set(right["measure"]) == {"order_effect"}
-    # What a group plants is told from what it does not, which stands with the pictures where nothing is planted.
-    of_role = right[right["variant"] == "of the role"]
-    assert set(of_role.loc[of_role["condition"] == "people", "unit"]) == {"role role"}
-    assert set(of_role.loc[of_role["condition"] == "fair", "unit"]) == {"role role", "place fair", "place people"}
-    monkeypatch.setattr(people, "order_effect", lambda *given, **how: shifted(order_effect(*given, **how)))
-    assert not inside(rows()).any()
-
-
-def shifted(effect):
-    moved = replace(effect.estimate, low=effect.estimate.low + 3, high=effect.estimate.high + 3)
-    return replace(effect, estimate=moved)
-
-
-def test_the_repetitions_ask_for_both_conditions():
-    options = people.TogetherOptions(conditions=("fair", "extreme"))
-    with pytest.raises(InvalidInput, match="conditions are fair, people"):
-        people.together_shots(find_design("validity-people"), StudySettings(options=options))

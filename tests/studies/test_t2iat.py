@@ -1,7 +1,5 @@
 """T2IAT's studies find what is planted, none where nothing is, and redraw the paper's tables and figures."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import replace

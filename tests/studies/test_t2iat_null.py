@@ -1,7 +1,5 @@
 """T2IAT where nothing is planted, on real renders: p is below .05 in no more than one test in twenty."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """TBYB's studies: what they draw, what they read, the planted object found, the published numbers quoted."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

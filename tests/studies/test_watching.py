@@ -1,7 +1,5 @@
 """Shares that are watched while pictures come, and runs that end once they are known well enough."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The instrument is checked against what is planted, and the check can fail."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """STS against what is planted; TBYB's measures on error-free captions; the page of all verdicts."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

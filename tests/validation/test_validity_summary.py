@@ -1,7 +1,5 @@
 """Verdicts follow from the numbers by the stated rule, and a measure that is wrong is found out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """StOP names the attribute that the pictures of a cluster share, and seldom one that they do not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
