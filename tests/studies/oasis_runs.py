@@ -1,7 +1,6 @@
-"""What the tests of the OASIS studies share: running a study to its end, and reading its findings."""
+"""What tests of studies share: running a study to its end, reading its findings, and labels in a file."""
 
-from __future__ import annotations
-
+import csv
 import re
 
 from bias_core.services import Services
@@ -9,7 +8,7 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.running.run import run_study
+from bias_core.studies.running.run import complete, run_study
 
 
 def real_services(folder):
@@ -17,17 +16,10 @@ def real_services(folder):
     return Services(Settings(data_dir=folder, offline=True, device="cpu"))
 
 
-def run(services, name, *, cancelled=lambda: False, **settings):
-    """The report of a study."""
-    returned = []
-
-    def follow():
-        chosen = StudySettings(**settings)
-        returned.append((yield from run_study(find_design(name), chosen, services, cancelled=cancelled)))
-
-    for _ in follow():
-        pass
-    return returned[0]
+def run(services, study, *, cancelled=lambda: False, **settings):
+    """The report of a study, which is given by its name or its design."""
+    design = find_design(study) if isinstance(study, str) else study
+    return complete(run_study(design, StudySettings(**settings), services, cancelled=cancelled))
 
 
 def findings(report):
@@ -47,3 +39,10 @@ def without_seconds(report):
     values = dict(report if isinstance(report, dict) else to_dict(report))
     values.pop("seconds")
     return values | {"claims": [re.sub(r"\d{4}-\d\d-\d\d", "a day", claim) for claim in values["claims"]]}
+
+
+def write_labels(path, columns, answers):
+    """A CSV of people's answers; its path as settings take it."""
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *answers])
+    return str(path)
