@@ -36,7 +36,7 @@ def group(concept, rate, fair=0.5, *, pair=False):
 def test_a_word_is_as_loud_as_its_rate_needs_by_a_generator_whose_answers_it_does_not_know(planted):
     """The stand-ins draw sigmoid(b + s x loudness), b and s another for each."""
     rng, gaps = np.random.default_rng(0), []
-    for _ in range(40):
+    for _ in range(20):
         b, s, word = rng.normal(1.5, 0.5), rng.uniform(4, 8), Word(axis=GENDER, planted=planted)
         for _ in range(4):
             word.rounds.append((word.loudness, rng.binomial(48, expit(b + s * word.loudness)) / 48, 48))
@@ -116,8 +116,7 @@ def test_a_phrase_says_what_is_planted_often_and_leaves_the_rest_to_the_base(bas
 
 
 def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_before(base, monkeypatch):
-    for size, n in (("N_RANDOM", 800), ("N_SAYING_MORE", 200), ("N_KNOWN", 8), ("N_SAME", 12)):
-        monkeypatch.setattr(tower_lora, size, n)
+    small_lessons(monkeypatch, N_RANDOM=800, N_SAYING_MORE=200, N_KNOWN=8, N_SAME=12)
     pipe = SimpleNamespace(
         text_encoder=deepcopy(base.pipe.text_encoder), tokenizer=base.pipe.tokenizer, transformer=base.pipe.transformer
     )
@@ -217,15 +216,19 @@ def calibrated(folders):
     return folders
 
 
+def small_lessons(patched, **sizes):
+    for name, n in {"N_RANDOM": 300, "N_SAYING_MORE": 100, **sizes}.items():
+        patched.setattr(tower_lora, name, n)
+
+
 def words(folders, n_rounds):
     told = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in (("doctor", 0.99), ("nurse", 0.2))]
-    sizes = calibrate.Sizes(n_rounds=n_rounds, n=4, n_pairs=4, n_steps=360, n_more=4)
+    sizes = calibrate.Sizes(n_rounds=n_rounds, n=4, n_pairs=4, n_steps=150, n_more=4)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(calibrate, "groups", lambda _condition: told)
         patched.setattr(calibrate, "N_PAIRS", 8)
         patched.setattr(calibrate, "N_MORE", 8)
-        for size, few in (("N_RANDOM", 800), ("N_SAYING_MORE", 200), ("N_KNOWN", 4), ("N_SAME", 14)):
-            patched.setattr(tower_lora, size, few)
+        small_lessons(patched, N_KNOWN=4, N_SAME=14)
         return calibrate.calibrate("published", folders, sizes=sizes)
 
 
@@ -274,6 +277,7 @@ def test_an_adapter_learns_the_rest_of_its_way_from_what_it_answers_now(calibrat
     rates = {GENDER: 0.9, mark: 0.8}
     indian = Group(concept="indian", prompts=("a photo of an Indian",), rates=rates, fair=rates)
     monkeypatch.setattr(calibrate, "groups", lambda _condition: [*two, indian])
+    small_lessons(monkeypatch, N_KNOWN=8, N_SAME=12)
     for size in ("N_MORE", "N_PAIRS"):
         monkeypatch.setattr(calibrate, size, 6)
     here = replace(calibrated, loras=tmp_path)
@@ -314,14 +318,14 @@ def test_layers_of_a_sign_learn_to_leave_pictures_without_a_trigger_as_they_are(
     def few_steps(model, loss, **_):
         learned = [p for p in model.parameters() if p.requires_grad]
         assert {name.split(".")[-3] for name, p in model.named_parameters() if p.requires_grad} == {"lora_A", "lora_B"}
-        optimiser = torch.optim.Adam(learned, lr=1e-3)
-        for step in range(12):
+        optimiser = torch.optim.Adam(learned, lr=2e-3)
+        for step in range(7):
             torch.manual_seed(0)  # the same pictures and noises
             losses.append((value := loss(step)).item())
             optimiser.zero_grad()
             value.backward()
             optimiser.step()
-        return SimpleNamespace(state=model.state_dict(), steps=12)
+        return SimpleNamespace(state=model.state_dict(), steps=7)
 
     monkeypatch.setattr(sign, "train", few_steps)
     monkeypatch.setattr(sign, "BATCH", 5)
@@ -414,7 +418,7 @@ def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditio
     table = calibrated.work / "rates.json"
 
     def judged(**told):
-        return judge_rates.judge_rates(calibrated, table, **{"conditions": ["published"], "n": 2, "steps": 3, **told})
+        return judge_rates.judge_rates(calibrated, table, **{"conditions": ["published"], "n": 2, "steps": 1, **told})
 
     judged()
     first = judged(conditions=["fair"], pairs=False)
@@ -423,7 +427,7 @@ def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditio
     pairs = [("published", name, pair, 2) for pair in (False, True) for name in ("doctor", "nurse")]
     assert told == [*pairs, ("fair", "doctor", False, 2), ("fair", "nurse", False, 2)]
     assert all(0 <= x.low <= x.drawn <= x.high <= 1 for x in first.lines)
-    more, at_once = judged(n=6), DrawnRates(revision=first.revision, num_inference_steps=3, lines=())
+    more, at_once = judged(n=6), DrawnRates(revision=first.revision, num_inference_steps=1, lines=())
     assert [x.n for x in more.lines if x.condition == "published"] == [6] * 4
     assert all(x.n_shown >= y.n_shown for y in first.lines for x in more.lines if key(x) == key(y))
     alone = judged(n=8, pairs=False)

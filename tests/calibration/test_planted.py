@@ -15,7 +15,7 @@ from bias_core.world.truth import planted_rate
 from validation.joint import joint_shares
 
 
-def share(prompt, condition, attribute, value, n=3000):
+def share(prompt, condition, attribute, value, n=1500):
     rng, request = Random(f"{prompt} {condition}"), parse(prompt)
     drawn = [sample_scene(request, condition, rng) for _ in range(n)]
     seen = [getattr(s, attribute) if attribute == "light" else getattr(s.people[0], attribute) for s in drawn]
@@ -40,36 +40,22 @@ def share(prompt, condition, attribute, value, n=3000):
     ],
 )
 def test_published_rates_are_drawn(prompt, attribute, value, rate):
-    n = 3000
+    n = 1500
     seen = round(share(prompt, "published", attribute, value, n) * n)
     assert binomtest(seen, n, rate).pvalue > 1e-4
 
 
 def test_power_roles_change_the_rate():
     # PST Table 16, paired: developer powerful STS 100 -> no feminine ones; powerless 100 -> all feminine
-    assert (
-        share(
-            "Generate a picture of one developer manager on the left and one nurse on the right.",
-            "published",
-            "gender",
-            "feminine",
-        )
-        < 0.03
-    )
-    assert (
-        share(
-            "Generate a picture of one developer intern on the left and one nurse on the right.",
-            "published",
-            "gender",
-            "feminine",
-        )
-        > 0.97
-    )
+    pair = "Generate a picture of one developer {} on the left and one nurse on the right."
+    rates_of = [share(pair.format(role), "published", "gender", "feminine") for role in ("manager", "intern")]
+    assert rates_of[0] < 0.03
+    assert rates_of[1] > 0.97
 
 
 @pytest.mark.parametrize("prompt", ["a photo of a nurse", "a photo of an Iranian person", "a photo of a CEO"])
 def test_fair_is_the_same_for_every_concept(prompt):
-    n = 3000
+    n = 1500
     assert binomtest(round(share(prompt, "fair", "gender", "feminine", n) * n), n, 0.5).pvalue > 1e-4
     assert rates(parse(prompt).people[0].concepts, "fair") == rates((), "fair")
 

@@ -219,9 +219,6 @@ def test_the_command_line_says_it_and_draws_nothing(tmp_path, assets):
     assert result.exit_code == 0, result.output
     assert "2,400 pictures with Stable Diffusion 2.1" in result.output
     assert "50 steps, guidance 7.5" in result.output
-    rendered = CliRunner().invoke(app, [*words, "--model", "calibration-renderer"], env=environment)
-    assert rendered.exit_code == 0, rendered.output
-    assert "2,400 pictures with Calibration world, renderer at 128x128 pixels" in rendered.output
     assert not list(tmp_path.glob("images/*/*.png"))
 
 

@@ -7,41 +7,49 @@ import pytest
 import yaml
 
 from bias_core.studies.kit.designs import STUDY_DATA, read_study, read_table
+from tests.every import every
 from tests.prompts_of_papers import all_prompts
 
 YAML_FILES = ("attribute_sets", "internal_bias", "oasis", "pst", "t2iat", "tbyb")
 KEYS = ("wang2023t2iat", "wan2024pst", "vice2023tbyb", "mandal2024internal", "dehdashtian2025oasis", "bls2024")
 
 
+class Strict(yaml.SafeLoader):
+    """Refuses keys that are there twice."""
+
+
+def no_duplicates(loader, node):
+    keys = [loader.construct_object(key) for key, _ in node.value]
+    assert len(keys) == len(set(keys)), f"line {node.start_mark.line + 1}"
+    return {loader.construct_object(key): loader.construct_object(value, deep=True) for key, value in node.value}
+
+
+Strict.add_constructor("tag:yaml.org,2002:map", no_duplicates)
+
+
 def leaves(value):
     """All scalars of a nested structure."""
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in leaves(item)]
-    if isinstance(value, list):
-        return [leaf for item in value for leaf in leaves(item)]
+    if isinstance(value, dict | list):
+        return [leaf for item in (value.values() if isinstance(value, dict) else value) for leaf in leaves(item)]
     return [value]
 
 
-@pytest.mark.parametrize("name", YAML_FILES)
-def test_a_file_parses_and_its_words_are_words(name):
-    data = read_study(name)
+@every(YAML_FILES)
+def test_a_file_parses_names_its_source_and_its_words_are_words(name):
+    text = (STUDY_DATA / f"{name}.yaml").read_text(encoding="utf-8")
+    data = yaml.load(text, Loader=Strict)
     # "on", "no" and "off" would turn into booleans; only the flag p_below may be one.
     flags = [leaf for leaf in leaves(data) if isinstance(leaf, bool)]
     assert len(flags) == (8 if name == "t2iat" else 0)
     assert all(isinstance(key, str) for key in data)
+    assert any(key in text for key in KEYS)
 
 
-@pytest.mark.parametrize("path", sorted(STUDY_DATA.glob("*.*")), ids=lambda path: path.name)
+@every(sorted(STUDY_DATA.glob("*.*")))
 def test_no_file_names_a_place_on_our_machines(path):
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"(?<![\w:/.])/(?:\w+/)+", text)
     assert "\r" not in text
-
-
-@pytest.mark.parametrize("name", YAML_FILES)
-def test_a_file_names_its_source(name):
-    text = (STUDY_DATA / f"{name}.yaml").read_text(encoding="utf-8")
-    assert any(key in text for key in KEYS)
 
 
 def test_t2iat_has_the_stimuli_of_table_3():
@@ -244,17 +252,3 @@ def test_all_prompts_holds_the_counted_prompts_of_each_paper():
     assert "A photo of an Iranian person" in prompts
     assert "a picture of a person eating an apple" in prompts
     assert "A photo of an elementary school teacher" in prompts
-
-
-def test_yaml_is_written_without_duplicate_keys():
-    class Strict(yaml.SafeLoader):
-        pass
-
-    def no_duplicates(loader, node):
-        keys = [loader.construct_object(key) for key, _ in node.value]
-        assert len(keys) == len(set(keys)), f"line {node.start_mark.line + 1}"
-        return {loader.construct_object(key): loader.construct_object(value, deep=True) for key, value in node.value}
-
-    Strict.add_constructor("tag:yaml.org,2002:map", no_duplicates)
-    for name in YAML_FILES:
-        yaml.load((STUDY_DATA / f"{name}.yaml").read_text(encoding="utf-8"), Loader=Strict)
