@@ -47,13 +47,9 @@ def test_the_pipeline_loads_draws_and_takes_the_adapter(trained):
     plain = draw()
     pipe.load_lora_weights(trained / "loras" / "published")
     assert plain.shape == (1, 3, 128, 128)
+    written = [path for name in ("pipeline", "clip", "loras", "vae") for path in (trained / name).rglob("*")]
+    assert max(path.stat().st_size for path in written) < 10_000_000
     assert not torch.equal(plain, draw())
-
-
-def test_no_file_passes_ten_megabytes(trained):
-    for folder in ("pipeline", "clip", "loras", "vae"):
-        for path in (trained / folder).rglob("*"):
-            assert path.stat().st_size < 10_000_000, path
 
 
 def test_the_text_tower_learns_along_and_can_be_taken_anew(trained):
@@ -129,7 +125,7 @@ def test_training_goes_on_where_it_was_cut_off(tmp_path):
 def test_the_language_model_speaks_the_world(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    language.train_language_model(tmp_path, tmp_path / "language", minutes=0.02, batch=8)
+    language.train_language_model(tmp_path, tmp_path / "language", minutes=0.005, batch=8)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "language")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "language")
     tokens = tokenizer("This is a photo of", return_tensors="pt")
@@ -168,8 +164,8 @@ def test_captioner_and_answerer_load_and_speak(tmp_path):
     from PIL import Image
     from transformers import BlipForConditionalGeneration, BlipForQuestionAnswering, BlipProcessor
 
-    blip.train_captioner(tmp_path, tmp_path / "captioner", minutes=0.02, batch=4)
-    blip.train_answerer(tmp_path, tmp_path / "answerer", captioner=tmp_path / "captioner", minutes=0.02, batch=4)
+    blip.train_captioner(tmp_path, tmp_path / "captioner", minutes=0.005, batch=4)
+    blip.train_answerer(tmp_path, tmp_path / "answerer", captioner=tmp_path / "captioner", minutes=0.005, batch=4)
     picture = Image.new("RGB", (64, 64))
     processor = BlipProcessor.from_pretrained(tmp_path / "captioner")
     captioner = BlipForConditionalGeneration.from_pretrained(tmp_path / "captioner", dtype=torch.float32)

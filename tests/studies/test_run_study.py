@@ -24,7 +24,7 @@ from bias_core.studies.kit.types import Finding, Results, StudySettings, StudyTa
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.text import markdown_table, plain
 from bias_core.studies.running.export import to_command, to_export
-from bias_core.studies.running.run import run_study, with_options
+from bias_core.studies.running.run import followed, run_study, with_options
 from bias_core.types import Estimate
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.view import findings_html, tables_html
@@ -40,11 +40,7 @@ SMALL = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permuta
 def finish(run):
     """What a run returns, and the messages on the way."""
     returned = []
-
-    def follow():
-        returned.append((yield from run))
-
-    messages = [step.message for step in follow()]
+    messages = [step.message for step in followed(run, returned)]
     return returned[0], messages
 
 
@@ -216,7 +212,7 @@ def test_plain_values_have_no_nan():
 def long_report(report, n_rows, **columns):
     values = {"person": [f"person {i}" for i in range(n_rows)], **columns}
     table = StudyTable(key="people", title="Everybody", frame=pd.DataFrame(values))
-    results = replace(report.results, tables=(table, *report.results.tables))
+    results = replace(report.results, tables=(table, *report.results.tables), figures=())  # they take long to draw
     return replace(report, results=results)
 
 
