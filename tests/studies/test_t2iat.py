@@ -1,6 +1,7 @@
 """T2IAT's studies find what is planted, none where nothing is, and redraw the paper's tables and figures."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -52,33 +53,17 @@ def judged(services):
     return run(HUMAN, JUDGED, services)
 
 
-# The eight tests
-
-
-def test_every_prompt_is_one_of_the_paper_s():
-    prompts = {shot.prompt for design in (TESTS, OCCUPATIONS) for shot in shots_of(design)}
-    assert prompts <= set(all_prompts())
-
-
-def test_edited_sets_are_as_large_as_the_neutral_ones():
-    n = {}
+def test_the_prompts_are_the_paper_s_and_edited_sets_as_large_as_the_neutral_ones():
+    assert {shot.prompt for design in (TESTS, OCCUPATIONS) for shot in shots_of(design)} <= set(all_prompts())
+    n = Counter()
     for shot in shots_of(TESTS):
-        key = shot.facts["test"], shot.facts["side"], shot.facts["set"]
-        n[key] = n.get(key, 0) + shot.n
-    assert n["flowers_insects", "x", "neutral"] == 25 * 10
-    assert n["science_arts", "y", "neutral"] == 8 * 10
-    for test, side, kind in n:
-        assert n[test, side, kind] == n[test, side, "neutral"]
-
-
-def test_full_crossing_meets_every_word_of_both_attributes():
-    shots = shots_of(TESTS, options={"tests": ["flowers_insects"], "crossing": "full"})
-    roses = [s.prompt for s in shots if s.facts["stimulus"] == "rose" and s.facts["set"] == "a"]
+        n[shot.facts["test"], shot.facts["side"], shot.facts["set"]] += shot.n
+    assert (n["flowers_insects", "x", "neutral"], n["science_arts", "y", "neutral"]) == (25 * 10, 8 * 10)
+    assert all(size == n[test, side, "neutral"] for (test, side, _), size in n.items())
+    full = shots_of(TESTS, options={"tests": ["flowers_insects"], "crossing": "full"})  # every word of both attributes
+    roses = [s.prompt for s in full if s.facts["stimulus"] == "rose" and s.facts["set"] == "a"]
     assert len(roses) == len(set(roses)) == 25
     assert "a photo of rose, peace" in roses
-
-
-def test_a_neutral_prompt_is_edited_once():
     assert edited("a picture of a gun", "love", "valence") == "a picture of a gun, love"
     assert edited("a person studying art", "woman", "gender") == "a woman studying art"
 
@@ -109,9 +94,6 @@ def test_table_1_has_the_published_numbers_and_scores_of_its_own(services):
     figures = {figure.key: figure.data for figure in report.results.figures}
     assert len(figures["scores"]) == 8
     assert set(figures["associations"]["side"]) == {"X", "Y"}
-
-
-# Occupations and amplification
 
 
 def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(services):
@@ -152,9 +134,6 @@ def test_amplification_holds_text_and_picture_of_every_occupation(services):
     (figure,) = report.results.figures
     assert figure.kind == "arrows"
     assert figure.data["end"].tolist() == table["image"].tolist()
-
-
-# Comparison with people
 
 
 def test_the_reader_s_choices_are_what_was_drawn(judged):
