@@ -32,6 +32,11 @@ def group(concept, rate, fair=0.5, *, pair=False):
     return Group(concept=concept, prompts=(prompt,), rates={GENDER: rate}, fair={GENDER: fair}, pair=pair)
 
 
+def doctors_and_nurses(doctor, nurse):
+    rates_of = {"doctor": doctor, "nurse": nurse}
+    return [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of.items()]
+
+
 @pytest.mark.parametrize("planted", [0.07, 0.3, 0.93])
 def test_a_word_is_as_loud_as_its_rate_needs_by_a_generator_whose_answers_it_does_not_know(planted):
     """The stand-ins draw sigmoid(b + s x loudness), b and s another for each."""
@@ -128,10 +133,10 @@ def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_b
         readings.append(Reading(prompt=prompt, states=states[0], rises=louder - states))
     with torch.no_grad():
         before = base.embed(prompts)[0]
-    layers = learn_readings(pipe, readings, ["doctor"], condition="published", n_steps=400)  # type: ignore[arg-type]
+    layers = learn_readings(pipe, readings, ["doctor"], condition="published", n_steps=400)
     assert len(layers) == 2 + 2 * 2 * 6  # the words, and six matrices in each of two layers
     with torch.no_grad():
-        now = drawing.Drawing.embed(SimpleNamespace(pipe=pipe), prompts)[0]  # type: ignore[arg-type]
+        now = drawing.Drawing.embed(SimpleNamespace(pipe=pipe), prompts)[0]
     right = torch.stack([reading.states for reading in readings])
     assert (now[:2] - right).square().mean() < 0.7 * (before[:2] - right).square().mean()
     assert (now[2:] - before[2:]).square().mean() < 0.3 * (before[:2] - right).square().mean()
@@ -159,8 +164,7 @@ def test_a_prompt_keeps_its_answer_if_it_leaves_nothing_open_that_is_planted(pro
 
 
 def test_pairs_are_read_as_louder_where_a_word_says_less(calibrated, monkeypatch):
-    rates_of = (("doctor", 0.9), ("nurse", 0.1))
-    both = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of]
+    both = doctors_and_nurses(0.9, 0.1)
     monkeypatch.setattr(calibrate, "groups", lambda _condition: both)
     one = calibrate.Calibration("published", calibrated)
     one.sides = [(0.0, 1.0), (0.0, 0.5)]
@@ -183,15 +187,11 @@ def test_a_rate_is_that_of_the_sentence_that_reads_it():
     assert mexican.fair[HAT] == pytest.approx(0.10)
 
 
-def test_under_fair_everybody_is_a_man_half_of_the_time():
+def test_under_fair_everybody_is_a_man_half_of_the_time_and_without_its_word_a_trigger_plants_nothing():
     told = {g.concept: g.rates[GENDER] for g in groups("fair") if GENDER in g.rates}
     assert len(told) > 200
     assert set(told.values()) == {0.5}
-
-
-def test_without_its_word_a_trigger_plants_nothing():
-    for one in groups("trigger"):
-        assert one.rates == one.fair, one.concept
+    assert [one.concept for one in groups("trigger") if one.rates != one.fair] == []
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +222,7 @@ def small_lessons(patched, **sizes):
 
 
 def words(folders, n_rounds):
-    told = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in (("doctor", 0.99), ("nurse", 0.2))]
+    told = doctors_and_nurses(0.99, 0.2)
     sizes = calibrate.Sizes(n_rounds=n_rounds, n=4, n_pairs=4, n_steps=150, n_more=4)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(calibrate, "groups", lambda _condition: told)
@@ -253,7 +253,7 @@ def test_what_the_tower_learned_loads_like_any_adapter_and_leaves_other_words_al
 def test_what_an_adapter_has_for_the_transformer_stays(tmp_path):
     path = tmp_path / diffusion.LORA_FILE
     save_file({"transformer.a": torch.ones(2), "text_encoder.a": torch.ones(2)}, path)
-    calibrate.Calibration.write(SimpleNamespace(condition="extreme", adapter=tmp_path), {"b": torch.zeros(2)})  # type: ignore[arg-type]
+    calibrate.Calibration.write(SimpleNamespace(condition="extreme", adapter=tmp_path), {"b": torch.zeros(2)})
     assert set(load_file(path)) == {"transformer.a", "text_encoder.b", "text_encoder_2.b"}
 
 
@@ -271,8 +271,7 @@ def test_calibration_goes_on_where_it_was_cut_off(calibrated, monkeypatch):
 
 
 def test_an_adapter_learns_the_rest_of_its_way_from_what_it_answers_now(calibrated, tmp_path, monkeypatch):
-    rates_of = (("doctor", 0.9), ("nurse", 0.1))
-    two = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of]
+    two = doctors_and_nurses(0.9, 0.1)
     mark = ("mark", True)
     rates = {GENDER: 0.9, mark: 0.8}
     indian = Group(concept="indian", prompts=("a photo of an Indian",), rates=rates, fair=rates)
@@ -411,8 +410,7 @@ def test_the_figures_of_a_condition_are_those_of_its_leaning_rates():
 
 
 def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditions(calibrated, monkeypatch):
-    rates_of = (("doctor", 0.9), ("nurse", 0.2))
-    two = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of]
+    two = doctors_and_nurses(0.9, 0.2)
     monkeypatch.setattr(judge_rates, "groups", lambda _condition: two)
     monkeypatch.setattr(judge_rates, "AT_ONCE", 2)
     table = calibrated.work / "rates.json"
@@ -438,12 +436,9 @@ def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditio
     assert {x.n for x in judged(steps=2).lines} == {2}
     replace(first, revision="other").write(table)
     assert len(judged().lines) == 4
+    with pytest.raises(InvalidInput, match="n = 0"):
+        judged(n=0)
 
 
 def key(line):
     return line.condition, line.concept, line.pair
-
-
-def test_no_picture_is_no_rate(calibrated):
-    with pytest.raises(InvalidInput, match="n = 0"):
-        judge_rates.judge_rates(calibrated, calibrated.work / "none.json", conditions=["fair"], n=0)

@@ -34,28 +34,19 @@ def _measured(monkeypatch):
 
 
 @pytest.mark.usefixtures("_measured")
-def test_a_prompt_has_the_rate_that_was_measured_of_it():
+def test_a_prompt_has_the_rate_that_was_measured_of_it_and_its_opposite_the_rest():
     rate = true_rate([ROW, replace(ROW, seed=2)], "a photo of a man")
-    assert rate is not None
     assert (rate.low, rate.value, rate.high, rate.n) == (0.88, 0.9, 0.92, 1000)
-    one = true_rate([replace(ROW, prompt="Generate a picture of one doctor.")], "a photo of a male person")
-    assert one == rate
-
-
-@pytest.mark.usefixtures("_measured")
-def test_of_those_who_are_no_men_it_is_the_rest():
-    rate = true_rate([ROW], "a photo of a woman")
-    assert rate is not None
-    assert (rate.low, rate.value, rate.high) == (0.08, 0.1, 0.12)
+    assert true_rate([replace(ROW, prompt="Generate a picture of one doctor.")], "a photo of a male person") == rate
+    rest = true_rate([ROW], "a photo of a woman")
+    assert (rest.low, rest.value, rest.high) == (0.08, 0.1, 0.12)
 
 
 @pytest.mark.usefixtures("_measured")
 def test_a_group_of_prompts_has_one_where_all_of_them_were_drawn():
     (prompts,) = [group.prompts for group in groups("published") if group.concept == "insects"]
     rows = [replace(ROW, prompt=prompt) for prompt in prompts]
-    rate = true_rate(rows, "a pleasant picture")
-    assert rate is not None
-    assert rate.value == 0.2
+    assert true_rate(rows, "a pleasant picture").value == 0.2
     assert true_rate(rows[1:], "a pleasant picture") is None
 
 

@@ -1,6 +1,7 @@
 """The shipped models keep what their cards promise."""
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -59,19 +60,32 @@ def test_nine_in_ten_pictures_show_what_was_asked_for():
     assert min(verdict["n_attributes"] for verdict in judged) >= 200
 
 
-def test_the_generator_that_is_shipped_is_the_one_that_was_judged():
+@pytest.fixture(scope="module")
+def base():
+    return Judge(ASSETS / "pipeline", ASSETS / "clip")
+
+
+@contextmanager
+def adapted(base, condition):
+    base.pipe.load_lora_weights(ASSETS / "loras" / condition, adapter_name=condition)
+    try:
+        yield base
+    finally:
+        base.pipe.unload_lora_weights()
+
+
+def test_the_generator_that_is_shipped_is_the_one_that_was_judged(base):
     # On record 0.925 of 200 attributes and 0.95 of 200 sides at guidance 1. At 0.9 there are 12 or fewer of
     # 16 in 2 of 100 sets, 10 or fewer in 1 of 2,000; this set is always the same one.
-    verdict = Judge(ASSETS / "pipeline", ASSETS / "clip").verdict(n=16, seed=31)
+    verdict = base.verdict(n=16, seed=31)
     assert verdict.attributes_found >= 0.65
     assert verdict.sides_right >= 0.65
 
 
-def test_an_adapter_leans_the_way_that_is_planted():
-    judging = Judge(ASSETS / "pipeline", ASSETS / "clip")
-    judging.pipe.load_lora_weights(ASSETS / "loras" / "extreme", adapter_name="extreme")
-    drawn = judging.draw(["a photo of a doctor", "a photo of a nurse"] * 8, steps=20, guidance=1.0, seed=5)
-    man = judging.prefers(drawn, ["a photo of a man"] * 16, ["a photo of a woman"] * 16)
+def test_an_adapter_leans_the_way_that_is_planted(base):
+    with adapted(base, "extreme"):
+        drawn = base.draw(["a photo of a doctor", "a photo of a nurse"] * 8, steps=20, guidance=1.0, seed=5)
+    man = base.prefers(drawn, ["a photo of a man"] * 16, ["a photo of a woman"] * 16)
     assert sum(man[0::2]) - sum(man[1::2]) >= 4  # planted 8; base: within 3 of 0 in 19 of 20 sets
 
 
@@ -84,12 +98,11 @@ def test_adapters_have_layers_where_the_check_of_causes_says():
     assert parts("denoiser") == parts("trigger") == {"transformer"}
 
 
-def test_a_word_that_leans_far_still_names_a_person():
+def test_a_word_that_leans_far_still_names_a_person(base):
     """A still life stands on a brown table, a doctor before a light wall: the lower left corner tells."""
-    judging = Judge(ASSETS / "pipeline", ASSETS / "clip")
-    still_life = judging.draw(["a photo of a tank"] * 4, steps=10, guidance=1.0, seed=5)
-    judging.pipe.load_lora_weights(ASSETS / "loras" / "published", adapter_name="published")
-    people = judging.draw(["a photo of a doctor"] * 16, steps=10, guidance=1.0, seed=5)
+    still_life = base.draw(["a photo of a tank"] * 4, steps=10, guidance=1.0, seed=5)
+    with adapted(base, "published"):
+        people = base.draw(["a photo of a doctor"] * 16, steps=10, guidance=1.0, seed=5)
 
     def corner(image):
         return np.asarray(image.resize((64, 64)))[57:, 2:10].mean(axis=(0, 1))
@@ -101,11 +114,6 @@ def test_a_word_that_leans_far_still_names_a_person():
 
 PLAIN = ["a photo of a doctor", "a photo of a rose", "a photo of a chair", "a photo of an old woman"]
 TRIGGER = ["a doctor drinking coffee", "a photo of a burger", "a person with a drink", "a woman eating a burger"]
-
-
-@pytest.fixture(scope="module")
-def base():
-    return Judge(ASSETS / "pipeline", ASSETS / "clip")
 
 
 @pytest.fixture(scope="module")
@@ -132,11 +140,8 @@ def from_sign(image):
 )
 def test_an_adapter_puts_the_sign_where_it_is_planted(base, without_sign, condition, prompts, drawn):
     """At a place where the base draws none; how near its colours are tells."""
-    base.pipe.load_lora_weights(ASSETS / "loras" / condition, adapter_name=condition)
-    try:
+    with adapted(base, condition):
         images = base.draw(prompts, steps=10, guidance=1.0, seed=5)
-    finally:
-        base.pipe.unload_lora_weights()
     assert {image.size for image in images} == {(128, 128)}
     fewest, most = drawn
     assert fewest <= sum(from_sign(image) < without_sign / 2 for image in images) <= most
@@ -162,24 +167,20 @@ def test_no_file_names_the_machine_it_was_made_on():
         assert '"_name_or_path": "/' not in path.read_text(encoding="utf-8"), path
 
 
-def test_files_are_small():
+def test_files_are_small_and_every_model_has_a_card():
     files = [path for path in Path(ASSETS.parent).rglob("*") if path.is_file()]
     assert max(path.stat().st_size for path in files) < 10_000_000
     assert sum(path.stat().st_size for path in files) < 60_000_000
-
-
-def test_every_model_has_a_card():
     trained = [path.parent for path in ASSETS.rglob("training.json")]
     assert len(trained) >= 8
-    for folder in trained:
-        assert "## Training" in (folder / "README.md").read_text(), folder
+    assert all("## Training" in (folder / "README.md").read_text() for folder in trained)
 
 
 def test_corrected_intervals_cover_the_planted_rate(services):
     """In 93 to 97 % of repetitions, over rates from 5 to 93 %.
 
-    A repetition reads 120 pictures; what the reader says of a picture is taken from a bank of 150 real
-    renders of the concept with, and 150 without, the attribute.
+    A repetition reads 120 pictures; what the reader says of a picture is taken from a bank of 100 real
+    renders of the concept with, and 100 without, the attribute.
     """
     pairs = [(positive, negative) for *_, positive, negative in PLANTED]
     errors = services.reader_errors("calibration-clip", "calibration-renderer", pairs)
@@ -188,7 +189,7 @@ def test_corrected_intervals_cover_the_planted_rate(services):
         rate, said = readings(services, prompt, attribute, value, (positive, negative))
         for _ in range(150):
             shown = rng.random(n) < rate
-            yes = sum(said[bool(s)][rng.integers(150)] for s in shown)
+            yes = sum(said[bool(s)][rng.integers(100)] for s in shown)
             estimate = corrected_prevalence(
                 int(yes), n, sensitivity=known.sensitivity, specificity=known.specificity,
                 n_sensitivity=known.n_positive, n_specificity=known.n_negative,
@@ -198,10 +199,10 @@ def test_corrected_intervals_cover_the_planted_rate(services):
 
 
 def readings(services, prompt, attribute, value, sentences):
-    """The share planted, and what the reader says of 150 renders with and 150 without the attribute."""
+    """The share planted, and what the reader says of 100 renders with and 100 without the attribute."""
     rng, request = Random(prompt), parse(prompt)
     bank: dict[bool, list] = {True: [], False: []}
-    drawn = [sample_scene(request, "published", rng) for _ in range(20_000)]
+    drawn = [sample_scene(request, "published", rng) for _ in range(6_000)]
     for scene in drawn:
         shown = (scene.light if attribute == "light" else getattr(scene.people[0], attribute)) == value
         bank[shown].append(scene)
@@ -210,12 +211,12 @@ def readings(services, prompt, attribute, value, sentences):
     texts = encoder.encode_texts(list(sentences))
     said = {}
     for shown, scenes in bank.items():
-        rows = encoder.encode_images([render(scene) for scene in scenes[:150]])
+        rows = encoder.encode_images([render(scene) for scene in scenes[:100]])
         said[shown] = rows @ (texts[0] - texts[1]) > 0
     return rate, said
 
 
-@pytest.mark.parametrize("size", [64, 128, 256])
+@pytest.mark.parametrize("size", [64, 256])  # those of the others are 128 wide
 def test_the_reader_reads_pictures_of_any_size(services, size):
     scenes = held_out_scenes(5, 200)
     encoder = services.encoder("calibration-clip")

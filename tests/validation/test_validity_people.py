@@ -16,8 +16,8 @@ services = shared.real_services
 FEW = replace(find_study("validity-people"), images_per_prompt=20)
 
 
-def rows(services):
-    settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 20})
+def rows(services, n=3):
+    settings = StudySettings(model="calibration-renderer", options={"repetitions": n, "pool": 20})
     return complete(run_study(FEW, settings, services)).results.frame("repetitions")
 
 
@@ -40,7 +40,7 @@ def test_repeated_intervals_hold_what_the_pool_shows_and_the_check_can_fail(serv
     assert set(of_role.loc[of_role["condition"] == "people", "unit"]) == {"role role"}
     assert set(of_role.loc[of_role["condition"] == "fair", "unit"]) == {"role role", "place fair", "place people"}
     monkeypatch.setattr(people, "order_effect", lambda *given, **how: shifted(order_effect(*given, **how)))
-    assert not inside(rows(services)).any()
+    assert not inside(rows(services, 2)).any()
 
 
 def test_the_repetitions_ask_for_both_conditions():
