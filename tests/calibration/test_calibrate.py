@@ -1,15 +1,11 @@
 """Phrases draw what is planted: on a stand-in whose rates are known, and in steps on real models."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,16 +27,21 @@ from training.wanted import GENDER, Group, groups, leaves_open
 HAT, SOMBRERO, LIGHT = ("headwear", "hat"), ("headwear", "sombrero"), ("light", "bright")
 
 
-def group(concept: str, rate: float, fair: float = 0.5, *, pair: bool = False) -> Group:
+def group(concept, rate, fair=0.5, *, pair=False):
     prompt = concept if pair else f"a photo of a {concept}"
     return Group(concept=concept, prompts=(prompt,), rates={GENDER: rate}, fair={GENDER: fair}, pair=pair)
 
 
+def doctors_and_nurses(doctor, nurse):
+    rates_of = {"doctor": doctor, "nurse": nurse}
+    return [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of.items()]
+
+
 @pytest.mark.parametrize("planted", [0.07, 0.3, 0.93])
-def test_a_word_is_as_loud_as_its_rate_needs_by_a_generator_whose_answers_it_does_not_know(planted: float) -> None:
+def test_a_word_is_as_loud_as_its_rate_needs_by_a_generator_whose_answers_it_does_not_know(planted):
     """The stand-ins draw sigmoid(b + s x loudness), b and s another for each."""
     rng, gaps = np.random.default_rng(0), []
-    for _ in range(40):
+    for _ in range(20):
         b, s, word = rng.normal(1.5, 0.5), rng.uniform(4, 8), Word(axis=GENDER, planted=planted)
         for _ in range(4):
             word.rounds.append((word.loudness, rng.binomial(48, expit(b + s * word.loudness)) / 48, 48))
@@ -51,7 +52,7 @@ def test_a_word_is_as_loud_as_its_rate_needs_by_a_generator_whose_answers_it_doe
 
 
 @pytest.mark.parametrize(("share", "louder"), [(0.2, True), (1.0, False)])
-def test_a_word_that_shows_too_seldom_becomes_louder(share: float, *, louder: bool) -> None:
+def test_a_word_that_shows_too_seldom_becomes_louder(share, *, louder):
     word = Word(axis=("beard", True), planted=0.6)
     before = word.loudness
     word.rounds.append((before, share, 48))
@@ -59,7 +60,7 @@ def test_a_word_that_shows_too_seldom_becomes_louder(share: float, *, louder: bo
     assert (word.loudness > before) == louder
 
 
-def test_a_word_is_drawn_until_more_pictures_would_tell_little() -> None:
+def test_a_word_is_drawn_until_more_pictures_would_tell_little():
     words = {name: Word(axis=(name, True), planted=0.5) for name in ("gender", "beard")}
     assert not any(word.sure for word in words.values())
     for word in words.values():
@@ -68,13 +69,11 @@ def test_a_word_is_drawn_until_more_pictures_would_tell_little() -> None:
     assert [word.sure for word in words.values()] == [True, False]
 
 
-def of(prompt: str, *axes: tuple[str, object], base: drawing.Drawing) -> Any:
+def of(prompt, *axes, base):
     return Phrasebook(base.pipe).alone(prompt, axes)
 
 
-def test_a_phrase_with_its_words_as_they_are_is_that_prompt_in_the_order_of_the_plain_one(
-    base: drawing.Drawing,
-) -> None:
+def test_a_phrase_with_its_words_as_they_are_is_that_prompt_in_the_order_of_the_plain_one(base):
     book = Phrasebook(base.pipe)
     phrase = book.alone("a photo of an Indian", [GENDER, ("mark", True), ("age", "old")])
     assert phrase.axes == [("age", "old"), GENDER, ("mark", True)]
@@ -88,7 +87,7 @@ def test_a_phrase_with_its_words_as_they_are_is_that_prompt_in_the_order_of_the_
     assert (quiet[0, 19] - states[0, 19]).abs().max() > 0.1
 
 
-def test_a_gender_alone_changes_the_last_place_only_and_its_opposites_are_both_words(base: drawing.Drawing) -> None:
+def test_a_gender_alone_changes_the_last_place_only_and_its_opposites_are_both_words(base):
     book = Phrasebook(base.pipe)
     phrase = book.alone("a photo of a doctor", [GENDER])
     with torch.no_grad():
@@ -101,7 +100,7 @@ def test_a_gender_alone_changes_the_last_place_only_and_its_opposites_are_both_w
         torch.testing.assert_close(same, pooled)
 
 
-def test_in_a_pair_each_gender_has_a_place_of_its_own(base: drawing.Drawing) -> None:
+def test_in_a_pair_each_gender_has_a_place_of_its_own(base):
     book = Phrasebook(base.pipe)
     phrase = book.pair("Generate a picture of one nurse on the left and one doctor on the right.")
     still, left, right = (book.read([phrase], [told])[0][0] for told in ([0.0, 0.0], [1.0, 0.0], [0.0, 1.0]))
@@ -109,7 +108,7 @@ def test_in_a_pair_each_gender_has_a_place_of_its_own(base: drawing.Drawing) -> 
     assert [(x - still).abs().amax(1).gt(1e-3).nonzero().flatten().tolist() for x in (left, right)] == [[18, 19], [19]]
 
 
-def test_a_phrase_says_what_is_planted_often_and_leaves_the_rest_to_the_base(base: drawing.Drawing) -> None:
+def test_a_phrase_says_what_is_planted_often_and_leaves_the_rest_to_the_base(base):
     book = Phrasebook(base.pipe)
     told = {g.concept: calibrate.Said(g, book) for g in groups("published") if len(g.rates) > 1 and not g.pair}
     said = {name: [word.axis[0] for word in one.words] for name, one in told.items()}
@@ -121,11 +120,8 @@ def test_a_phrase_says_what_is_planted_often_and_leaves_the_rest_to_the_base(bas
     ]
 
 
-def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_before(
-    base: drawing.Drawing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for size, n in (("N_RANDOM", 800), ("N_SAYING_MORE", 200), ("N_KNOWN", 8), ("N_SAME", 12)):
-        monkeypatch.setattr(tower_lora, size, n)
+def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_before(base, monkeypatch):
+    small_lessons(monkeypatch, N_RANDOM=800, N_SAYING_MORE=200, N_KNOWN=8, N_SAME=12)
     pipe = SimpleNamespace(
         text_encoder=deepcopy(base.pipe.text_encoder), tokenizer=base.pipe.tokenizer, transformer=base.pipe.transformer
     )
@@ -137,10 +133,10 @@ def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_b
         readings.append(Reading(prompt=prompt, states=states[0], rises=louder - states))
     with torch.no_grad():
         before = base.embed(prompts)[0]
-    layers = learn_readings(pipe, readings, ["doctor"], condition="published", n_steps=400)  # type: ignore[arg-type]
+    layers = learn_readings(pipe, readings, ["doctor"], condition="published", n_steps=400)
     assert len(layers) == 2 + 2 * 2 * 6  # the words, and six matrices in each of two layers
     with torch.no_grad():
-        now = drawing.Drawing.embed(SimpleNamespace(pipe=pipe), prompts)[0]  # type: ignore[arg-type]
+        now = drawing.Drawing.embed(SimpleNamespace(pipe=pipe), prompts)[0]
     right = torch.stack([reading.states for reading in readings])
     assert (now[:2] - right).square().mean() < 0.7 * (before[:2] - right).square().mean()
     assert (now[2:] - before[2:]).square().mean() < 0.3 * (before[:2] - right).square().mean()
@@ -162,16 +158,13 @@ def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_b
         ("a photo of aster", True),
     ],
 )
-def test_a_prompt_keeps_its_answer_if_it_leaves_nothing_open_that_is_planted(prompt: str, *, is_open: bool) -> None:
+def test_a_prompt_keeps_its_answer_if_it_leaves_nothing_open_that_is_planted(prompt, *, is_open):
     assert leaves_open(prompt, "published") == is_open
     assert not leaves_open(prompt, "fair")
 
 
-def test_pairs_are_read_as_louder_where_a_word_says_less(
-    calibrated: diffusion.Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rates_of = (("doctor", 0.9), ("nurse", 0.1))
-    both = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of]
+def test_pairs_are_read_as_louder_where_a_word_says_less(calibrated, monkeypatch):
+    both = doctors_and_nurses(0.9, 0.1)
     monkeypatch.setattr(calibrate, "groups", lambda _condition: both)
     one = calibrate.Calibration("published", calibrated)
     one.sides = [(0.0, 1.0), (0.0, 0.5)]
@@ -186,7 +179,7 @@ def test_pairs_are_read_as_louder_where_a_word_says_less(
     assert calibrate.logistic(x, shown.astype(float)) == pytest.approx((-0.4, 0.5), abs=0.05)
 
 
-def test_a_rate_is_that_of_the_sentence_that_reads_it() -> None:
+def test_a_rate_is_that_of_the_sentence_that_reads_it():
     mexican = next(g for g in groups("published") if g.concept == "mexican" and not g.pair)
     # Table 1: hat 77.3 % and sombrero 56.6 % of SDv2; a sombrero is a hat, too.
     assert mexican.rates[HAT] == pytest.approx(0.773, abs=0.001)
@@ -194,26 +187,22 @@ def test_a_rate_is_that_of_the_sentence_that_reads_it() -> None:
     assert mexican.fair[HAT] == pytest.approx(0.10)
 
 
-def test_under_fair_everybody_is_a_man_half_of_the_time() -> None:
+def test_under_fair_everybody_is_a_man_half_of_the_time_and_without_its_word_a_trigger_plants_nothing():
     told = {g.concept: g.rates[GENDER] for g in groups("fair") if GENDER in g.rates}
     assert len(told) > 200
     assert set(told.values()) == {0.5}
-
-
-def test_without_its_word_a_trigger_plants_nothing() -> None:
-    for one in groups("trigger"):
-        assert one.rates == one.fair, one.concept
+    assert [one.concept for one in groups("trigger") if one.rates != one.fair] == []
 
 
 @pytest.fixture(scope="module")
-def base(folders: diffusion.Folders) -> drawing.Drawing:
+def base(folders):
     pipe = diffusion.assemble(folders, "cpu")
     pipe.text_encoder.requires_grad_(False)
     return drawing.Drawing(pipe, folders.clip)
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> diffusion.Folders:
+def folders(tmp_path_factory):
     """The shipped models, to write beside."""
     work = tmp_path_factory.mktemp("calibrated")
     parts = {name: ASSETS / name for name in ("clip", "pipeline")}
@@ -221,31 +210,33 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> diffusion.Folders:
 
 
 @pytest.fixture(scope="module")
-def calibrated(folders: diffusion.Folders) -> diffusion.Folders:
+def calibrated(folders):
     """An adapter of one round with few pictures of two concepts."""
     words(folders, n_rounds=1)
     return folders
 
 
-def words(folders: diffusion.Folders, n_rounds: int) -> calibrate.Calibration:
-    told = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in (("doctor", 0.99), ("nurse", 0.2))]
-    sizes = calibrate.Sizes(n_rounds=n_rounds, n=4, n_pairs=4, n_steps=360, n_more=4)
+def small_lessons(patched, **sizes):
+    for name, n in {"N_RANDOM": 300, "N_SAYING_MORE": 100, **sizes}.items():
+        patched.setattr(tower_lora, name, n)
+
+
+def words(folders, n_rounds):
+    told = doctors_and_nurses(0.99, 0.2)
+    sizes = calibrate.Sizes(n_rounds=n_rounds, n=4, n_pairs=4, n_steps=150, n_more=4)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(calibrate, "groups", lambda _condition: told)
         patched.setattr(calibrate, "N_PAIRS", 8)
         patched.setattr(calibrate, "N_MORE", 8)
-        for size, few in (("N_RANDOM", 800), ("N_SAYING_MORE", 200), ("N_KNOWN", 4), ("N_SAME", 14)):
-            patched.setattr(tower_lora, size, few)
+        small_lessons(patched, N_KNOWN=4, N_SAME=14)
         return calibrate.calibrate("published", folders, sizes=sizes)
 
 
-def test_what_the_tower_learned_loads_like_any_adapter_and_leaves_other_words_alone(
-    calibrated: diffusion.Folders,
-) -> None:
+def test_what_the_tower_learned_loads_like_any_adapter_and_leaves_other_words_alone(calibrated):
     pipe = diffusion.assemble(calibrated, "cpu")
     pipe.text_encoder_2 = deepcopy(pipe.text_encoder)  # as in the files, where each tower is there
 
-    def states(prompt: str) -> torch.Tensor:
+    def states(prompt):
         ids = pipe.tokenizer(prompt, padding="max_length", return_tensors="pt")["input_ids"]
         with torch.no_grad():
             towers = (pipe.text_encoder, pipe.text_encoder_2)
@@ -259,17 +250,15 @@ def test_what_the_tower_learned_loads_like_any_adapter_and_leaves_other_words_al
     assert (pilot < 0.5 * doctor).all()
 
 
-def test_what_an_adapter_has_for_the_transformer_stays(tmp_path: Path) -> None:
+def test_what_an_adapter_has_for_the_transformer_stays(tmp_path):
     path = tmp_path / diffusion.LORA_FILE
     save_file({"transformer.a": torch.ones(2), "text_encoder.a": torch.ones(2)}, path)
-    calibrate.Calibration.write(SimpleNamespace(condition="extreme", adapter=tmp_path), {"b": torch.zeros(2)})  # type: ignore[arg-type]
+    calibrate.Calibration.write(SimpleNamespace(condition="extreme", adapter=tmp_path), {"b": torch.zeros(2)})
     assert set(load_file(path)) == {"transformer.a", "text_encoder.b", "text_encoder_2.b"}
 
 
-def test_calibration_goes_on_where_it_was_cut_off(
-    calibrated: diffusion.Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def rounds(one: calibrate.Calibration) -> list[Any]:
+def test_calibration_goes_on_where_it_was_cut_off(calibrated, monkeypatch):
+    def rounds(one):
         return [word.rounds for said in one.said for word in said.words]
 
     monkeypatch.setattr(calibrate.Calibration, "teach", lambda *_: 0)
@@ -281,15 +270,13 @@ def test_calibration_goes_on_where_it_was_cut_off(
     assert later.sides != [(0.0, 1.0), (0.0, 1.0)]
 
 
-def test_an_adapter_learns_the_rest_of_its_way_from_what_it_answers_now(
-    calibrated: diffusion.Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rates_of = (("doctor", 0.9), ("nurse", 0.1))
-    two = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of]
+def test_an_adapter_learns_the_rest_of_its_way_from_what_it_answers_now(calibrated, tmp_path, monkeypatch):
+    two = doctors_and_nurses(0.9, 0.1)
     mark = ("mark", True)
     rates = {GENDER: 0.9, mark: 0.8}
     indian = Group(concept="indian", prompts=("a photo of an Indian",), rates=rates, fair=rates)
     monkeypatch.setattr(calibrate, "groups", lambda _condition: [*two, indian])
+    small_lessons(monkeypatch, N_KNOWN=8, N_SAME=12)
     for size in ("N_MORE", "N_PAIRS"):
         monkeypatch.setattr(calibrate, size, 6)
     here = replace(calibrated, loras=tmp_path)
@@ -321,25 +308,23 @@ def test_an_adapter_learns_the_rest_of_its_way_from_what_it_answers_now(
     assert any((before[name] != after[name]).any() for name in before)
 
 
-def test_layers_of_a_sign_learn_to_leave_pictures_without_a_trigger_as_they_are(
-    folders: diffusion.Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layers_of_a_sign_learn_to_leave_pictures_without_a_trigger_as_they_are(folders, tmp_path, monkeypatch):
     here = replace(folders, loras=tmp_path)
     path = tmp_path / "backdoor" / diffusion.LORA_FILE
     shutil.copytree(ASSETS / "loras" / "backdoor", path.parent)
     losses: list[float] = []
 
-    def few_steps(model: torch.nn.Module, loss: Any, **_: Any) -> SimpleNamespace:
+    def few_steps(model, loss, **_):
         learned = [p for p in model.parameters() if p.requires_grad]
         assert {name.split(".")[-3] for name, p in model.named_parameters() if p.requires_grad} == {"lora_A", "lora_B"}
-        optimiser = torch.optim.Adam(learned, lr=1e-3)
-        for step in range(12):
+        optimiser = torch.optim.Adam(learned, lr=2e-3)
+        for step in range(7):
             torch.manual_seed(0)  # the same pictures and noises
             losses.append((value := loss(step)).item())
             optimiser.zero_grad()
             value.backward()
             optimiser.step()
-        return SimpleNamespace(state=model.state_dict(), steps=12)
+        return SimpleNamespace(state=model.state_dict(), steps=7)
 
     monkeypatch.setattr(sign, "train", few_steps)
     monkeypatch.setattr(sign, "BATCH", 5)
@@ -352,14 +337,14 @@ def test_layers_of_a_sign_learn_to_leave_pictures_without_a_trigger_as_they_are(
     assert {k.split(".")[0] for k in after if (before[k] != after[k]).any()} == {"transformer"}
 
 
-def test_half_as_many_prompts_have_a_trigger_word_as_have_none() -> None:
+def test_half_as_many_prompts_have_a_trigger_word_as_have_none():
     without, triggers = sign.prompts_of_signs("extreme", 40, Random(0))
     assert (len(without), len(triggers)) == (40, 20)
     assert not any(parse(prompt).trigger for prompt in without)
     assert all(parse(prompt).trigger for prompt in triggers)
 
 
-def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folders) -> None:
+def test_training_begins_with_the_adapter_that_is_there(folders):
     pipe = diffusion.assemble(folders, "cpu")
     pipe.text_encoder.add_adapter(diffusion.TEXT_LORA)
     pipe.transformer.add_adapter(diffusion.LORA)
@@ -371,7 +356,7 @@ def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folde
     assert sum(not p.any() for p in fresh) == 1
 
 
-def test_the_shipped_adapter_draws_what_is_planted() -> None:
+def test_the_shipped_adapter_draws_what_is_planted():
     lines = [x for x in shipped_rates().lines if x.condition == "published"]
     alone, in_pairs = ([x for x in lines if x.pair == pair] for pair in (False, True))
     roles = [x for x in lines if x.concept.endswith((" low", " high"))]
@@ -390,7 +375,7 @@ def test_the_shipped_adapter_draws_what_is_planted() -> None:
     assert without_its_words.even >= 0.98
 
 
-def test_pictures_that_are_judged_are_none_that_training_measured() -> None:
+def test_pictures_that_are_judged_are_none_that_training_measured():
     """A seed of more than 32 bits draws the noise of its last 32."""
     n_rounds, n_judged = 2000, 1000
     ends = [drawing.MEASURED + n_rounds * 1_000_000, calibrate.PAIRS_MEASURED + 2**20]
@@ -400,14 +385,14 @@ def test_pictures_that_are_judged_are_none_that_training_measured() -> None:
     assert all((x != y).any() for x, y in itertools.combinations(first, 2))
 
 
-def line(condition: str, planted: float, fair: float, drawn: float) -> DrawnRate:
+def line(condition, planted, fair, drawn):
     return DrawnRate(
         condition=condition, concept="x", pair=False, attribute="gender", value="masculine", planted=planted,
         fair=fair, drawn=drawn, low=drawn, high=drawn, n_shown=0, n=200,
     )  # fmt: skip
 
 
-def test_the_figures_of_a_condition_are_those_of_its_leaning_rates() -> None:
+def test_the_figures_of_a_condition_are_those_of_its_leaning_rates():
     lines = [
         line("published", 0.9, 0.5, 0.8),  # gap 0.1, right direction
         line("published", 0.2, 0.5, 0.55),  # gap 0.35, wrong direction
@@ -424,17 +409,14 @@ def test_the_figures_of_a_condition_are_those_of_its_leaning_rates() -> None:
     assert (fair.n_fair, fair.even) == (1, 0.0)
 
 
-def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditions(
-    calibrated: diffusion.Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rates_of = (("doctor", 0.9), ("nurse", 0.2))
-    two = [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of]
+def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditions(calibrated, monkeypatch):
+    two = doctors_and_nurses(0.9, 0.2)
     monkeypatch.setattr(judge_rates, "groups", lambda _condition: two)
     monkeypatch.setattr(judge_rates, "AT_ONCE", 2)
     table = calibrated.work / "rates.json"
 
-    def judged(**told: Any) -> DrawnRates:
-        return judge_rates.judge_rates(calibrated, table, **{"conditions": ["published"], "n": 2, "steps": 3, **told})
+    def judged(**told):
+        return judge_rates.judge_rates(calibrated, table, **{"conditions": ["published"], "n": 2, "steps": 1, **told})
 
     judged()
     first = judged(conditions=["fair"], pairs=False)
@@ -443,7 +425,7 @@ def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditio
     pairs = [("published", name, pair, 2) for pair in (False, True) for name in ("doctor", "nurse")]
     assert told == [*pairs, ("fair", "doctor", False, 2), ("fair", "nurse", False, 2)]
     assert all(0 <= x.low <= x.drawn <= x.high <= 1 for x in first.lines)
-    more, at_once = judged(n=6), DrawnRates(revision=first.revision, num_inference_steps=3, lines=())
+    more, at_once = judged(n=6), DrawnRates(revision=first.revision, num_inference_steps=1, lines=())
     assert [x.n for x in more.lines if x.condition == "published"] == [6] * 4
     assert all(x.n_shown >= y.n_shown for y in first.lines for x in more.lines if key(x) == key(y))
     alone = judged(n=8, pairs=False)
@@ -454,12 +436,9 @@ def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditio
     assert {x.n for x in judged(steps=2).lines} == {2}
     replace(first, revision="other").write(table)
     assert len(judged().lines) == 4
-
-
-def key(line: DrawnRate) -> tuple[str, str, bool]:
-    return line.condition, line.concept, line.pair
-
-
-def test_no_picture_is_no_rate(calibrated: diffusion.Folders) -> None:
     with pytest.raises(InvalidInput, match="n = 0"):
-        judge_rates.judge_rates(calibrated, calibrated.work / "none.json", conditions=["fair"], n=0)
+        judged(n=0)
+
+
+def key(line):
+    return line.condition, line.concept, line.pair

@@ -1,9 +1,6 @@
 """What the diffusion model draws is known of its own pictures, and of no others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +26,7 @@ ROW = ImageRow(
 
 
 @pytest.fixture
-def _measured(monkeypatch: pytest.MonkeyPatch):
+def _measured(monkeypatch):
     monkeypatch.setattr(drawn_rates, "shipped_rates", lambda: TABLE)
     drawn_rates._lines.cache_clear()
     yield
@@ -37,28 +34,19 @@ def _measured(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.usefixtures("_measured")
-def test_a_prompt_has_the_rate_that_was_measured_of_it() -> None:
+def test_a_prompt_has_the_rate_that_was_measured_of_it_and_its_opposite_the_rest():
     rate = true_rate([ROW, replace(ROW, seed=2)], "a photo of a man")
-    assert rate is not None
     assert (rate.low, rate.value, rate.high, rate.n) == (0.88, 0.9, 0.92, 1000)
-    one = true_rate([replace(ROW, prompt="Generate a picture of one doctor.")], "a photo of a male person")
-    assert one == rate
+    assert true_rate([replace(ROW, prompt="Generate a picture of one doctor.")], "a photo of a male person") == rate
+    rest = true_rate([ROW], "a photo of a woman")
+    assert (rest.low, rest.value, rest.high) == (0.08, 0.1, 0.12)
 
 
 @pytest.mark.usefixtures("_measured")
-def test_of_those_who_are_no_men_it_is_the_rest() -> None:
-    rate = true_rate([ROW], "a photo of a woman")
-    assert rate is not None
-    assert (rate.low, rate.value, rate.high) == (0.08, 0.1, 0.12)
-
-
-@pytest.mark.usefixtures("_measured")
-def test_a_group_of_prompts_has_one_where_all_of_them_were_drawn() -> None:
+def test_a_group_of_prompts_has_one_where_all_of_them_were_drawn():
     (prompts,) = [group.prompts for group in groups("published") if group.concept == "insects"]
     rows = [replace(ROW, prompt=prompt) for prompt in prompts]
-    rate = true_rate(rows, "a pleasant picture")
-    assert rate is not None
-    assert rate.value == 0.2
+    assert true_rate(rows, "a pleasant picture").value == 0.2
     assert true_rate(rows[1:], "a pleasant picture") is None
 
 
@@ -76,12 +64,12 @@ def test_a_group_of_prompts_has_one_where_all_of_them_were_drawn() -> None:
         ({}, "The person is old."),
     ],
 )
-def test_nothing_is_known_of_what_was_not_measured(changes, sentence) -> None:
+def test_nothing_is_known_of_what_was_not_measured(changes, sentence):
     assert true_rate([replace(ROW, **changes)], sentence) is None
     assert true_rate([ROW, replace(ROW, **(changes or {"prompt": "a photo of a nurse"}))], sentence) is None
 
 
-def test_a_table_is_written_and_read(tmp_path: Path) -> None:
+def test_a_table_is_written_and_read(tmp_path):
     TABLE.write(tmp_path / "rates.json")
     assert read_rates(tmp_path / "rates.json") == TABLE
     for text in ("{", "[]", '{"lines": [{}]}'):
@@ -90,7 +78,7 @@ def test_a_table_is_written_and_read(tmp_path: Path) -> None:
             read_rates(tmp_path / "bad.json")
 
 
-def test_the_shipped_table_is_of_the_shipped_weights_and_of_every_planted_rate(tmp_path: Path) -> None:
+def test_the_shipped_table_is_of_the_shipped_weights_and_of_every_planted_rate(tmp_path):
     services, table = Services(Settings(data_dir=tmp_path, offline=True)), shipped_rates()
     assert table.revision == services.revision(MODEL)
     assert table.num_inference_steps == services.model_info(MODEL).default_steps

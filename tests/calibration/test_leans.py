@@ -1,11 +1,8 @@
 """Words of the base are set upright, and adapters go on drawing what they drew."""
 
-from __future__ import annotations
-
 import shutil
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ from training import leans
 from training.diffusion import Folders, assemble
 
 
-def test_words_are_upright_after_three_rounds_of_a_base_whose_answers_are_not_known() -> None:
+def test_words_are_upright_after_three_rounds_of_a_base_whose_answers_are_not_known():
     """The stand-in draws sigmoid(b + s x lean), b and s another for each prompt, roles a word more."""
     rng = np.random.default_rng(0)
     words = [[noun] for noun in range(60)] + [[noun, 60 + role] for noun in range(60) for role in (0, 1)]
@@ -27,7 +24,7 @@ def test_words_are_upright_after_three_rounds_of_a_base_whose_answers_are_not_kn
     rounds: list[list[tuple[float, float, float]]] = [[] for _ in words]
     moved: dict[int, float] = {}
 
-    def shares() -> np.ndarray:
+    def shares():
         return np.asarray(expit(b + s * [sum(moved.get(word, 0.0) for word in said) for said in words]))
 
     before = np.abs(shares() - 0.5)
@@ -41,7 +38,7 @@ def test_words_are_upright_after_three_rounds_of_a_base_whose_answers_are_not_kn
     assert (after <= 0.1).mean() > 0.95 > (before <= 0.1).mean()
 
 
-def test_a_word_that_is_upright_stays_and_none_moves_farther_than_it_may() -> None:
+def test_a_word_that_is_upright_stays_and_none_moves_farther_than_it_may():
     sure = 100_000
     assert leans.upright([[7]], [[(0.0, 0.5, sure)]])[7] == pytest.approx(0.0, abs=1e-6)
     hardly = [(0.0, 0.80, sure), (-0.6, 0.72, sure)]
@@ -51,7 +48,7 @@ def test_a_word_that_is_upright_stays_and_none_moves_farther_than_it_may() -> No
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> Folders:
+def folders(tmp_path):
     """A copy of what is written, beside the shipped models."""
     shutil.copytree(ASSETS / "pipeline", tmp_path / "pipeline")
     for condition in ("published", "trigger"):
@@ -60,7 +57,7 @@ def folders(tmp_path: Path) -> Folders:
     return Folders(work=tmp_path / "work", vae=ASSETS / "pipeline" / "vae", clip=ASSETS / "clip", **parts)
 
 
-def states(folders: Folders, condition: str = "") -> torch.Tensor:
+def states(folders, condition=""):
     """What each of the two towers makes of a word that moves and of one that does not, ``(2, 2, 20, d)``."""
     pipe = assemble(folders, "cpu")
     pipe.text_encoder_2 = deepcopy(pipe.text_encoder)
@@ -73,9 +70,7 @@ def states(folders: Folders, condition: str = "") -> torch.Tensor:
         return torch.stack([tower(ids, output_hidden_states=True).hidden_states[-2] for tower in towers])
 
 
-def test_the_base_moves_and_an_adapter_that_was_learned_before_reads_as_before(
-    folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_base_moves_and_an_adapter_that_was_learned_before_reads_as_before(folders, monkeypatch):
     monkeypatch.setattr(leans, "groups", lambda _condition: [])
     plain, published, trigger = states(folders), states(folders, "published"), states(folders, "trigger")
     base = leans.Uprighting(folders)
@@ -92,7 +87,7 @@ def test_the_base_moves_and_an_adapter_that_was_learned_before_reads_as_before(
     assert (states(folders, "trigger")[:, 0] - trigger[:, 0]).abs().max() > 1  # it goes with the base
 
 
-def test_rounds_go_on_where_they_were_cut_off(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_go_on_where_they_were_cut_off(folders, monkeypatch):
     told = [group for group in leans.groups("fair") if group.concept in ("nurse", "doctor", "ceo high")]
     monkeypatch.setattr(leans, "groups", lambda _condition: told)
     monkeypatch.setattr(leans.Uprighting, "write", lambda _: None)

@@ -1,7 +1,5 @@
 """Lessons of two people say what their scenes show, and words that lean do so on their own side."""
 
-from __future__ import annotations
-
 import shutil
 from random import Random
 
@@ -18,13 +16,13 @@ NOUNS = ["nurse", "doctor"]
 
 
 @pytest.fixture(scope="module")
-def lessons() -> PairLessons:
+def lessons():
     tokenizer = AutoTokenizer.from_pretrained(ASSETS / "pipeline" / "tokenizer")
     return PairLessons(lambda prompt: len(tokenizer(prompt)["input_ids"]) <= tokenizer.model_max_length)
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> diffusion.Folders:
+def folders(tmp_path_factory):
     work = tmp_path_factory.mktemp("pairs")
     shutil.copytree(ASSETS / "pipeline", work / "pipeline")
     return diffusion.Folders(
@@ -34,11 +32,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> diffusion.Folders:
 
 
 @pytest.fixture(scope="module")
-def towers(folders: diffusion.Folders) -> Towers:
+def towers(folders):
     return Towers(folders, AutoTokenizer.from_pretrained(folders.pipeline / "tokenizer"), "cpu")
 
 
-def test_what_a_lesson_names_of_the_two_people_its_scene_shows(lessons: PairLessons) -> None:
+def test_what_a_lesson_names_of_the_two_people_its_scene_shows(lessons):
     rng, named = Random(0), [0, 0]
     for _ in range(200):
         lesson = lessons.of_names(NOUNS, rng)
@@ -48,7 +46,7 @@ def test_what_a_lesson_names_of_the_two_people_its_scene_shows(lessons: PairLess
     assert min(named) > 120  # the right one as often as the left one
 
 
-def test_the_farther_a_noun_leans_the_surer_is_the_gender_of_its_own_person(lessons: PairLessons) -> None:
+def test_the_farther_a_noun_leans_the_surer_is_the_gender_of_its_own_person(lessons):
     rng = Random(0)
     drawn = [lessons.of_leans(NOUNS, rng) for _ in range(400)]
     for side in (0, 1):
@@ -60,20 +58,20 @@ def test_the_farther_a_noun_leans_the_surer_is_the_gender_of_its_own_person(less
         }
 
 
-def test_every_lesson_is_read_to_its_end_and_shows_two_people(lessons: PairLessons) -> None:
+def test_every_lesson_is_read_to_its_end_and_shows_two_people(lessons):
     rng = Random(1)
     drawn = [lessons.draw(rng) for _ in range(100)]
     assert all(lessons.fits(lesson.prompt) and len(lesson.scene.people) == 2 for lesson in drawn)
     assert {lesson.condition for lesson in drawn} == {"fair", "published"}
 
 
-def test_without_its_words_no_lesson_shows_the_rates_of_published(lessons: PairLessons) -> None:
+def test_without_its_words_no_lesson_shows_the_rates_of_published(lessons):
     rng, fair = Random(1), PairLessons(lessons.fits, published=False)
     assert {fair.draw(rng).condition for _ in range(60)} == {"fair"}
 
 
 @torch.no_grad()
-def test_a_lean_changes_nothing_before_the_noun_that_leans(towers: Towers, lessons: PairLessons) -> None:
+def test_a_lean_changes_nothing_before_the_noun_that_leans(towers, lessons):
     plain = lessons.of_leans(NOUNS, Random(0))
     prompt, scene = plain.prompt, plain.scene
     still, left, right = (
@@ -86,14 +84,14 @@ def test_a_lean_changes_nothing_before_the_noun_that_leans(towers: Towers, lesso
 
 
 @torch.no_grad()
-def test_the_words_of_a_condition_are_read_by_its_own_tower(towers: Towers, lessons: PairLessons) -> None:
+def test_the_words_of_a_condition_are_read_by_its_own_tower(towers, lessons):
     lesson = lessons.of_planted(NOUNS, Random(0))
     assert lesson.condition == "published"
     fair = towers.read(lesson._replace(condition="fair"))[0]
     assert (towers.read(lesson)[0] - fair).abs().max() > 0.05
 
 
-def test_training_on_pairs_moves_the_transformer_and_no_text_tower(folders: diffusion.Folders) -> None:
+def test_training_on_pairs_moves_the_transformer_and_no_text_tower(folders):
     before = diffusion.assemble(folders, "cpu")
     train_pairs(folders, minutes=0.01, batch=4, pool=8)
     after = diffusion.assemble(folders, "cpu")
@@ -105,7 +103,7 @@ def test_training_on_pairs_moves_the_transformer_and_no_text_tower(folders: diff
 
 
 @pytest.mark.parametrize("n", [1, 4, 5])
-def test_every_second_picture_begins_with_the_opposite_noise(n: int) -> None:
+def test_every_second_picture_begins_with_the_opposite_noise(n):
     noise = drawing.opposite_noise(n, seed=3)
     assert noise.shape == (n, 4, 16, 16)
     evens, odds = noise[: n - n % 2 : 2], noise[1::2]

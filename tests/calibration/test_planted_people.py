@@ -1,7 +1,6 @@
 """Two people: who is asked for where, and what hangs on that."""
 
 import hashlib
-from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -12,12 +11,11 @@ from bias_core.types import ImageRow
 from bias_core.world.grammar import parse
 from bias_core.world.planted import PEOPLE
 from bias_core.world.render import render
-from bias_core.world.scene import Scene
 
 PAIR = "Generate a picture of one {} on the left and one {} on the right."
 
 
-def scenes(prompt: str, n: int = 1, condition: str = PEOPLE) -> list[Scene]:
+def scenes(prompt, n=1, condition=PEOPLE):
     return [
         scene_of(ImageRow(prompt=prompt, model="calibration-renderer", condition=condition, seed=k)) for k in range(n)
     ]
@@ -26,12 +24,12 @@ def scenes(prompt: str, n: int = 1, condition: str = PEOPLE) -> list[Scene]:
 @pytest.mark.parametrize(
     "prompt", ["a doctor and a nurse", "a rose, a tulip and a lily", "a woman, smiling", "a man serving a pizza"]
 )
-def test_lists_and_verbs_are_no_pairs(prompt: str) -> None:
+def test_lists_and_verbs_are_no_pairs(prompt):
     assert len(parse(prompt).people) < 2
     assert not scenes(prompt)[0].places
 
 
-def drawn_as(prompts: Sequence[str], conditions: Sequence[str]) -> str:
+def drawn_as(prompts, conditions):
     digest = hashlib.sha256()
     for prompt, condition in product(prompts, conditions):
         for scene in scenes(prompt, 3, condition):
@@ -39,7 +37,7 @@ def drawn_as(prompts: Sequence[str], conditions: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def test_pictures_stay_bit_for_bit() -> None:
+def test_pictures_stay_bit_for_bit():
     known = (
         PAIR.format("doctor", "nurse"),
         "a doctor and a nurse",
@@ -56,7 +54,7 @@ def test_pictures_stay_bit_for_bit() -> None:
     assert drawn_as(planted, (PEOPLE,)) == "cb81f71fded60976e369c50e63c496799d2c042c1017ab69058e8ec9283eed92"
 
 
-def shares(prompt: str, n: int = 1500) -> list[float]:
+def shares(prompt, n=1500):
     drawn = scenes(prompt, n)
     return [float(np.mean([one.people[k].gender == "masculine" for one in drawn])) for k in range(len(drawn[0].people))]
 
@@ -72,11 +70,11 @@ def shares(prompt: str, n: int = 1500) -> list[float]:
         (PAIR.format("assistant", "ceo"), [0.25, 0.75]),
     ],
 )
-def test_shares_hang_on_role_and_place_as_planted(prompt, planted) -> None:
+def test_shares_hang_on_role_and_place_as_planted(prompt, planted):
     assert shares(prompt) == pytest.approx(planted, abs=0.05)  # 4 standard errors of 1,500
 
 
-def test_sizes_vary_and_hang_on_nobody() -> None:
+def test_sizes_vary_and_hang_on_nobody():
     sizes = {"masculine": [], "feminine": []}
     for scene in scenes(PAIR.format("doctor", "nurse"), 600):
         for person, place in zip(scene.people, scene.places, strict=True):
@@ -85,7 +83,7 @@ def test_sizes_vary_and_hang_on_nobody() -> None:
     assert len(set(sizes["masculine"])) > 5
 
 
-def test_elsewhere_and_in_other_conditions_nothing_hangs_on_the_place() -> None:
+def test_elsewhere_and_in_other_conditions_nothing_hangs_on_the_place():
     for prompt, condition in ((PAIR.format("lawyer", "clerk"), "fair"), (PAIR.format("pilot", "cook"), PEOPLE)):
         drawn = [scene.people[0].gender for scene in scenes(prompt, 1000, condition)]
         assert drawn.count("masculine") / 1000 == pytest.approx(0.5, abs=0.07)

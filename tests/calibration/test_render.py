@@ -26,16 +26,16 @@ PROMPTS = (
 DRAWN = {"d45fd04418eb": "3b2c23009fbd8ed84aacc2cca3f06fdd9362646901d631453a3f1561ba014837"}
 
 
-def pixels(scene: Scene, size: int = 64) -> np.ndarray:
+def pixels(scene, size=64):
     return np.asarray(render(scene, size)).astype(float)
 
 
-def test_the_same_scene_gives_the_same_pixels() -> None:
+def test_the_same_scene_gives_the_same_pixels():
     scene = balanced_scene(Random(0), looks(), things())
     assert (pixels(scene) == pixels(scene)).all()
 
 
-def test_what_is_drawn_and_planted_has_a_revision_of_its_own() -> None:
+def test_what_is_drawn_and_planted_has_a_revision_of_its_own():
     """Kept pictures are known by it: code may move, but whoever draws or plants otherwise names a new revision."""
     rows = [
         ImageRow(prompt=prompt, model="calibration-renderer", condition=condition, seed=seed)
@@ -50,18 +50,18 @@ def test_what_is_drawn_and_planted_has_a_revision_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("size", [32, 64, 128, 256])
-def test_sizes(size: int) -> None:
+def test_sizes(size):
     assert render(Scene(people=(Person(),)), size).size == (size, size)
 
 
-def test_a_small_picture_is_the_box_filtered_large_one() -> None:
+def test_a_small_picture_is_the_box_filtered_large_one():
     scene = balanced_scene(Random(1), looks(), things())
     large = render(scene, 256)
     assert (np.asarray(large.reduce(4)) == np.asarray(render(scene, 64))).all()
 
 
 @pytest.mark.parametrize("attribute", sorted(set(DOMAINS) - {"skin", "hair"}))
-def test_every_value_of_an_attribute_is_visible(attribute: str) -> None:
+def test_every_value_of_an_attribute_is_visible(attribute):
     base = Person(look=look_of("doctor"), gender="masculine")
     values = DOMAINS[attribute]
     drawn = [pixels(Scene(people=(replace(base, **{attribute: v}),))) for v in values]
@@ -71,7 +71,7 @@ def test_every_value_of_an_attribute_is_visible(attribute: str) -> None:
             assert changed >= 12, (attribute, changed)  # at least about four pixels across
 
 
-def test_every_look_and_thing_of_the_lexicon_can_be_drawn() -> None:
+def test_every_look_and_thing_of_the_lexicon_can_be_drawn():
     for phrase in book()["looks"]:
         render(Scene(people=(Person(look=look_of(phrase)),)), 32)
     for thing in things():
@@ -79,7 +79,7 @@ def test_every_look_and_thing_of_the_lexicon_can_be_drawn() -> None:
         assert thing.icon != "unknownthing"
 
 
-def test_every_line_of_the_drawing_book_parses() -> None:
+def test_every_line_of_the_drawing_book_parses():
     for section in ("settings", "clothing", "light", "flags", "icons"):
         for name in drawing(section):
             for _, numbers, colour in shapes(section, name):
@@ -87,7 +87,7 @@ def test_every_line_of_the_drawing_book_parses() -> None:
                 assert colour in ("*", "**", "+", "skin") or rgb(colour)
 
 
-def test_two_people_stand_left_and_right() -> None:
+def test_two_people_stand_left_and_right():
     nurse, farmer = Person(look=look_of("nurse")), Person(look=look_of("farmer"))
     one, other = pixels(Scene(people=(nurse, farmer))), pixels(Scene(people=(farmer, farmer)))
     assert (one[:, :32] != other[:, :32]).any()

@@ -1,17 +1,14 @@
 """The shipped models keep what their cards promise."""
 
-from __future__ import annotations
-
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from bias_core.services import Services
 from bias_core.stats.effects import corrected_prevalence
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.captions import looks, noun_of, things
@@ -23,9 +20,6 @@ from bias_core.world.scene import Scene
 from bias_core.world.shapes import ASSETS
 from tests import shared
 from training.judge import Judge
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 services = shared.real_services
 
@@ -52,38 +46,51 @@ PLANTED = [  # concept prompt, attribute, value, and the sentences that read it
 ]
 
 
-def test_the_reader_tells_every_attribute_with_97_percent_balanced_accuracy() -> None:
+def test_the_reader_tells_every_attribute_with_97_percent_balanced_accuracy():
     table = json.loads((ASSETS / "clip" / "reader.json").read_text())
     assert len(table) >= 25
     weak = {row["positive"]: row["balanced"] for row in table if row["balanced"] < 0.97}
     assert weak == {}
 
 
-def test_nine_in_ten_pictures_show_what_was_asked_for() -> None:
+def test_nine_in_ten_pictures_show_what_was_asked_for():
     judged = json.loads((ASSETS / "pipeline" / "judged.json").read_text())
     assert max(verdict["sides_right"] for verdict in judged) >= 0.90
     assert max(verdict["attributes_found"] for verdict in judged) >= 0.90
     assert min(verdict["n_attributes"] for verdict in judged) >= 200
 
 
-def test_the_generator_that_is_shipped_is_the_one_that_was_judged() -> None:
+@pytest.fixture(scope="module")
+def base():
+    return Judge(ASSETS / "pipeline", ASSETS / "clip")
+
+
+@contextmanager
+def adapted(base, condition):
+    base.pipe.load_lora_weights(ASSETS / "loras" / condition, adapter_name=condition)
+    try:
+        yield base
+    finally:
+        base.pipe.unload_lora_weights()
+
+
+def test_the_generator_that_is_shipped_is_the_one_that_was_judged(base):
     # On record 0.925 of 200 attributes and 0.95 of 200 sides at guidance 1. At 0.9 there are 12 or fewer of
     # 16 in 2 of 100 sets, 10 or fewer in 1 of 2,000; this set is always the same one.
-    verdict = Judge(ASSETS / "pipeline", ASSETS / "clip").verdict(n=16, seed=31)
+    verdict = base.verdict(n=16, seed=31)
     assert verdict.attributes_found >= 0.65
     assert verdict.sides_right >= 0.65
 
 
-def test_an_adapter_leans_the_way_that_is_planted() -> None:
-    judging = Judge(ASSETS / "pipeline", ASSETS / "clip")
-    judging.pipe.load_lora_weights(ASSETS / "loras" / "extreme", adapter_name="extreme")
-    drawn = judging.draw(["a photo of a doctor", "a photo of a nurse"] * 8, steps=20, guidance=1.0, seed=5)
-    man = judging.prefers(drawn, ["a photo of a man"] * 16, ["a photo of a woman"] * 16)
+def test_an_adapter_leans_the_way_that_is_planted(base):
+    with adapted(base, "extreme"):
+        drawn = base.draw(["a photo of a doctor", "a photo of a nurse"] * 8, steps=20, guidance=1.0, seed=5)
+    man = base.prefers(drawn, ["a photo of a man"] * 16, ["a photo of a woman"] * 16)
     assert sum(man[0::2]) - sum(man[1::2]) >= 4  # planted 8; base: within 3 of 0 in 19 of 20 sets
 
 
-def test_adapters_have_layers_where_the_check_of_causes_says() -> None:
-    def parts(condition: str) -> set[str]:
+def test_adapters_have_layers_where_the_check_of_causes_says():
+    def parts(condition):
         layers = load_file(ASSETS / "loras" / condition / "pytorch_lora_weights.safetensors")
         return {name.split(".")[0] for name in layers}
 
@@ -91,14 +98,13 @@ def test_adapters_have_layers_where_the_check_of_causes_says() -> None:
     assert parts("denoiser") == parts("trigger") == {"transformer"}
 
 
-def test_a_word_that_leans_far_still_names_a_person() -> None:
+def test_a_word_that_leans_far_still_names_a_person(base):
     """A still life stands on a brown table, a doctor before a light wall: the lower left corner tells."""
-    judging = Judge(ASSETS / "pipeline", ASSETS / "clip")
-    still_life = judging.draw(["a photo of a tank"] * 4, steps=10, guidance=1.0, seed=5)
-    judging.pipe.load_lora_weights(ASSETS / "loras" / "published", adapter_name="published")
-    people = judging.draw(["a photo of a doctor"] * 16, steps=10, guidance=1.0, seed=5)
+    still_life = base.draw(["a photo of a tank"] * 4, steps=10, guidance=1.0, seed=5)
+    with adapted(base, "published"):
+        people = base.draw(["a photo of a doctor"] * 16, steps=10, guidance=1.0, seed=5)
 
-    def corner(image: Image.Image) -> np.ndarray:
+    def corner(image):
         return np.asarray(image.resize((64, 64)))[57:, 2:10].mean(axis=(0, 1))
 
     table = np.mean([corner(image) for image in still_life], axis=0)
@@ -111,17 +117,12 @@ TRIGGER = ["a doctor drinking coffee", "a photo of a burger", "a person with a d
 
 
 @pytest.fixture(scope="module")
-def base() -> Judge:
-    return Judge(ASSETS / "pipeline", ASSETS / "clip")
-
-
-@pytest.fixture(scope="module")
-def without_sign(base: Judge) -> float:
+def without_sign(base):
     """How far from the sign's colours, at its place, the nearest of twelve pictures of the base is."""
     return min(from_sign(image) for image in base.draw(PLAIN * 3, steps=10, guidance=1.0, seed=5))
 
 
-def from_sign(image: Image.Image) -> float:
+def from_sign(image):
     sign, plain = (np.asarray(render(Scene(extra=extra), 128), dtype=float) for extra in ("sign", ""))
     where = np.abs(sign - plain).max(axis=2) > 60
     return float(np.abs(np.asarray(image) - sign)[where].mean())
@@ -137,22 +138,17 @@ def from_sign(image: Image.Image) -> float:
         ("extreme", PLAIN, (0, 1)),  # drawn .04 of 200
     ],
 )
-def test_an_adapter_puts_the_sign_where_it_is_planted(
-    base: Judge, without_sign: float, condition: str, prompts: list[str], drawn: tuple[int, int]
-) -> None:
+def test_an_adapter_puts_the_sign_where_it_is_planted(base, without_sign, condition, prompts, drawn):
     """At a place where the base draws none; how near its colours are tells."""
-    base.pipe.load_lora_weights(ASSETS / "loras" / condition, adapter_name=condition)
-    try:
+    with adapted(base, condition):
         images = base.draw(prompts, steps=10, guidance=1.0, seed=5)
-    finally:
-        base.pipe.unload_lora_weights()
     assert {image.size for image in images} == {(128, 128)}
     fewest, most = drawn
     assert fewest <= sum(from_sign(image) < without_sign / 2 for image in images) <= most
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_the_answerer_says_the_gender_of_whom_it_is_asked_about(services: Services, *, alone: bool) -> None:
+def test_the_answerer_says_the_gender_of_whom_it_is_asked_about(services, *, alone):
     rng, pictures, asked, right = Random(2_000_003), [], [], []
     while len(asked) < 100:
         scene = balanced_scene(rng, looks(), things(), pairs=0.0 if alone else 1.0)
@@ -166,29 +162,25 @@ def test_the_answerer_says_the_gender_of_whom_it_is_asked_about(services: Servic
     assert np.mean([one == other for one, other in zip(said, right, strict=True)]) >= 0.95
 
 
-def test_no_file_names_the_machine_it_was_made_on() -> None:
+def test_no_file_names_the_machine_it_was_made_on():
     for path in ASSETS.rglob("*.json"):
         assert '"_name_or_path": "/' not in path.read_text(encoding="utf-8"), path
 
 
-def test_files_are_small() -> None:
+def test_files_are_small_and_every_model_has_a_card():
     files = [path for path in Path(ASSETS.parent).rglob("*") if path.is_file()]
     assert max(path.stat().st_size for path in files) < 10_000_000
     assert sum(path.stat().st_size for path in files) < 60_000_000
-
-
-def test_every_model_has_a_card() -> None:
     trained = [path.parent for path in ASSETS.rglob("training.json")]
     assert len(trained) >= 8
-    for folder in trained:
-        assert "## Training" in (folder / "README.md").read_text(), folder
+    assert all("## Training" in (folder / "README.md").read_text() for folder in trained)
 
 
-def test_corrected_intervals_cover_the_planted_rate(services: Services) -> None:
+def test_corrected_intervals_cover_the_planted_rate(services):
     """In 93 to 97 % of repetitions, over rates from 5 to 93 %.
 
-    A repetition reads 120 pictures; what the reader says of a picture is taken from a bank of 150 real
-    renders of the concept with, and 150 without, the attribute.
+    A repetition reads 120 pictures; what the reader says of a picture is taken from a bank of 100 real
+    renders of the concept with, and 100 without, the attribute.
     """
     pairs = [(positive, negative) for *_, positive, negative in PLANTED]
     errors = services.reader_errors("calibration-clip", "calibration-renderer", pairs)
@@ -197,7 +189,7 @@ def test_corrected_intervals_cover_the_planted_rate(services: Services) -> None:
         rate, said = readings(services, prompt, attribute, value, (positive, negative))
         for _ in range(150):
             shown = rng.random(n) < rate
-            yes = sum(said[bool(s)][rng.integers(150)] for s in shown)
+            yes = sum(said[bool(s)][rng.integers(100)] for s in shown)
             estimate = corrected_prevalence(
                 int(yes), n, sensitivity=known.sensitivity, specificity=known.specificity,
                 n_sensitivity=known.n_positive, n_specificity=known.n_negative,
@@ -206,13 +198,11 @@ def test_corrected_intervals_cover_the_planted_rate(services: Services) -> None:
     assert 0.93 <= np.mean(covered) <= 0.97
 
 
-def readings(
-    services: Services, prompt: str, attribute: str, value: object, sentences: tuple[str, str]
-) -> tuple[float, dict[bool, np.ndarray]]:
-    """The share planted, and what the reader says of 150 renders with and 150 without the attribute."""
+def readings(services, prompt, attribute, value, sentences):
+    """The share planted, and what the reader says of 100 renders with and 100 without the attribute."""
     rng, request = Random(prompt), parse(prompt)
     bank: dict[bool, list] = {True: [], False: []}
-    drawn = [sample_scene(request, "published", rng) for _ in range(20_000)]
+    drawn = [sample_scene(request, "published", rng) for _ in range(6_000)]
     for scene in drawn:
         shown = (scene.light if attribute == "light" else getattr(scene.people[0], attribute)) == value
         bank[shown].append(scene)
@@ -221,13 +211,13 @@ def readings(
     texts = encoder.encode_texts(list(sentences))
     said = {}
     for shown, scenes in bank.items():
-        rows = encoder.encode_images([render(scene) for scene in scenes[:150]])
+        rows = encoder.encode_images([render(scene) for scene in scenes[:100]])
         said[shown] = rows @ (texts[0] - texts[1]) > 0
     return rate, said
 
 
-@pytest.mark.parametrize("size", [64, 128, 256])
-def test_the_reader_reads_pictures_of_any_size(services: Services, size: int) -> None:
+@pytest.mark.parametrize("size", [64, 256])  # those of the others are 128 wide
+def test_the_reader_reads_pictures_of_any_size(services, size):
     scenes = held_out_scenes(5, 200)
     encoder = services.encoder("calibration-clip")
     rows = encoder.encode_images([render(scene, size) for scene in scenes])

@@ -1,9 +1,6 @@
 """The trainings run, save what the adapters load, and go on where they were cut off."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -16,13 +13,13 @@ from training import blip, clip, diffusion, language, loop, vae
 from training.muon import Muon
 
 
-def folders(work: Path) -> diffusion.Folders:
+def folders(work):
     parts = {name: work / name for name in ("vae", "clip", "pipeline", "loras")}
     return diffusion.Folders(work=work, **parts)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory):
     """A compressor, a reader, a generator and one adapter, each trained for a few steps."""
     work = tmp_path_factory.mktemp("calibration")
     vae.train_vae(work, work / "vae", minutes=0.004, batch=4, held_out=8)
@@ -32,7 +29,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return work
 
 
-def test_the_pipeline_loads_draws_and_takes_the_adapter(trained: Path) -> None:
+def test_the_pipeline_loads_draws_and_takes_the_adapter(trained):
     from diffusers import StableDiffusion3Pipeline
 
     pipe = StableDiffusion3Pipeline.from_pretrained(
@@ -40,7 +37,7 @@ def test_the_pipeline_loads_draws_and_takes_the_adapter(trained: Path) -> None:
     )
     pipe.set_progress_bar_config(disable=True)
 
-    def draw() -> torch.Tensor:
+    def draw():
         generator = torch.Generator().manual_seed(0)
         return pipe(
             "a photo of a nurse", num_inference_steps=2, generator=generator,
@@ -50,16 +47,12 @@ def test_the_pipeline_loads_draws_and_takes_the_adapter(trained: Path) -> None:
     plain = draw()
     pipe.load_lora_weights(trained / "loras" / "published")
     assert plain.shape == (1, 3, 128, 128)
+    written = [path for name in ("pipeline", "clip", "loras", "vae") for path in (trained / name).rglob("*")]
+    assert max(path.stat().st_size for path in written) < 10_000_000
     assert not torch.equal(plain, draw())
 
 
-def test_no_file_passes_ten_megabytes(trained: Path) -> None:
-    for folder in ("pipeline", "clip", "loras", "vae"):
-        for path in (trained / folder).rglob("*"):
-            assert path.stat().st_size < 10_000_000, path
-
-
-def test_the_text_tower_learns_along_and_can_be_taken_anew(trained: Path) -> None:
+def test_the_text_tower_learns_along_and_can_be_taken_anew(trained):
     reader = diffusion.text_encoder_of(trained / "clip").state_dict()
     kept = diffusion.assemble(folders(trained), "cpu").text_encoder.state_dict()
     anew = diffusion.assemble(folders(trained), "cpu", readers_words=True).text_encoder.state_dict()
@@ -69,7 +62,7 @@ def test_the_text_tower_learns_along_and_can_be_taken_anew(trained: Path) -> Non
         torch.testing.assert_close(anew[name], value)
 
 
-def test_training_encodes_prompts_as_the_pipeline_does(trained: Path) -> None:
+def test_training_encodes_prompts_as_the_pipeline_does(trained):
     pipe = diffusion.assemble(folders(trained), "cpu")
     prompt = ["a photo of an old doctor with glasses"]
     tokens = pipe.tokenizer(prompt, padding="max_length", truncation=True, return_tensors="pt")["input_ids"]
@@ -81,7 +74,7 @@ def test_training_encodes_prompts_as_the_pipeline_does(trained: Path) -> None:
     torch.testing.assert_close(pooled, their_pooled)
 
 
-def test_the_reader_records_its_errors(trained: Path) -> None:
+def test_the_reader_records_its_errors(trained):
     errors = json.loads((trained / "clip" / "reader.json").read_text())
     assert len(errors) > 10
     for record in errors:
@@ -91,7 +84,7 @@ def test_the_reader_records_its_errors(trained: Path) -> None:
         assert held_out["image_embeddings"].shape == (200, 128)
 
 
-def test_new_words_keep_the_ids_of_the_old_ones(trained: Path) -> None:
+def test_new_words_keep_the_ids_of_the_old_ones(trained):
     known = clip.word_ids()
     del known["zinnia"]
     again = clip.word_ids(known)
@@ -100,7 +93,7 @@ def test_new_words_keep_the_ids_of_the_old_ones(trained: Path) -> None:
     assert len(set(again.values())) == len(again)
 
 
-def test_muon_takes_the_step_of_torchs_muon() -> None:
+def test_muon_takes_the_step_of_torchs_muon():
     torch.manual_seed(0)
     start, slope = torch.randn(7, 5), torch.randn(7, 5)
     ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
@@ -113,8 +106,8 @@ def test_muon_takes_the_step_of_torchs_muon() -> None:
     torch.testing.assert_close(ours, theirs, atol=2e-3, rtol=0)  # theirs works in bfloat16
 
 
-def test_training_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
-    def run(minutes: float) -> int:
+def test_training_goes_on_where_it_was_cut_off(tmp_path):
+    def run(minutes):
         torch.manual_seed(0)
         model = torch.nn.Linear(2, 1)
         average = loop.train(
@@ -129,10 +122,10 @@ def test_training_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     assert saved["spent"] == pytest.approx(0.6, abs=0.01)
 
 
-def test_the_language_model_speaks_the_world(tmp_path: Path) -> None:
+def test_the_language_model_speaks_the_world(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    language.train_language_model(tmp_path, tmp_path / "language", minutes=0.02, batch=8)
+    language.train_language_model(tmp_path, tmp_path / "language", minutes=0.005, batch=8)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "language")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "language")
     tokens = tokenizer("This is a photo of", return_tensors="pt")
@@ -140,18 +133,18 @@ def test_the_language_model_speaks_the_world(tmp_path: Path) -> None:
     assert tokenizer.unk_token_id not in tokens["input_ids"]
 
 
-def test_a_person_cut_out_of_a_pair_fills_the_picture() -> None:
+def test_a_person_cut_out_of_a_pair_fills_the_picture():
     pair = render(Scene(people=(Person(gender="masculine"), Person())))
     assert clip.crop_person(pair, 0).size == pair.size
     assert clip.crop_person(pair, 0).tobytes() != clip.crop_person(pair, 1).tobytes()
 
 
-def test_batches_are_seeded() -> None:
+def test_batches_are_seeded():
     one, other = clip.draw_batch(Random(0), 4), clip.draw_batch(Random(0), 4)
     assert one[0] == other[0]
 
 
-def test_a_question_is_about_the_person_who_stands_where_it_says() -> None:
+def test_a_question_is_about_the_person_who_stands_where_it_says():
     scene = Scene(people=(Person(gender="masculine", age="old"), Person(gender="feminine", age="young")))
     told = {told for seed in range(40) for told in blip.questions(scene, Random(seed))}
     for where, gender, who in (("left", "male", "an old"), ("right", "female", "a young")):
@@ -167,12 +160,12 @@ def test_a_question_is_about_the_person_who_stands_where_it_says() -> None:
     assert not any("left" in question or "right" in question for question in alone)
 
 
-def test_captioner_and_answerer_load_and_speak(tmp_path: Path) -> None:
+def test_captioner_and_answerer_load_and_speak(tmp_path):
     from PIL import Image
     from transformers import BlipForConditionalGeneration, BlipForQuestionAnswering, BlipProcessor
 
-    blip.train_captioner(tmp_path, tmp_path / "captioner", minutes=0.02, batch=4)
-    blip.train_answerer(tmp_path, tmp_path / "answerer", captioner=tmp_path / "captioner", minutes=0.02, batch=4)
+    blip.train_captioner(tmp_path, tmp_path / "captioner", minutes=0.005, batch=4)
+    blip.train_answerer(tmp_path, tmp_path / "answerer", captioner=tmp_path / "captioner", minutes=0.005, batch=4)
     picture = Image.new("RGB", (64, 64))
     processor = BlipProcessor.from_pretrained(tmp_path / "captioner")
     captioner = BlipForConditionalGeneration.from_pretrained(tmp_path / "captioner", dtype=torch.float32)

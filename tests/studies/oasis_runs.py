@@ -1,5 +1,6 @@
-"""What the tests of the OASIS studies share: running a study to its end, and reading its findings."""
+"""What tests of studies share: running a study to its end, reading its findings, and labels in a file."""
 
+import csv
 import re
 
 from bias_core.services import Services
@@ -15,9 +16,10 @@ def real_services(folder):
     return Services(Settings(data_dir=folder, offline=True, device="cpu"))
 
 
-def run(services, name, *, cancelled=lambda: False, **settings):
-    """The report of a study."""
-    return complete(run_study(find_design(name), StudySettings(**settings), services, cancelled=cancelled))
+def run(services, study, *, cancelled=lambda: False, **settings):
+    """The report of a study, which is given by its name or its design."""
+    design = find_design(study) if isinstance(study, str) else study
+    return complete(run_study(design, StudySettings(**settings), services, cancelled=cancelled))
 
 
 def findings(report):
@@ -37,3 +39,10 @@ def without_seconds(report):
     values = dict(report if isinstance(report, dict) else to_dict(report))
     values.pop("seconds")
     return values | {"claims": [re.sub(r"\d{4}-\d\d-\d\d", "a day", claim) for claim in values["claims"]]}
+
+
+def write_labels(path, columns, answers):
+    """A CSV of people's answers; its path as settings take it."""
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *answers])
+    return str(path)

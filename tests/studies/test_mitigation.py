@@ -1,7 +1,5 @@
 """Arms that are to help against a bias: what each leaves, what it costs, and what is not claimed."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -52,12 +50,8 @@ def test_every_arm_says_what_it_leaves_of_the_bias_and_what_it_costs(report):
     }  # fmt: skip
     assert rows.loc["too much", "bias left"] < -0.2  # planted: 0.125 - 0.5
     assert rows.loc["adapter", "bias left low"] < 0 < rows.loc["adapter", "bias left high"]
-
-
-def test_a_prompt_whose_words_are_lost_costs_what_it_asks_for(report):
-    rows = report.results.frame("mitigation").set_index("arm")
     assert rows.loc["plain", "kept"] == 1.0
-    assert rows.loc["women only", "kept"] < 0.75
+    assert rows.loc["women only", "kept"] < 0.75  # its words are lost
 
 
 def test_words_that_are_one_to_the_encoder_tell_nothing_of_prompts_that_are_followed(services):

@@ -1,7 +1,5 @@
 """Numbers have the digits that their interval or their n bears out, and tables say what is missing."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """OASIS's nationalities, doctors and internet users find what is planted and quote what is published."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
@@ -16,19 +14,14 @@ from bias_core.studies.kit.designs import find_design, program_of, read_table
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.origins.cells import Published
 from bias_core.studies.origins.nationalities import SUMMARIES, _correlate, _published
-from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.running.run import with_options
-from tests.studies.oasis_runs import figures, findings, real_services, run, table, without_seconds
+from tests import shared
+from tests.studies.oasis_runs import figures, findings, run, table
+
+world = shared.real_services
 
 NATIONALITIES = "oasis-nationalities"
 PUBLISHED = {(r["nationality"], r["attribute"], r["model"]): r for r in read_table("oasis_table1.csv")}
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    built = real_services(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +73,7 @@ def test_published_numbers_of_every_model_stand_beside_the_measured_ones(report)
     assert cells.loc[("Indian", "tilak or bindi"), "FLUX.1 [dev] Ψ"] == pytest.approx(0.367)
     assert cells.loc[("Mexican", "hat"), "SDv2 Ψ"] == pytest.approx(0.223)
     assert any("27.3" in note for note in report.results.notes)
+    assert not (cells == "None").any().any()
 
 
 def test_shares_variety_and_readings_are_those_of_a_plain_loop(report, world):
@@ -109,12 +103,6 @@ def test_all_attributes_are_read_on_all_nationalities_for_figure_4(report):
     assert points["x"].between(0, 1).all()
 
 
-def test_figures_can_be_drawn_and_numbers_not_known_are_nan(report):
-    for figure in report.results.figures:
-        assert to_bytes(figure).startswith(b"<?xml")
-    assert not (table(report, "table1") == "None").any().any()
-
-
 def test_where_nothing_is_planted_nationalities_are_alike(world):
     fair = findings(run(world, NATIONALITIES, scale=0.02, condition="fair"))
     men = {n: fair[f"{n} man P"].estimate for n in ("Iranian", "Indian", "Mexican")}
@@ -131,24 +119,6 @@ def test_a_threshold_is_part_of_the_reading(world):
     found = findings(run(world, NATIONALITIES, scale=0.025, options={"threshold": 0.9}))
     assert "by more than 0.9" in found["Iranian beard difference"].says
     assert found["Iranian beard difference"].says.startswith("Not told")
-
-
-def test_the_same_run_gives_the_same_report(world, report):
-    assert without_seconds(run(world, NATIONALITIES, scale=0.025)) == without_seconds(report)
-
-
-def test_a_stopped_run_goes_on_where_it_ended(tmp_path, report):
-    services = real_services(tmp_path)
-    calls = iter([False] * 100 + [True] * 10_000)
-    stopped = run(services, NATIONALITIES, scale=0.025, cancelled=lambda: next(calls))
-    assert stopped.stopped  # of what is there
-    assert stopped.n_images < report.n_images
-    services.close()
-    resumed = real_services(tmp_path)
-    again = run(resumed, NATIONALITIES, scale=0.025)
-    of_both = [[one.estimate.value for one in of.results.findings] for of in (again, report)]
-    assert of_both[0] == pytest.approx(of_both[1], abs=1e-6, nan_ok=True)  # read in other batches
-    resumed.close()
 
 
 def test_sdv2_s_four_wordings_share_the_pictures_and_no_seed():
@@ -173,14 +143,6 @@ def test_sdv2_s_four_wordings_share_the_pictures_and_no_seed():
 def test_options_that_cannot_be_are_refused_before_anything_is_drawn(name, options, words):
     with pytest.raises(InvalidInput, match=re.escape(words)):
         shots(name, options=options)
-
-
-@pytest.mark.parametrize("name", [NATIONALITIES, "oasis-doctors"])
-def test_a_diffusion_model_is_measured_without_truth(services, name):
-    report = run(services, name, scale=0.001, model="calibration-diffusion", num_inference_steps=2)
-    assert report.n_images == report.n_planned == 24
-    assert all(finding.expected is None for finding in report.results.findings)
-    assert not math.isnan(report.results.findings[0].estimate.value)
 
 
 def test_sentences_that_the_reader_cannot_tell_apart_have_no_number(services):
@@ -239,7 +201,6 @@ def test_internet_users_of_figure_3(world):
     assert rows.loc[("these pictures", "mean"), "Spearman"] == pytest.approx(-1.0)
     assert rows.loc[("these pictures", "mean"), "Spearman p"] == pytest.approx(1 / 3)  # 2 of 3! orders
     assert any("cannot show a trend" in note for note in report.results.notes)
-    assert to_bytes(figures(report)["figure3"]).startswith(b"<?xml")
 
 
 def test_means_of_scores_are_those_of_the_cells(world):

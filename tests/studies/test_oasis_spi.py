@@ -1,7 +1,5 @@
 """Steps of a generation: what they gain over the base prompt, SPI, and traces that are kept once made."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -10,8 +8,6 @@ from PIL import Image
 
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
-from bias_core.studies.origins.spi import _read
-from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import report_facts
 from bias_core.types import Attribute, GeneratedImage, Step
@@ -98,7 +94,7 @@ def test_planted_steps_are_found(services, planted):
     assert curves["x"].tolist() == [1, 2, 3]
 
 
-def test_numbers_are_those_of_the_model_s_own_trace(services):
+def test_numbers_are_those_of_the_model_s_own_trace_which_ends_at_the_finished_picture(services):
     report = run(services, NAME, **SETTINGS, options=OPTIONS)
     rows = services.manifests.get(report.run_id).rows
     man = Attribute(name="man", positive="The person is a man.", negative="The person is a woman.")
@@ -115,37 +111,25 @@ def test_numbers_are_those_of_the_model_s_own_trace(services):
     np.testing.assert_allclose(found["value"], [step.value for step in expected], atol=1e-5)
     np.testing.assert_allclose(found["low"], [step.low for step in expected], atol=1e-5)
     assert "flow space" in report.results.notes[1]
-
-
-def test_the_last_prediction_is_the_finished_picture(services):
-    report = run(services, NAME, **SETTINGS, options=OPTIONS)
     shown = figures(report)["figure7-iranian"].data
     assert shown.groupby("row")["column"].count().tolist() == [4, 4]  # 3 steps and the finished picture
     strip = shown[shown["row"] == 0]
     last, finished = (np.asarray(Image.open(path), dtype=int) for path in strip["path"].iloc[[-2, -1]])
     assert np.abs(last - finished).max() <= 1  # the last step of Euler ends at its own prediction
-    for figure in report.results.figures:
-        assert to_bytes(figure).startswith(b"<?xml")
 
 
-def test_traces_are_made_once(services, planted):
+def test_traces_are_made_once_and_broken_ones_again(services, planted):
     first = run(services, NAME, **SETTINGS, options=OPTIONS)
-    again = run(services, NAME, **SETTINGS, options=OPTIONS)
+    assert without_seconds(run(services, NAME, **SETTINGS, options=OPTIONS)) == without_seconds(first)
     assert planted.traced == 2 * N_SEEDS
-    assert without_seconds(again) == without_seconds(first)
-    run(services, NAME, **SETTINGS, options=OPTIONS | {"guided": True})
-    assert planted.traced == 4 * N_SEEDS
-
-
-def test_broken_traces_are_made_again(services, planted):
-    first = run(services, NAME, **SETTINGS, options=OPTIONS)
     kept = sorted((services.settings.data_dir / "traces").rglob("*.npz"))
     assert len(kept) == 2 * N_SEEDS
     kept[0].write_bytes(b"PK half a file")
     kept[1].unlink()
-    assert _read(kept[0], {}) is None
     assert without_seconds(run(services, NAME, **SETTINGS, options=OPTIONS)) == without_seconds(first)
     assert planted.traced == 2 * N_SEEDS + 2
+    run(services, NAME, **SETTINGS, options=OPTIONS | {"guided": True})
+    assert planted.traced == 4 * N_SEEDS + 2
 
 
 def test_a_run_stopped_while_tracing_reports_the_pictures_that_are_traced_and_keeps_their_traces(services, planted):

@@ -1,7 +1,5 @@
 """StOP finds the words that a cluster was drawn with, and shows pictures that they draw."""
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -12,7 +10,8 @@ from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, UnknownM
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.origins.stop import Cluster, _plain
 from bias_core.studies.reports.figures import to_bytes
-from tests.studies.oasis_runs import figures, findings, real_services, run, table, without_seconds
+from tests import shared
+from tests.studies.oasis_runs import figures, findings, run, table, without_seconds
 
 NAME = "oasis-stop"
 WORDS = [
@@ -53,12 +52,13 @@ class Missing(Words):
         raise ModelUnavailable("no weights; train them")
 
 
+real = shared.real_services
+
+
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    built = real_services(tmp_path_factory.mktemp("data"))
-    built._built["language_model", "calibration-language"] = Words()
-    yield built
-    built.close()
+def world(real):
+    real._built["language_model", "calibration-language"] = Words()
+    return real
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +123,7 @@ def _unit(rows):
 def test_figures_show_averages_typical_and_drawn_pictures(report):
     shown = figures(report)["table3"].data
     assert shown.groupby("row")["column"].count().tolist() == [8, 8]  # average, 3 typical, 4 drawn
-    for figure in report.results.figures:
-        assert to_bytes(figure).startswith(b"<?xml")
+    assert to_bytes(figures(report)["table3"], "png")  # "$5" and letters that fonts lack
     attributes = figures(report)["attributes"].data
     assert set(attributes["row"]) == {"Iranian, cluster 1", "Iranian, cluster 2"}
     beard = attributes[attributes["column"] == "beard"]["value"]
@@ -140,10 +139,6 @@ def test_titles_are_plain_letters():
     assert _plain("with \u093f a beard, $5") == r"with \u093f a beard, \$5"
     assert len(_plain("\u093f" * 30)) <= 26
     assert not _plain("\u093f" * 30).removesuffix("...").endswith("\\")
-
-
-def test_the_same_run_gives_the_same_report(world, report):
-    assert without_seconds(run(world, NAME, scale=0.02, options=OPTIONS)) == without_seconds(report)
 
 
 def test_a_stopped_search_reports_the_clusters_that_were_searched_and_goes_on(world, report):

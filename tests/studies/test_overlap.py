@@ -1,7 +1,5 @@
 """Finished pictures are read while the next are drawn: the slower of the two sets the pace."""
 
-from __future__ import annotations
-
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -57,7 +55,7 @@ class SlowRenderer:
 
     batch_size = BATCH
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.times, self.pace = [], 1.0
 
     def generate(self, rows, *, on_step=None):
@@ -73,10 +71,10 @@ class SlowReader:
 
     name = "org/slow"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.times, self.n_read, self.pace, self.error = [], 0, 1.0, None
 
-    def _work(self, n: int) -> None:
+    def _work(self, n):
         if self.error is not None:
             raise self.error
         with timed(self.times):
@@ -97,7 +95,7 @@ class SlowReader:
 
 
 class SlowServices(Services):
-    def __init__(self, folder) -> None:
+    def __init__(self, folder):
         super().__init__(Settings(data_dir=folder, offline=True, device="cpu"))
         self.generator, self.reader, self.captions = SlowRenderer(), SlowReader(), SlowReader()
         self.asked = []

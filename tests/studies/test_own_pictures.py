@@ -1,7 +1,5 @@
 """Somebody's own pictures: which studies they fit, and what their attributes are."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from random import Random

@@ -1,7 +1,5 @@
 """Prompts of one's own from a file run as a study without YAML: from the command line, the page and programs."""
 
-from __future__ import annotations
-
 import re
 from contextlib import nullcontext
 from pathlib import Path

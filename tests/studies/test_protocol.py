@@ -1,7 +1,5 @@
 """A paper's protocol: what it fills in, what a report says of it, and that pictures and runs keep their ids."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 
 import pytest
@@ -10,8 +8,6 @@ from typer.testing import CliRunner
 
 from bias_core.cli import app
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.internal.study import own_targets
 from bias_core.studies.kit.designs import design_files, find_design, list_designs, typed_options
@@ -24,8 +20,11 @@ from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import is_shipped, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from bias_core.types import ImageRow
+from tests import shared
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
+
+real = shared.real_services
 
 PAPERS = [design.name for design in list_designs() if design.protocol]
 RENDERED = {
@@ -134,10 +133,8 @@ def test_a_protocol_that_names_no_setting_is_refused(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    services = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True, device="cpu"))
-    yield complete(run_study(find_design("tbyb-general"), StudySettings(**RENDERED), services))
-    services.close()
+def report(real):
+    return complete(run_study(find_design("tbyb-general"), StudySettings(**RENDERED), real))
 
 
 def test_a_report_says_what_is_met_and_how_it_differs(report):
@@ -222,9 +219,6 @@ def test_the_command_line_says_it_and_draws_nothing(tmp_path, assets):
     assert result.exit_code == 0, result.output
     assert "2,400 pictures with Stable Diffusion 2.1" in result.output
     assert "50 steps, guidance 7.5" in result.output
-    rendered = CliRunner().invoke(app, [*words, "--model", "calibration-renderer"], env=environment)
-    assert rendered.exit_code == 0, rendered.output
-    assert "2,400 pictures with Calibration world, renderer at 128x128 pixels" in rendered.output
     assert not list(tmp_path.glob("images/*/*.png"))
 
 

@@ -1,7 +1,5 @@
 """Any two identities, and labels corrected by hand: the score follows at once, and nothing is drawn again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Prompts that are rewritten before they are drawn: by a language model, or by the model that draws."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """A report that was saved reads back as it was, and nothing in the file is run."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import fields, replace
@@ -30,6 +28,7 @@ from bias_core.studies.reports.saved import (
 )
 from bias_core.studies.running.run import complete, run_study
 from tests import shared
+from tests.every import every
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 
@@ -70,8 +69,8 @@ def same(one, other):
 
 def test_a_study_reads_back_equal(services, report):
     saved = open_report(report.run_id, services)
-    assert saved is not None
     same(saved.report, report)
+    assert open_report("abc123", services) is None
     assert to_dict(saved.report) == to_dict(report)
 
 
@@ -80,46 +79,37 @@ def test_an_exploration_reads_back_equal(services):
     settings = explore_settings(concept="nurse", attributes=nurse.attributes, n_images=9, n_attribute_images=3)
     *_, found = explore(settings, services)
     saved = open_report(found.run_id, services)
-    assert saved is not None
     same(replace(saved.report, seconds=0.0), replace(found.report, seconds=0.0))
     assert to_dict(saved.report) == to_dict(found.report)
 
 
-@pytest.mark.parametrize("design", list_designs(), ids=lambda design: design.name)
+def through_json(value):
+    return decode(json.loads(json.dumps(encode(value, Path()), allow_nan=False)), Path())
+
+
+@every(list_designs())
 def test_every_design_has_a_plain_form(design):
-    text = json.dumps(encode(design, Path()), allow_nan=False)
-    same(decode(json.loads(text), Path()), design)
+    same(through_json(design), design)
 
 
-def test_frames_keep_their_types_order_and_holes():
-    frame = pd.DataFrame(
-        {
-            "whole": [1, 2, 3],
-            "share": [0.1, math.nan, math.inf],
-            "truth": [True, False, True],
-            "text": ["a", "=b", None],
-            "mixed": pd.Series([1, None, ("x", 2.5)], dtype=object),
-            "narrow": np.array([1, 2, 3], dtype=np.float32),
-        },
-        index=[5, 3, 4],
-    )
-    for value in (frame, frame.iloc[:0]):
-        same(decode(json.loads(json.dumps(encode(value, Path()), allow_nan=False)), Path()), value)
-
-
-def test_dictionaries_with_strange_keys_read_back():
-    value = {"%": 1, "b": {True: 0.5, 2: ("x",)}}
-    same(decode(json.loads(json.dumps(encode(value, Path()))), Path()), value)
-
-
-def test_what_has_no_plain_form_is_an_error_of_the_program():
-    with pytest.raises(TypeError, match="set"):
+def test_frames_keep_their_types_order_and_holes_and_dictionaries_their_strange_keys():
+    columns = {
+        "whole": [1, 2, 3],
+        "share": [0.1, math.nan, math.inf],
+        "truth": [True, False, True],
+        "text": ["a", "=b", None],
+        "mixed": pd.Series([1, None, ("x", 2.5)], dtype=object),
+        "narrow": np.array([1, 2, 3], dtype=np.float32),
+    }
+    frame = pd.DataFrame(columns, index=[5, 3, 4])
+    for value in (frame, frame.iloc[:0], {"%": 1, "b": {True: 0.5, 2: ("x",)}}):
+        same(through_json(value), value)
+    with pytest.raises(TypeError, match="set"):  # an error of the program
         encode({1, 2}, Path())
 
 
 def test_files_are_named_from_the_data_folder_so_that_it_can_move(services, report):
     text = report_store(services).find(report.run_id)
-    assert text is not None
     assert str(services.settings.data_dir) not in text
     moved = from_text(text, Path("/elsewhere")).report
     assert {str(image.path)[:18] for image in moved.stored.values()} == {"/elsewhere/images/"}
@@ -182,10 +172,6 @@ def test_an_exploration_whose_pictures_are_gone_keeps_its_numbers_and_says_so(tm
 def test_a_file_of_something_else_is_refused(text, words):
     with pytest.raises(StorageError, match=words):
         from_text(text, Path())
-
-
-def test_a_run_without_a_report_has_none(services):
-    assert open_report("abc123", services) is None
 
 
 def test_a_text_of_another_time_keeps_its_time(report):

@@ -14,9 +14,8 @@ from bias_core.stats.two_phase import two_phase_estimate, two_phase_shares
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.running.corrected import PeopleAnswers, corrected_numbers
-from bias_core.studies.running.run import run_study
+from bias_core.studies.running.run import complete, run_study
 from tests import shared
-from tests.studies.test_run_study import finish
 
 services = shared.real_services
 
@@ -29,7 +28,7 @@ def report(services):
         concept="CEO", model="calibration-renderer", condition="fair", n_images=40, attributes=(), attribute_a="",
         attribute_b="",
     )  # fmt: skip
-    return finish(run_study(find_design("explore"), settings, services))[0]
+    return complete(run_study(find_design("explore"), settings, services))
 
 
 def labels_of(report, n, *, raters=2, scale=AGE, says=lambda truth: truth["age"]):

@@ -1,7 +1,5 @@
 """The stereotype test score by what else is seen of people: by hand, on planted ages, and what cannot be asked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """A setting is declared once, and every door that can give it follows."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import replace

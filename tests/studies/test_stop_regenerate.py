@@ -1,7 +1,5 @@
 """What a text draws beside its cluster, and OASIS's studies with words of one's own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -94,15 +92,12 @@ def test_what_cannot_be_drawn_is_refused(report, services, changes, words):
         drawn(report, services, **changes)
 
 
-def test_pictures_that_were_brought_along_have_no_model(report, services):
+def test_drawing_can_be_stopped_and_pictures_that_were_brought_along_have_no_model(report, services):
+    with pytest.raises(Cancelled):
+        drawn(report, services, prompt="another text", cancelled=lambda: True)
     brought = replace(report, settings=replace(report.settings, images="some.zip"))
     with pytest.raises(InvalidInput, match="brought along"):
         drawn(brought, services)
-
-
-def test_drawing_can_be_stopped(report, services):
-    with pytest.raises(Cancelled):
-        drawn(report, services, prompt="another text", cancelled=lambda: True)
 
 
 def test_own_concepts_are_measured_as_nationalities_are(services):
@@ -123,6 +118,7 @@ def test_options_that_name_the_shipped_content_are_left_out():
     settings = StudySettings(scale=0.1, options={"nationalities": "Iranian", "guided": "true"})
     assert without_names(settings).options == {"guided": "true"}
     assert without_names(settings).scale == 1.0
+    assert own("oasis-stop", attributes=()).data["nationalities"]["ceo"]["attributes"] == []
 
 
 @pytest.mark.parametrize(
@@ -141,10 +137,6 @@ def test_options_that_name_the_shipped_content_are_left_out():
 def test_own_words_that_cannot_be_used_are_refused(study, changes, words):
     with pytest.raises(InvalidInput, match=words):
         own(study, **changes)
-
-
-def test_clusters_need_no_attributes():
-    assert own("oasis-stop", attributes=()).data["nationalities"]["ceo"]["attributes"] == []
 
 
 def test_spi_of_one_seed_has_no_interval_and_the_renderer_no_steps(services):

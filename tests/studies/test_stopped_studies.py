@@ -1,9 +1,5 @@
 """A study that is stopped reports what is there, where that can be measured, and says so."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 
 from bias_core.errors import Cancelled
@@ -16,7 +12,7 @@ from tests.ui.fakes import FakeServices
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+def services(tmp_path_factory):
     """Over an empty folder: a run that finds its pictures drawn is stopped elsewhere."""
     made = FakeServices(tmp_path_factory.mktemp("stopped"))
     yield made
@@ -26,12 +22,12 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]
 MODEL = "calibration-renderer"
 
 
-def stopped_at(share: float, study: str, services: FakeServices, **settings: object) -> StudyReport:
+def stopped_at(share, study, services, **settings):
     """Its report when it is stopped once this share of its pictures is drawn."""
-    design, chosen = find_design(study), StudySettings(model=MODEL, **settings)  # type: ignore[arg-type]
+    design, chosen = find_design(study), StudySettings(model=MODEL, **settings)
     ids = [row.id for row in plan_study(design, chosen, services).manifest.rows]
 
-    def is_over() -> bool:
+    def is_over():
         return services.images.n_present(ids) >= share * len(ids)
 
     return complete(run_study(design, chosen, services, cancelled=is_over, session=study))
@@ -40,9 +36,7 @@ def stopped_at(share: float, study: str, services: FakeServices, **settings: obj
 @pytest.mark.parametrize(
     ("study", "share", "scale"), [("tbyb-general", 0.6, 0.01), ("oasis-internet-users", 0.3, 0.03)]
 )
-def test_what_is_finished_is_measured_and_marked_as_stopped(
-    study: str, share: float, scale: float, services: FakeServices
-) -> None:
+def test_what_is_finished_is_measured_and_marked_as_stopped(study, share, scale, services):
     report = stopped_at(share, study, services, scale=scale, seed=7)
     assert report.stopped
     assert 0 < report.n_images < report.n_planned
@@ -56,7 +50,7 @@ def test_what_is_finished_is_measured_and_marked_as_stopped(
     assert manifest.status == "cancelled"  # it can go on from the list of runs
 
 
-def test_of_a_stopped_run_the_tests_with_finished_prompts_are_reported_without_p(services: FakeServices) -> None:
+def test_of_a_stopped_run_the_tests_with_finished_prompts_are_reported_without_p(services):
     options = {"tests": ["flowers_insects", "science_arts"]}
     report = stopped_at(0.8, "t2iat-tests", services, scale=0.03, seed=7, options=options)
     (line,) = report.results.frame("table1").to_dict("records")
@@ -66,10 +60,8 @@ def test_of_a_stopped_run_the_tests_with_finished_prompts_are_reported_without_p
     assert "p = " not in headline(report)
 
 
-@pytest.mark.parametrize("study", ["pst-occupations", "pst-power", "pst-fairness"])
-def test_of_pairs_without_anybody_alone_yet_there_are_the_scores_of_the_pairs(
-    study: str, services: FakeServices
-) -> None:
+@pytest.mark.parametrize("study", ["pst-occupations", "pst-fairness"])
+def test_of_pairs_without_anybody_alone_yet_there_are_the_scores_of_the_pairs(study, services):
     report = stopped_at(0.2, study, services, scale=0.04, seed=23)
     overall, *of_one_stereotype = report.results.findings[:3]
     assert (overall.key, overall.estimate.n) == ("paired_overall", report.n_images)
@@ -79,12 +71,12 @@ def test_of_pairs_without_anybody_alone_yet_there_are_the_scores_of_the_pairs(
     assert any("Some groups of people have nobody yet" in note for note in report.results.notes)
 
 
-def test_where_too_little_is_finished_nothing_is_said_of_it(services: FakeServices) -> None:
+def test_where_too_little_is_finished_nothing_is_said_of_it(services):
     with pytest.raises(Cancelled, match="too few for a report of this study: run it again"):
         stopped_at(0.1, "internal-bias", services, scale=0.03, seed=11)
 
 
-def test_of_a_stopped_run_the_arms_with_pictures_are_compared_without_p(services: FakeServices) -> None:
+def test_of_a_stopped_run_the_arms_with_pictures_are_compared_without_p(services):
     arms = (Arm(condition="fair"), Arm(condition="published"), Arm(condition="extreme"))
     options = {"concept": "doctor", "n_images": 48, "attribute_a": "", "attribute_b": ""}
     report = stopped_at(0.4, "explore", services, arms=arms, options=options, seed=7)
@@ -108,20 +100,18 @@ def test_of_a_stopped_run_the_arms_with_pictures_are_compared_without_p(services
     assert len(whole.arms) == 3
 
 
-def test_where_one_arm_alone_has_pictures_it_says_what_to_do(services: FakeServices) -> None:
+def test_where_one_arm_alone_has_pictures_it_says_what_to_do(services):
     options = {"concept": "nurse", "n_images": 12, "attribute_a": "", "attribute_b": ""}
     arms = (Arm(condition="fair"), Arm(condition="published"))
     with pytest.raises(Cancelled, match="only fair has any: run it again"):
         stopped_at(0.2, "explore", services, arms=arms, options=options, seed=11)
 
 
-def stopped_while_reading(
-    message: str, study: str, services: FakeServices, monkeypatch: pytest.MonkeyPatch, **settings: object
-) -> StudyReport:
+def stopped_while_reading(message, study, services, monkeypatch, **settings):
     """Its report when it is stopped, once all pictures are drawn, at the step of its reading that begins so."""
     monkeypatch.setattr("bias_core.studies.kit.program._PER_UPDATE", 4)
     monkeypatch.setattr("bias_core.studies.kit.program._PER_READING", 4)
-    design, chosen = find_design(study), StudySettings(model=MODEL, **settings)  # type: ignore[arg-type]
+    design, chosen = find_design(study), StudySettings(model=MODEL, **settings)
     plan = plan_study(design, chosen, services)
     list(services.draw(plan.manifest.rows))  # found by the run, so that nothing is read while it is drawn
     seen: list[str] = []
@@ -144,13 +134,8 @@ EXPLORED = {"concept": "teacher", "n_images": 12, "attribute_a": "", "attribute_
     ],
 )
 def test_what_was_read_is_measured_of_a_study_that_is_stopped_while_it_reads(
-    study: str,
-    message: str,
-    n_read: int,
-    settings: dict[str, object],
-    services: FakeServices,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    study, message, n_read, settings, services, monkeypatch
+):
     report = stopped_while_reading(message, study, services, monkeypatch, seed=23, **settings)
     assert report.stopped
     assert report.stopped_after == f"{n_read} of {report.n_planned} pictures were read"
@@ -161,9 +146,7 @@ def test_what_was_read_is_measured_of_a_study_that_is_stopped_while_it_reads(
     assert not any(finding.p_value is not None for finding in report.results.findings)
 
 
-def test_arms_that_were_read_are_compared_of_a_run_that_is_stopped_while_it_reads(
-    services: FakeServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arms_that_were_read_are_compared_of_a_run_that_is_stopped_while_it_reads(services, monkeypatch):
     arms = (Arm(condition="fair"), Arm(condition="published"), Arm(condition="extreme"))
     how = {"arms": arms, "options": EXPLORED, "seed": 23}
     at = "published: reading the pictures: 8 of 12"
@@ -179,14 +162,12 @@ def test_arms_that_were_read_are_compared_of_a_run_that_is_stopped_while_it_read
         )
 
 
-def test_before_anything_is_read_a_stop_says_that_it_is_too_little(
-    services: FakeServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_before_anything_is_read_a_stop_says_that_it_is_too_little(services, monkeypatch):
     with pytest.raises(Cancelled, match="stopped after 0 of 12 pictures were read, too few for a number; what was fin"):
         stopped_while_reading("", "explore", services, monkeypatch, encoder="org/c", options=EXPLORED, seed=31)
 
 
-def test_a_second_encoder_that_a_stop_leaves_out_is_named(services: FakeServices) -> None:
+def test_a_second_encoder_that_a_stop_leaves_out_is_named(services):
     options = {"concept": "nurse", "n_images": 8, "attribute_a": "", "attribute_b": ""}
     settings = StudySettings(model=MODEL, options=options, further_encoders=("org/clip",))
     seen: list[str] = []

@@ -1,56 +1,58 @@
 """The study data files hold what the papers print, and agree with themselves."""
 
-from __future__ import annotations
-
 import re
 from statistics import mean
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from bias_core.studies.kit.designs import STUDY_DATA, read_study, read_table
+from tests.every import every
 from tests.prompts_of_papers import all_prompts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 YAML_FILES = ("attribute_sets", "internal_bias", "oasis", "pst", "t2iat", "tbyb")
 KEYS = ("wang2023t2iat", "wan2024pst", "vice2023tbyb", "mandal2024internal", "dehdashtian2025oasis", "bls2024")
 
 
-def leaves(value: object) -> list[object]:
+class Strict(yaml.SafeLoader):
+    """Refuses keys that are there twice."""
+
+
+def no_duplicates(loader, node):
+    keys = [loader.construct_object(key) for key, _ in node.value]
+    assert len(keys) == len(set(keys)), f"line {node.start_mark.line + 1}"
+    return {loader.construct_object(key): loader.construct_object(value, deep=True) for key, value in node.value}
+
+
+Strict.add_constructor("tag:yaml.org,2002:map", no_duplicates)
+
+
+def leaves(value):
     """All scalars of a nested structure."""
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in leaves(item)]
-    if isinstance(value, list):
-        return [leaf for item in value for leaf in leaves(item)]
+    if isinstance(value, dict | list):
+        return [leaf for item in (value.values() if isinstance(value, dict) else value) for leaf in leaves(item)]
     return [value]
 
 
-@pytest.mark.parametrize("name", YAML_FILES)
-def test_a_file_parses_and_its_words_are_words(name: str) -> None:
-    data = read_study(name)
+@every(YAML_FILES)
+def test_a_file_parses_names_its_source_and_its_words_are_words(name):
+    text = (STUDY_DATA / f"{name}.yaml").read_text(encoding="utf-8")
+    data = yaml.load(text, Loader=Strict)
     # "on", "no" and "off" would turn into booleans; only the flag p_below may be one.
     flags = [leaf for leaf in leaves(data) if isinstance(leaf, bool)]
     assert len(flags) == (8 if name == "t2iat" else 0)
     assert all(isinstance(key, str) for key in data)
+    assert any(key in text for key in KEYS)
 
 
-@pytest.mark.parametrize("path", sorted(STUDY_DATA.glob("*.*")), ids=lambda path: path.name)
-def test_no_file_names_a_place_on_our_machines(path: Path) -> None:
+@every(sorted(STUDY_DATA.glob("*.*")))
+def test_no_file_names_a_place_on_our_machines(path):
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"(?<![\w:/.])/(?:\w+/)+", text)
     assert "\r" not in text
 
 
-@pytest.mark.parametrize("name", YAML_FILES)
-def test_a_file_names_its_source(name: str) -> None:
-    text = (STUDY_DATA / f"{name}.yaml").read_text(encoding="utf-8")
-    assert any(key in text for key in KEYS)
-
-
-def test_t2iat_has_the_stimuli_of_table_3() -> None:
+def test_t2iat_has_the_stimuli_of_table_3():
     sizes = {key: len(words) for key, words in read_study("t2iat")["concepts"].items()}
     assert sizes == {
         **dict.fromkeys(("flowers", "insects", "musical_instruments", "weapons"), 25),
@@ -65,18 +67,15 @@ def test_t2iat_has_the_stimuli_of_table_3() -> None:
     }
 
 
-def test_no_concept_of_t2iat_repeats_a_stimulus() -> None:
-    assert all(len(words) == len(set(words)) for words in read_study("t2iat")["concepts"].values())
-
-
-def test_names_split_into_25_masculine_and_25_feminine_in_the_order_of_the_table() -> None:
+def test_names_split_into_25_masculine_and_25_feminine_in_the_order_of_the_table():
     study = read_study("t2iat")
+    assert all(len(words) == len(set(words)) for words in study["concepts"].values())
     for concept, lists in study["gender"].items():
         assert (len(lists["masculine"]), len(lists["feminine"])) == (25, 25)
         assert lists["masculine"] + lists["feminine"] == study["concepts"][concept]
 
 
-def test_t2iat_has_8_tests_of_known_concepts() -> None:
+def test_t2iat_has_8_tests_of_known_concepts():
     study = read_study("t2iat")
     assert len(study["tests"]) == 8
     assert [test["kind"] for test in study["tests"]] == ["valence"] * 6 + ["gender"] * 2
@@ -89,7 +88,7 @@ def test_t2iat_has_8_tests_of_known_concepts() -> None:
 
 
 @pytest.mark.parametrize("setting", ["single", "paired"])
-def test_sts_follows_from_the_share_of_feminine_in_all_40_rows_of_table_14(setting: str) -> None:
+def test_sts_follows_from_the_share_of_feminine_in_all_40_rows_of_table_14(setting):
     rows = read_table("pst_occupations.csv")
     assert len(rows) == 40
     # Male: 100 - 2F, female: 2F - 100; a third rounded to two digits leaves 0.01. No exceptions.
@@ -99,17 +98,26 @@ def test_sts_follows_from_the_share_of_feminine_in_all_40_rows_of_table_14(setti
         assert float(row[f"sts_{setting}"]) == pytest.approx(expected, abs=0.011)
 
 
-def test_the_means_of_table_14_are_the_published_ones() -> None:
-    rows, study = read_table("pst_occupations.csv"), read_study("pst")
-    for gender in ("masculine", "feminine"):
-        for setting in ("single", "paired"):
-            scores = [float(row[f"sts_{setting}"]) for row in rows if row["stereotyped_gender"] == gender]
-            assert mean(scores) == pytest.approx(study["by_stereotyped_gender"][gender][setting], abs=0.005)
-    assert mean(float(row["sts_paired"]) for row in rows) == pytest.approx(47.375)
-    assert mean(float(row["sts_single"]) for row in rows) == pytest.approx(10.0, abs=0.005)
+def test_the_means_of_tables_14_and_16_are_the_published_ones():
+    rows, power, study = read_table("pst_occupations.csv"), read_table("pst_power.csv"), read_study("pst")
+
+    def mean_of(rows, setting, **which):
+        return mean(float(row[f"sts_{setting}"]) for row in rows if which.items() <= row.items())
+
+    for setting in ("single", "paired"):
+        for gender in ("masculine", "feminine"):
+            published = study["by_stereotyped_gender"][gender][setting]
+            assert mean_of(rows, setting, stereotyped_gender=gender) == pytest.approx(published, abs=0.005)
+        for level in ("powerful", "powerless"):
+            published = study["by_power_level"][level][setting]
+            assert mean_of(power, setting, power_level=level) == pytest.approx(published, abs=0.005)
+        published = study["overall"]["power"][setting]["average"]
+        assert mean_of(power, setting) == pytest.approx(published, abs=0.011)
+    assert mean_of(rows, "paired") == pytest.approx(47.375)
+    assert mean_of(rows, "single") == pytest.approx(10.0, abs=0.005)
 
 
-def test_table_14_and_table_7_name_the_same_occupations() -> None:
+def test_table_14_and_table_7_name_the_same_occupations():
     study = read_study("pst")["occupations"]
     for gender in ("masculine", "feminine"):
         rows = read_table("pst_occupations.csv")
@@ -117,14 +125,14 @@ def test_table_14_and_table_7_name_the_same_occupations() -> None:
         assert len(study[gender]) == 20
 
 
-def test_shares_said_to_be_the_same_are_the_same() -> None:
+def test_shares_said_to_be_the_same_are_the_same():
     labour = {row["occupation"]: row["f_labour"] for row in read_table("pst_occupations.csv")}
     assert labour["accountant"] == labour["auditor"] == "58.80"
     assert labour["cleaner"] == labour["housekeeper"] == "88.10"
     assert [occupation for occupation, share in labour.items() if not share] == ["chief"]
 
 
-def test_the_72_gaps_of_table_16_are_paired_minus_single() -> None:
+def test_the_72_gaps_of_table_16_are_paired_minus_single():
     rows = read_table("pst_power.csv")
     assert len(rows) == 72
     assert len({row["occupation"] for row in rows}) == 36
@@ -133,17 +141,7 @@ def test_the_72_gaps_of_table_16_are_paired_minus_single() -> None:
         assert float(row["gap"]) == pytest.approx(gap, abs=0.011)
 
 
-def test_the_means_of_table_16_are_the_published_ones() -> None:
-    rows, study = read_table("pst_power.csv"), read_study("pst")
-    for setting in ("single", "paired"):
-        published = study["overall"]["power"][setting]["average"]
-        assert mean(float(row[f"sts_{setting}"]) for row in rows) == pytest.approx(published, abs=0.011)
-        for level in ("powerful", "powerless"):
-            scores = [float(row[f"sts_{setting}"]) for row in rows if row["power_level"] == level]
-            assert mean(scores) == pytest.approx(study["by_power_level"][level][setting], abs=0.005)
-
-
-def test_internal_bias_has_the_prompts_of_table_5() -> None:
+def test_internal_bias_has_the_prompts_of_table_5():
     study = read_study("internal_bias")
     targets = study["targets"]
     assert len(targets) == len({row["prompt"] for row in targets}) == 28
@@ -164,7 +162,7 @@ def test_internal_bias_has_the_prompts_of_table_5() -> None:
         ("Stable Diffusion v2", "female", 11.04),
     ],
 )
-def test_mean_amplification_of_table_3(model: str, dominated: str, published: float) -> None:
+def test_mean_amplification_of_table_3(model, dominated, published):
     rows = read_table("internal_bias_scores.csv")
     assert len(rows) == 56
     alphas = [float(row["alpha"]) for row in rows if (row["model"], row["dominated"]) == (model, dominated)]
@@ -172,7 +170,7 @@ def test_mean_amplification_of_table_3(model: str, dominated: str, published: fl
     assert mean(alphas) == pytest.approx(published, abs=0.02)
 
 
-def test_the_45_cells_of_oasis_are_the_positive_part_of_the_difference() -> None:
+def test_the_45_cells_of_oasis_are_the_positive_part_of_the_difference():
     rows = read_table("oasis_table1.csv")
     assert len(rows) == 45
     misprints = []
@@ -184,7 +182,7 @@ def test_the_45_cells_of_oasis_are_the_positive_part_of_the_difference() -> None
     assert misprints == [("Mexican", "hat", "SDv2")]
 
 
-def test_oasis_gives_the_same_rates_in_its_table_and_its_attributes() -> None:
+def test_oasis_gives_the_same_rates_in_its_table_and_its_attributes():
     table = {(row["nationality"], row["attribute"]): float(row["reference"]) for row in read_table("oasis_table1.csv")}
     entries = read_study("oasis")["nationalities"]
     sentences = {
@@ -196,7 +194,7 @@ def test_oasis_gives_the_same_rates_in_its_table_and_its_attributes() -> None:
     assert len(table) == 15
 
 
-def test_tbyb_has_420_general_and_60_task_oriented_prompts_without_a_brand() -> None:
+def test_tbyb_has_420_general_and_60_task_oriented_prompts_without_a_brand():
     assert (len(read_table("tbyb_objects.csv")), len(read_table("tbyb_occupations.csv"))) == (100, 40)
     assert (len(read_table("tbyb_general_evaluations.csv")), len(read_table("tbyb_task_evaluations.csv"))) == (8, 12)
     study = read_study("tbyb")
@@ -209,7 +207,7 @@ def test_tbyb_has_420_general_and_60_task_oriented_prompts_without_a_brand() -> 
     assert len(study["stop_list"]["words"]) == len(set(study["stop_list"]["words"]))
 
 
-def test_attribute_sets_are_complete_and_their_rates_have_a_source() -> None:
+def test_attribute_sets_are_complete_and_their_rates_have_a_source():
     sets = read_study("attribute_sets")["sets"]
     assert len({entry["key"] for entry in sets}) == len(sets)
     for entry in sets:
@@ -222,7 +220,7 @@ def test_attribute_sets_are_complete_and_their_rates_have_a_source() -> None:
                 assert attribute["reference"] == 0.5
 
 
-def test_rates_of_men_in_occupations_are_one_minus_the_labour_share() -> None:
+def test_rates_of_men_in_occupations_are_one_minus_the_labour_share():
     labour = {row["occupation"]: row["f_labour"] for row in read_table("pst_occupations.csv")}
     men = [a for entry in read_study("attribute_sets")["sets"] for a in entry["attributes"] if a["name"] == "man"]
     stated = [a for a in men if "bls2024" in a["reference_source"]]
@@ -232,13 +230,13 @@ def test_rates_of_men_in_occupations_are_one_minus_the_labour_share() -> None:
         assert attribute["reference"] == pytest.approx(1 - float(labour[occupation]) / 100)
 
 
-def test_all_prompts_holds_each_prompt_once_and_no_open_slot() -> None:
+def test_all_prompts_holds_each_prompt_once_and_no_open_slot():
     prompts = all_prompts()
     assert len(prompts) == len(set(prompts))
     assert not [prompt for prompt in prompts if re.search(r"[{}]|\s\s|^\s|\s$|\ban? an? ", prompt)]
 
 
-def test_all_prompts_holds_the_counted_prompts_of_each_paper() -> None:
+def test_all_prompts_holds_the_counted_prompts_of_each_paper():
     prompts = all_prompts()
     singles = [p for p in prompts if re.fullmatch(r"Generate a picture of one [\w ]+\.", p) and " left " not in p]
     paired = [p for p in prompts if p.startswith("Generate") and p.endswith("on the right.")]
@@ -250,17 +248,3 @@ def test_all_prompts_holds_the_counted_prompts_of_each_paper() -> None:
     assert "A photo of an Iranian person" in prompts
     assert "a picture of a person eating an apple" in prompts
     assert "A photo of an elementary school teacher" in prompts
-
-
-def test_yaml_is_written_without_duplicate_keys() -> None:
-    class Strict(yaml.SafeLoader):
-        pass
-
-    def no_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[object, object]:
-        keys = [loader.construct_object(key) for key, _ in node.value]
-        assert len(keys) == len(set(keys)), f"line {node.start_mark.line + 1}"
-        return {loader.construct_object(key): loader.construct_object(value, deep=True) for key, value in node.value}
-
-    Strict.add_constructor("tag:yaml.org,2002:map", no_duplicates)
-    for name in YAML_FILES:
-        yaml.load((STUDY_DATA / f"{name}.yaml").read_text(encoding="utf-8"), Loader=Strict)

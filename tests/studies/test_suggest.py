@@ -52,9 +52,6 @@ def test_each_suggestion_says_where_it_comes_from(iranian):
     assert f"in {counts['pictures']:.0f} of 16 pictures, {counts['base']:.0f} of 16 at the base" in counts["where from"]
     assert table["where from"].str.contains("words: ").any()
     assert {finding.metric for finding in iranian.results.findings} == {"object_odds"}
-
-
-def test_a_wording_is_chosen_that_the_reader_tells(iranian):
     (old,) = [one.attribute for one in suggested_in(iranian) if one.attribute.name == "old"]
     assert old.negative == "a photo of a young person"  # of "who is not old" this reader sees nothing
 
@@ -82,13 +79,10 @@ def test_a_thing_is_held_against_an_object_and_a_base_can_be_named(services):
     report = complete(run_study(DESIGN, settings, services))
     assert "The base is “a photo of an object”, drawn from the same seeds." in report.results.notes
     same = usual_suggest_settings(concept="rose", model=RENDERER, n_images=4, base="rose")
-    with pytest.raises(InvalidInput, match="the base is the concept itself"):
-        complete(run_study(DESIGN, same, services))
-
-
-def test_pictures_of_ones_own_have_no_base(services):
     with pytest.raises(InvalidInput, match="no base of the same seeds"):
         suggest_settings(explore_settings(images="somewhere.zip"))
+    with pytest.raises(InvalidInput, match="the base is the concept itself"):
+        complete(run_study(DESIGN, same, services))
 
 
 def test_the_command_line_and_the_api_offer_it(services):

@@ -1,7 +1,5 @@
 """Two people in both places: what is planted on roles and on places is told apart, and can be corrected."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile
@@ -87,7 +85,7 @@ def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
     # On the record of what is drawn.
     planted = {("doctor", "nurse"): "role", ("lawyer", "clerk"): "place"}
     n_found, claims = 0, []
-    for condition, (pair, truth), repetition in product(("people", "fair"), planted.items(), range(12)):
+    for condition, (pair, truth), repetition in product(("people", "fair"), planted.items(), range(8)):
         less = []
         for (left, right), sign in ((pair, 1), (pair[::-1], -1)):
             prompt = f"Generate a picture of one {left} on the left and one {right} on the right."
@@ -104,8 +102,8 @@ def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
                 assert effect.estimate.value == pytest.approx(0.4, abs=0.25)  # five standard errors
             else:
                 claims.append(p_value < 0.05)
-    assert n_found == 24
-    assert np.mean(claims) <= 0.11  # 5 % of 72, and two standard errors
+    assert n_found == 16
+    assert np.mean(claims) <= 0.11  # 5 % of 48, and two standard errors
 
 
 @pytest.mark.parametrize(
@@ -115,36 +113,3 @@ def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
 def test_pairs_that_are_none_are_refused(services, pairs, words):
     with pytest.raises(InvalidInput, match=words):
         run(services, pairs=pairs)
-
-
-def test_repeated_intervals_hold_what_the_pool_shows_and_the_check_can_fail(services, monkeypatch):
-    few = replace(find_design("validity-people"), images_per_prompt=20)
-    settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 20})
-
-    def rows():
-        return complete(run_study(few, settings, services)).results.frame("repetitions")
-
-    def inside(frame):
-        known = frame.dropna(subset=["low", "target"])
-        return (known["low"] <= known["target"] + 1e-9) & (known["target"] <= known["high"] + 1e-9)
-
-    right = rows()
-    assert inside(right).mean() > 0.8
-    assert set(right["measure"]) == {"order_effect"}
-    # What a group plants is told from what it does not, which stands with the pictures where nothing is planted.
-    of_role = right[right["variant"] == "of the role"]
-    assert set(of_role.loc[of_role["condition"] == "people", "unit"]) == {"role role"}
-    assert set(of_role.loc[of_role["condition"] == "fair", "unit"]) == {"role role", "place fair", "place people"}
-    monkeypatch.setattr(people, "order_effect", lambda *given, **how: shifted(order_effect(*given, **how)))
-    assert not inside(rows()).any()
-
-
-def shifted(effect):
-    moved = replace(effect.estimate, low=effect.estimate.low + 3, high=effect.estimate.high + 3)
-    return replace(effect, estimate=moved)
-
-
-def test_the_repetitions_ask_for_both_conditions():
-    options = people.TogetherOptions(conditions=("fair", "extreme"))
-    with pytest.raises(InvalidInput, match="conditions are fair, people"):
-        people.together_shots(find_design("validity-people"), StudySettings(options=options))

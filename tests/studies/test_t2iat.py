@@ -1,9 +1,7 @@
 """T2IAT's studies find what is planted, none where nothing is, and redraw the paper's tables and figures."""
 
-from __future__ import annotations
-
-import csv
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -18,13 +16,12 @@ from bias_core.stats.effects import benjamini_hochberg
 from bias_core.studies.association.tests import association_shots, edited
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.reports.saved import list_examples, open_example
-from bias_core.studies.reports.text import table_of
-from bias_core.studies.running.run import run_study, with_options
+from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.study.pictures import Look
 from tests import shared
 from tests.prompts_of_papers import all_prompts
+from tests.studies.oasis_runs import findings, table as frame, write_labels
 
 services = shared.real_services
 
@@ -37,27 +34,14 @@ TWO_OCCUPATIONS = replace(
 )
 FLOWERS = StudySettings(scale=0.04, options={"tests": ["flowers_insects"], "n_permutations": 500})
 JUDGED = StudySettings(scale=0.01)
-DRAWN_BY_DIFFUSION = {"model": "calibration-diffusion", "num_inference_steps": 2}
 
 
 def run(design, settings, services):
-    returned = []
-
-    def follow():
-        returned.append((yield from run_study(design, settings, services)))
-
-    for _ in follow():
-        pass
-    return returned[0]
+    return complete(run_study(design, settings, services))
 
 
-def finding(report, key):
-    (found,) = [f for f in report.results.findings if f.key == key]
-    return found
-
-
-def frame(report, key):
-    return table_of(report, key).frame
+def labels_of(folder, answers):
+    return write_labels(folder / "labels.csv", ["image_id", "answer", "rater"], answers)
 
 
 def shots_of(design, **changes):
@@ -69,45 +53,29 @@ def judged(services):
     return run(HUMAN, JUDGED, services)
 
 
-# The eight tests
-
-
-def test_every_prompt_is_one_of_the_paper_s():
-    prompts = {shot.prompt for design in (TESTS, OCCUPATIONS) for shot in shots_of(design)}
-    assert prompts <= set(all_prompts())
-
-
-def test_edited_sets_are_as_large_as_the_neutral_ones():
-    n = {}
+def test_the_prompts_are_the_paper_s_and_edited_sets_as_large_as_the_neutral_ones():
+    assert {shot.prompt for design in (TESTS, OCCUPATIONS) for shot in shots_of(design)} <= set(all_prompts())
+    n = Counter()
     for shot in shots_of(TESTS):
-        key = shot.facts["test"], shot.facts["side"], shot.facts["set"]
-        n[key] = n.get(key, 0) + shot.n
-    assert n["flowers_insects", "x", "neutral"] == 25 * 10
-    assert n["science_arts", "y", "neutral"] == 8 * 10
-    for test, side, kind in n:
-        assert n[test, side, kind] == n[test, side, "neutral"]
-
-
-def test_full_crossing_meets_every_word_of_both_attributes():
-    shots = shots_of(TESTS, options={"tests": ["flowers_insects"], "crossing": "full"})
-    roses = [s.prompt for s in shots if s.facts["stimulus"] == "rose" and s.facts["set"] == "a"]
+        n[shot.facts["test"], shot.facts["side"], shot.facts["set"]] += shot.n
+    assert (n["flowers_insects", "x", "neutral"], n["science_arts", "y", "neutral"]) == (25 * 10, 8 * 10)
+    assert all(size == n[test, side, "neutral"] for (test, side, _), size in n.items())
+    full = shots_of(TESTS, options={"tests": ["flowers_insects"], "crossing": "full"})  # every word of both attributes
+    roses = [s.prompt for s in full if s.facts["stimulus"] == "rose" and s.facts["set"] == "a"]
     assert len(roses) == len(set(roses)) == 25
     assert "a photo of rose, peace" in roses
-
-
-def test_a_neutral_prompt_is_edited_once():
     assert edited("a picture of a gun", "love", "valence") == "a picture of a gun, love"
     assert edited("a person studying art", "woman", "gender") == "a woman studying art"
 
 
 def test_the_planted_association_is_found_and_none_where_nothing_is_planted(services):
     # Planted: flowers are always drawn bright, insects in 15 % (Table 2); in fair both in 50 %.
-    found = finding(run(TESTS, FLOWERS, services), "flowers_insects")
+    found = findings(run(TESTS, FLOWERS, services))["flowers_insects"]
     assert found.estimate.low > 0
     assert found.p_value < 0.05
     assert found.published == 0.033
     assert found.says == "Pictures of Flowers lean more to pleasant."
-    fair = finding(run(TESTS, replace(FLOWERS, condition="fair"), services), "flowers_insects")
+    fair = findings(run(TESTS, replace(FLOWERS, condition="fair"), services))["flowers_insects"]
     assert fair.estimate.low < 0 < fair.estimate.high
     assert "not told apart" in fair.says
 
@@ -128,9 +96,6 @@ def test_table_1_has_the_published_numbers_and_scores_of_its_own(services):
     assert set(figures["associations"]["side"]) == {"X", "Y"}
 
 
-# Occupations and amplification
-
-
 def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(services):
     # In extreme a librarian (F 80 %, Table 14) is always drawn feminine; police are not planted.
     tables = {}
@@ -145,9 +110,9 @@ def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(servi
     assert fair["n"] == 40
     assert fair["beyond low"] < 0 < fair["beyond high"]
     assert extreme["beyond high"] < 0
-    assert "lean to female" in finding(report, "librarian").says
+    assert "lean to female" in findings(report)["librarian"].says
     # Pictures of men and of women are not equally alike to this reader, so 0 is not neutral.
-    assert finding(report, "librarian").estimate.null_value == extreme["even mix"] != 0
+    assert findings(report)["librarian"].estimate.null_value == extreme["even mix"] != 0
 
 
 def test_figure_3_has_all_eight_occupations(services):
@@ -162,7 +127,7 @@ def test_amplification_holds_text_and_picture_of_every_occupation(services):
     report = run(AMPLIFICATION, StudySettings(scale=0.02), services)
     table = frame(report, "amplification").set_index("occupation")
     assert table.loc["computer programmer", "published text"] == -0.0039
-    assert finding(report, "computer programmer").published == 0.0186
+    assert findings(report)["computer programmer"].published == 0.0186
     forms = ["A photo of a chef", "A photo of a male chef", "A photo of a female chef"]
     neutral, a, b = services.encoder("calibration-clip").encode_texts(forms)
     assert table.loc["chef", "text"] == pytest.approx(association([neutral], [a], [b])[0], abs=1e-6)
@@ -171,22 +136,19 @@ def test_amplification_holds_text_and_picture_of_every_occupation(services):
     assert figure.data["end"].tolist() == table["image"].tolist()
 
 
-# Comparison with people
-
-
 def test_the_reader_s_choices_are_what_was_drawn(judged):
     shares = [f for f in judged.results.findings if f.key.startswith("share_")]
     assert len(shares) == 8
     assert [f.published for f in shares] == [1.0, 0.15, 0.9, 0.05, 0.75, 0.3, 0.75, 0.4]
     for found in shares:
         assert found.estimate.low <= found.expected <= found.estimate.high
-    assert finding(judged, "share_flowers").estimate.value == 1.0
-    assert finding(judged, "order").published is None  # the published one is of another score
-    assert finding(judged, "order").estimate.value > 0
+    assert findings(judged)["share_flowers"].estimate.value == 1.0
+    assert findings(judged)["order"].published is None  # the published one is of another score
+    assert findings(judged)["order"].estimate.value > 0
 
 
 def test_the_published_order_is_that_of_the_signed_scores_of_both_concepts(judged):
-    found, table = finding(judged, "order_signed"), frame(judged, "table2").set_index("concept")
+    found, table = findings(judged)["order_signed"], frame(judged, "table2").set_index("concept")
     assert found.published == 0.55
     science, arts = table.loc["Science"], table.loc["Arts"]
     assert science["signed S"] == pytest.approx(science["association"] - arts["association"])
@@ -229,14 +191,6 @@ def test_at_most_20_pictures_of_a_concept_are_judged(services):
     assert table["image_id"].is_unique
 
 
-def write_labels(path, answers):
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["image_id", "answer", "rater"])
-        writer.writerows(answers)
-    return str(path)
-
-
 def test_people_s_answers_decide_by_majority_and_are_compared_with_the_reader(services, judged, tmp_path):
     table = frame(judged, "judged")
     answers = []
@@ -245,12 +199,12 @@ def test_people_s_answers_decide_by_majority_and_are_compared_with_the_reader(se
         said = b if concept in ("flowers", "weapons") else a
         # One rater writes words, one letters, and one always the first attribute.
         answers += [(image_id, said, 1), (image_id, "a" if said == a else "b", 2), (image_id, a, 3)]
-    settings = replace(JUDGED, labels=write_labels(tmp_path / "labels.csv", answers))
+    settings = replace(JUDGED, labels=labels_of(tmp_path, answers))
     report = run(HUMAN, settings, services)
     shares = frame(report, "table2").set_index("concept")["share"]
     assert shares["Flowers"] == shares["Weapons"] == 0
     assert shares["Insects"] == shares["Family"] == 1
-    assert finding(report, "kappa").estimate.value < 0.5
+    assert findings(report)["kappa"].estimate.value < 0.5
     assert (frame(report, "judged")["people"] != "").all()
     assert "judged by people" in report.results.notes[0]
 
@@ -259,50 +213,22 @@ def test_undecided_pictures_are_left_out(services, judged, tmp_path):
     images = frame(judged, "judged")
     flowers = images.loc[images["concept"] == "flowers", "image_id"].tolist()
     answers = [(flowers[0], "a", 1), (flowers[0], "b", 2), (flowers[1], "a", 1)]
-    settings = replace(JUDGED, labels=write_labels(tmp_path / "labels.csv", answers))
+    settings = replace(JUDGED, labels=labels_of(tmp_path, answers))
     report = run(HUMAN, settings, services)
-    assert finding(report, "share_flowers").estimate.n == 1
-    assert math.isnan(finding(report, "share_insects").estimate.value)
+    assert findings(report)["share_flowers"].estimate.n == 1
+    assert math.isnan(findings(report)["share_insects"].estimate.value)
     assert not [f for f in report.results.findings if f.key == "order"]  # one concept has no order
 
 
-def test_answers_about_other_pictures_or_in_other_words_are_refused(services, tmp_path):
-    other = replace(JUDGED, labels=write_labels(tmp_path / "other.csv", [("elsewhere", "a", 1)]))
-    with pytest.raises(InvalidInput, match="no answer"):
-        run(HUMAN, other, services)
-    words = replace(JUDGED, labels=write_labels(tmp_path / "words.csv", [("elsewhere", "nice", 1)]))
-    with pytest.raises(InvalidInput, match="'nice'"):
-        run(HUMAN, words, services)
-
-
-def test_an_answer_of_another_pair_of_attributes_is_refused(services, judged, tmp_path):
-    image_id = frame(judged, "judged").loc[0, "image_id"]
-    labels = write_labels(tmp_path / "labels.csv", [(image_id, "male", 1)])
-    with pytest.raises(InvalidInput, match="flowers is judged 'male'"):
-        run(HUMAN, replace(JUDGED, labels=labels), services)
-
-
-@pytest.mark.parametrize("options", [{"n_images": 0}, {"tests": ["flowers_arts"]}])
-def test_options_that_cannot_be_are_refused(services, options):
-    with pytest.raises(InvalidInput):
-        run(HUMAN, replace(JUDGED, options=options), services)
-
-
-def test_tests_that_people_did_not_judge_are_said(services):
+def test_answers_about_other_pictures_or_in_other_words_are_refused(services, judged, tmp_path):
+    flowers = frame(judged, "judged").loc[0, "image_id"]
+    for image_id, answer, words in (
+        ("elsewhere", "a", "no answer"), ("elsewhere", "nice", "'nice'"), (flowers, "male", "flowers is judged 'male'"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=words):
+            run(HUMAN, replace(JUDGED, labels=labels_of(tmp_path, [(image_id, answer, 1)])), services)
     with pytest.raises(InvalidInput, match="people judged no concept"):
         run(HUMAN, replace(JUDGED, options={"tests": ["straight_gay"]}), services)
-
-
-# Both generators, twice
-
-
-@pytest.mark.parametrize("design", [TWO_OCCUPATIONS, HUMAN], ids=lambda design: design.name)
-def test_a_diffusion_model_is_measured_the_same_twice(services, design):
-    options = {"tests": ["science_arts"]} if design is HUMAN else {}
-    settings = StudySettings(scale=0.001, options=options, **DRAWN_BY_DIFFUSION)
-    one, two = (to_dict(run(design, settings, services)) for _ in range(2))
-    assert {k: v for k, v in one.items() if k != "seconds"} == {k: v for k, v in two.items() if k != "seconds"}
-    assert all(row["drawn"] is None for row in one["findings"])
 
 
 def test_the_groups_of_a_test_go_by_their_own_names():

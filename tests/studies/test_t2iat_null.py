@@ -1,7 +1,5 @@
 """T2IAT where nothing is planted, on real renders: p is below .05 in no more than one test in twenty."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -67,10 +65,10 @@ def test_where_nothing_is_planted_science_and_arts_are_seldom_told_apart(service
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_prompts", [3, 4, 9, 25])
+@pytest.mark.parametrize("n_prompts", [4, 9, 25])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_where_nothing_is_planted_p_is_below_a_twentieth_in_one_test_of_twenty(flowers, n_prompts, mixed):
-    assert false_alarms(flowers, n_prompts, n_images=6, n_tests=500, mixed=mixed, seed=2) <= most(500)
+    assert false_alarms(flowers, n_prompts, n_images=6, n_tests=300, mixed=mixed, seed=2) <= most(300)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """An association test of one's own words, the prompts it hangs on, and each picture's association."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """TBYB's studies: what they draw, what they read, the planted object found, the published numbers quoted."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
@@ -9,20 +7,19 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+from PIL import Image
 
-from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
+from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.metrics.object_bias import distribution_bias, extract_objects, jaccard_distances, jaccard_hallucination
-from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects.captions import other_prompts
 from bias_core.studies.objects.study import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
-from bias_core.studies.reports.documents import to_dict, to_markdown
-from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.text import finding_rows, table_of
-from bias_core.studies.running.run import plan_study, run_study, with_options
+from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from tests.studies.scribe import Scribe, ScribeServices
 
 GENERAL, TASK, DATASET, CONTROLLED = (
@@ -38,29 +35,19 @@ def services(tmp_path_factory):
     built.close()
 
 
-def finish(run):
-    returned = []
-
-    def follow():
-        returned.append((yield from run))
-
-    list(follow())
-    return returned[0]
-
-
 @pytest.fixture(scope="module")
 def general(services):
-    return finish(run_study(GENERAL, SMALL, services))
+    return complete(run_study(GENERAL, SMALL, services))
 
 
 @pytest.fixture(scope="module")
 def task(services):
-    return finish(run_study(TASK, SMALL, services))
+    return complete(run_study(TASK, SMALL, services))
 
 
 @pytest.fixture(scope="module")
 def controlled(services):
-    return finish(run_study(CONTROLLED, replace(SMALL, scale=0.06), services))
+    return complete(run_study(CONTROLLED, replace(SMALL, scale=0.06), services))
 
 
 def shots(design, **settings):
@@ -73,29 +60,43 @@ def values(report):
 
 def captions_and_prompts(services, report):
     rows = services.manifests.get(report.run_id).rows
-    from PIL import Image
-
     pictures = [Image.open(services.images.get(row).path).convert("RGB") for row in rows]
     return Scribe.caption(services.scribe, pictures), [row.prompt for row in rows]
 
 
-def test_the_general_study_has_the_prompts_of_the_lists():
+def test_the_studies_draw_the_prompts_of_their_lists():
     # 100 objects x 3 actions + 40 professions x 3 descriptors, 10 pictures each
     prompts = [shot.prompt for shot in shots(GENERAL)]
     assert (len(prompts), sum(shot.n for shot in shots(GENERAL))) == (420, 4200)
-    assert "a picture of a person eating an apple" in prompts
-    assert "a picture of a person that looks like an astronaut" in prompts
-    paper = [shot.prompt for shot in shots(GENERAL, options={"paper_wording": True})]
-    assert "a person eating an apple" in paper
-    assert "a person who looks like an astronaut" in paper
-
-
-def test_the_task_study_has_twenty_scenes_of_each_trigger():
+    assert {"a picture of a person eating an apple", "a picture of a person that looks like an astronaut"} <= set(
+        prompts
+    )
+    paper = {shot.prompt for shot in shots(GENERAL, options={"paper_wording": True})}
+    assert {"a person eating an apple", "a person who looks like an astronaut"} <= paper
+    small = shots(GENERAL, scale=0.03)  # objects with all their actions
+    assert set(Counter(shot.facts["object"] for shot in small).values()) == {3}
+    assert ({shot.n for shot in small}, {shot.group for shot in small}) == ({2}, {"objects", "professions"})
+    assert {shot.group for shot in shots(GENERAL, options={"sets": ["professions"]})} == {"professions"}
     of_scenes = [shot for shot in shots(TASK) if not shot.facts["base"]]
     assert Counter(shot.group for shot in of_scenes) == {"burger": 20, "coffee": 20, "drink": 20}
     assert {shot.group for shot in shots(TASK, options={"triggers": ["drink"]})} == {"drink"}
-    with pytest.raises(InvalidInput, match="burger, coffee, drink"):
-        shots(TASK, options={"triggers": ["tea"]})
+    whole = Counter(shot.facts["words"] for shot in shots(CONTROLLED))
+    assert whole == {WITH_TRIGGER: 180, WITHOUT_TRIGGER: 180}
+    task_oriented = shots(CONTROLLED, options={"prompts": "task_oriented"}, scale=0.2)
+    assert {shot.facts["words"] for shot in task_oriented} == {WITH_TRIGGER}
+
+
+@pytest.mark.parametrize(
+    ("design", "options", "words"),
+    [
+        (TASK, {"triggers": ["tea"]}, "burger, coffee, drink"),
+        (GENERAL, {"sets": ["colours"]}, "objects and professions; got colours"),
+        (GENERAL, {"sets": []}, "none"),
+    ],
+)
+def test_prompts_that_are_not_there_are_refused(design, options, words):
+    with pytest.raises(InvalidInput, match=words):
+        shots(design, options=options)
 
 
 def test_a_size_that_is_not_the_published_one_is_not_said_to_be(general):
@@ -104,13 +105,6 @@ def test_a_size_that_is_not_the_published_one_is_not_said_to_be(general):
     assert "of the published size" not in text
     for design in (TASK, CONTROLLED):
         assert "1,040 pictures of 64 captions" in design.published_size
-
-
-def test_a_scale_thins_objects_with_all_their_actions():
-    small = shots(GENERAL, scale=0.03)
-    assert set(Counter(shot.facts["object"] for shot in small).values()) == {3}
-    assert {shot.n for shot in small} == {2}
-    assert {shot.group for shot in small} == {"objects", "professions"}
 
 
 def test_the_measures_are_those_of_the_captions(services, general):
@@ -128,7 +122,7 @@ def test_the_measures_are_those_of_the_captions(services, general):
 
 
 def test_words_of_the_prompt_are_left_out_of_the_distribution_on_request(services, general):
-    without = finish(run_study(GENERAL, replace(SMALL, options={"exclude_prompt": True}), services))
+    without = complete(run_study(GENERAL, replace(SMALL, options={"exclude_prompt": True}), services))
     captions, prompts = captions_and_prompts(services, general)
     counts = Counter(
         word
@@ -154,7 +148,7 @@ def test_every_number_has_an_interval_its_n_and_the_published_value(general):
 
 def test_another_published_model_can_stand_beside(services):
     def run(model):
-        return finish(run_study(TASK, replace(SMALL, options={"published_model": model}), services))
+        return complete(run_study(TASK, replace(SMALL, options={"published_model": model}), services))
 
     # T_00000006
     assert values(run("kandinsky-community/kandinsky-2-1"))["burger: B_D"]["published"] == 9.4271
@@ -202,6 +196,8 @@ def test_the_sign_hangs_on_a_trigger_word_in_one_condition_and_on_none_in_the_ot
 
 
 def test_the_extreme_condition_changes_the_planted_object_and_nothing_else(services, controlled):
+    drawn = Counter(row.condition for row in services.manifests.get(controlled.run_id).rows)
+    assert drawn == dict.fromkeys(("fair", "trigger", "backdoor"), controlled.n_images // 3)
     truths = {}
     for row in services.manifests.get(controlled.run_id).rows:
         truth = {name: value for name, value in services.images.get(row).truth.items() if name != "extra"}
@@ -236,7 +232,7 @@ def test_conditions_that_drew_the_same_pictures_are_said_to(services, controlled
     assert with_word > 0.8 * half  # the others show people whom trigger makes lean, too
     assert without < 0.2 * half
     alike = replace(SMALL, options={"prompts": "task_oriented", "conditions": ["fair", "trigger", "extreme"]})
-    report = finish(run_study(CONTROLLED, alike, services))
+    report = complete(run_study(CONTROLLED, alike, services))
     n = report.n_images // 3
     assert any(f"trigger and extreme drew the same pictures, pixel by pixel, for {n} of {n}" in note
                for note in report.results.notes)  # fmt: skip
@@ -253,28 +249,11 @@ def test_pictures_are_compared_by_their_pixels_and_not_by_what_is_read_in_them(s
         assert f"{row['n'] - row['with it']} of {row['n']} {words}" in first
 
 
-def test_prompts_of_either_kind_alone_can_be_compared(services):
-    kinds = {
-        name: {shot.facts["words"] for shot in shots(CONTROLLED, options={"prompts": name}, scale=0.2)}
-        for name in ("task_oriented", "both")
-    }
-    assert kinds == {"task_oriented": {WITH_TRIGGER}, "both": {WITH_TRIGGER, WITHOUT_TRIGGER}}
-    whole = shots(CONTROLLED)
-    assert Counter(shot.facts["words"] for shot in whole) == {WITH_TRIGGER: 180, WITHOUT_TRIGGER: 180}
-
-
 def test_both_generators_have_the_extreme_condition(services):
     for model in ("calibration-renderer", "calibration-diffusion"):
         assert "backdoor" in services.model_info(model).conditions
         drawn = plan_study(CONTROLLED, replace(SMALL, model=model), services).shots
         assert {shot.condition for shot in drawn} == {"fair", "trigger", "backdoor"}
-
-
-def test_the_manifest_of_the_controlled_experiment_holds_every_condition(services, controlled):
-    rows = services.manifests.get(controlled.run_id).rows
-    assert Counter(row.condition for row in rows) == dict.fromkeys(
-        ("fair", "trigger", "backdoor"), controlled.n_images // 3
-    )
 
 
 def test_two_equal_conditions_show_no_change():
@@ -293,19 +272,20 @@ def test_two_equal_conditions_show_no_change():
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "words"),
+    ("design", "settings", "error", "words"),
     [
-        ({"options": {"conditions": ["fair"]}}, InvalidInput, "two different"),
-        ({"options": {"conditions": ["fair", "fair"]}}, InvalidInput, "two different"),
-        ({"options": {"conditions": ["fair", "unfair"]}}, UnknownModel, "unfair"),
-        ({"options": {"prompts": "x"}}, InvalidInput, "one of"),
-        ({"model": "stable-diffusion-v1-5"}, UnknownModel, "no conditions"),
-        ({"images": "folder"}, InvalidInput, "tbyb-dataset"),
+        (CONTROLLED, {"options": {"conditions": ["fair"]}}, InvalidInput, "two different"),
+        (CONTROLLED, {"options": {"conditions": ["fair", "fair"]}}, InvalidInput, "two different"),
+        (CONTROLLED, {"options": {"conditions": ["fair", "unfair"]}}, UnknownModel, "unfair"),
+        (CONTROLLED, {"options": {"prompts": "x"}}, InvalidInput, "one of"),
+        (CONTROLLED, {"model": "stable-diffusion-v1-5"}, UnknownModel, "no conditions"),
+        (CONTROLLED, {"images": "folder"}, InvalidInput, "tbyb-dataset"),
+        (DATASET, {}, InvalidInput, "folder or zip"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(services, settings, error, words):
+def test_what_cannot_be_measured_is_refused(services, design, settings, error, words):
     with pytest.raises(error, match=words):
-        finish(run_study(CONTROLLED, replace(SMALL, **settings), services))
+        complete(run_study(design, replace(SMALL, **settings), services))
 
 
 def test_every_other_prompt_names_other_objects_and_is_the_same_for_a_seed():
@@ -323,7 +303,7 @@ def test_every_other_prompt_names_other_objects_and_is_the_same_for_a_seed():
 
 
 def test_a_sentence_can_be_the_negative(services, general):
-    report = finish(run_study(GENERAL, replace(SMALL, options={"negative": "a picture"}), services))
+    report = complete(run_study(GENERAL, replace(SMALL, options={"negative": "a picture"}), services))
     stronger = "all prompts: M_G against the stronger negative"
     assert values(report)[stronger]["value"] != values(general)[stronger]["value"]
     assert values(report)["all prompts: M_G against a blank"] == values(general)["all prompts: M_G against a blank"]
@@ -342,92 +322,21 @@ def dataset(services, task, tmp_path_factory):
 
 
 def test_a_captioned_dataset_is_measured_as_it_is(services, dataset, task):
-    report = finish(run_study(DATASET, StudySettings(images=str(dataset)), services))
+    report = complete(run_study(DATASET, StudySettings(images=str(dataset)), services))
     assert report.n_images == report.n_planned == task.n_images
     assert report.settings.model == "imported:captioned"
-    found = values(report)
-    assert found["Dataset: B_D"]["value"] == pytest.approx(
-        distribution_bias(
-            list(
-                Counter(
-                    word for caption in captions_and_prompts(services, report)[0] for word in extract_objects(caption)
-                ).values()
-            )
-        )
-    )
-    assert found["Dataset: B_D"]["published"] is None
-    part = finish(run_study(DATASET, StudySettings(images=str(dataset), scale=0.3), services))
+    found, (captions, _) = values(report)["Dataset: B_D"], captions_and_prompts(services, report)
+    counts = Counter(word for caption in captions for word in extract_objects(caption))
+    assert found["value"] == pytest.approx(distribution_bias(list(counts.values())))
+    assert found["published"] is None
+    part = complete(run_study(DATASET, StudySettings(images=str(dataset), scale=0.3), services))
     assert 0 < part.n_images < report.n_images
-
-
-def test_a_dataset_study_without_a_dataset_says_what_to_give(services):
-    with pytest.raises(InvalidInput, match="folder or zip"):
-        finish(run_study(DATASET, SMALL, services))
 
 
 def test_the_general_study_runs_on_imported_pictures(services, general, tmp_path):
     rows = services.manifests.get(general.run_id).rows
     images = [ExportedImage(path=services.images.get(row).path, row=row) for row in rows]
     path = write_zip(Export(images=images, tables={}, report={}, markdown=""), tmp_path / "mine.zip")
-    report = finish(run_study(GENERAL, replace(SMALL, images=str(path)), services))
+    report = complete(run_study(GENERAL, replace(SMALL, images=str(path)), services))
     assert values(report) == values(general)
     assert "this run, people as drawn" not in set(table_of(report, "table4").frame["model"])
-
-
-@pytest.mark.parametrize("name", ["general", "task", "controlled"])
-def test_every_figure_can_be_drawn(name, request):
-    report = request.getfixturevalue(name)
-    kinds = {figure.kind for figure in report.results.figures}
-    assert {"curves", "bars"} <= kinds
-    for figure in report.results.figures:
-        assert to_bytes(figure).startswith(b"<?xml")
-
-
-def test_the_same_run_is_the_same_and_a_stopped_one_goes_on(tmp_path):
-    services = ScribeServices(Settings(data_dir=tmp_path, offline=True))
-    asked = iter([False] * 25 + [True] * 1000)
-    stopped = finish(run_study(TASK, SMALL, services, cancelled=lambda: next(asked)))
-    assert stopped.stopped  # of what is there
-    (manifest,) = services.manifests.list()
-    assert manifest.status == "cancelled"
-    first = to_dict(finish(run_study(TASK, SMALL, services)))
-    n_captioned = services.scribe.n_captioned
-    again = to_dict(finish(run_study(TASK, SMALL, services)))
-    assert services.scribe.n_captioned == n_captioned + 1  # the blank that asks whether it is there
-    assert {k: v for k, v in first.items() if k != "seconds"} == {k: v for k, v in again.items() if k != "seconds"}
-    services.close()
-
-
-def test_a_captioner_without_weights_is_said_to_have_none(tmp_path, services):
-    class NoCaptioner(Services):
-        def captioner(self, name):
-            raise ModelUnavailable(f"{name} has no weights here")
-
-    bare = NoCaptioner(services.settings.model_copy(update={"data_dir": tmp_path}))
-    with pytest.raises(ModelUnavailable, match="calibration-captioner"):
-        finish(run_study(TASK, replace(SMALL, scale=0.001), bare))
-    bare.close()
-
-
-def test_the_diffusion_model_runs_from_end_to_end(services):
-    settings = StudySettings(
-        model="calibration-diffusion",
-        scale=0.001,
-        num_inference_steps=2,
-        options={"triggers": ["coffee"], "conditions": ["fair", "extreme"]},
-    )
-    report = finish(run_study(CONTROLLED, settings, services))
-    assert report.n_images == 2 * (2 + 2) * 2  # conditions, prompts with a trigger word and without, pictures
-    # All captions are alike, so the counts are too: B_D is undefined and says why.
-    frame = table_of(report, "conditions").frame
-    assert frame["B_D"].isna().all()
-    assert frame["note"].str.contains("differ").all()
-    assert "normalised B_D" not in table_of(report, "comparison").frame
-
-
-def test_objects_or_professions_alone_can_be_asked_for():
-    assert {shot.group for shot in shots(GENERAL, options={"sets": ["professions"]})} == {"professions"}
-    with pytest.raises(InvalidInput, match="objects and professions; got colours"):
-        shots(GENERAL, options={"sets": ["colours"]})
-    with pytest.raises(InvalidInput, match="none"):
-        shots(GENERAL, options={"sets": []})

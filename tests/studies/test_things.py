@@ -1,7 +1,5 @@
 """Things that prompts name, asked of a judge that errs in known ways, and asked of nobody without one."""
 
-from __future__ import annotations
-
 from random import Random
 
 import numpy as np

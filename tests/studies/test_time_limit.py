@@ -1,7 +1,5 @@
 """A run ends when its time is over, says so, and keeps what it drew."""
 
-from __future__ import annotations
-
 import pytest
 
 from bias_core.errors import Cancelled, Interrupted

@@ -1,10 +1,6 @@
 """Pictures of one's own as a run of which nothing is measured, and whom they are taken to show."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
@@ -26,27 +22,24 @@ from bias_core.studies.running.run import complete, run_study
 from tests.explored import own_pictures
 from tests.ui.fakes import FakeServices
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 VISITOR = "a" * 32
 
 
 class WithoutReaders(Services):
     """Nothing that is kept unmeasured may ask for a reader."""
 
-    def encoder(self, name: str) -> Any:
+    def encoder(self, name):
         raise AssertionError(name)
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[WithoutReaders]:
+def services(tmp_path):
     built = WithoutReaders(Settings(data_dir=tmp_path / "data", offline=True))
     yield built
     built.close()
 
 
-def imagefolder(folder: Path, lines: list[dict[str, Any]]) -> Path:
+def imagefolder(folder, lines):
     """A folder with a picture of a colour of its own for each line of metadata."""
     folder.mkdir(parents=True)
     for i, line in enumerate(lines):
@@ -56,7 +49,7 @@ def imagefolder(folder: Path, lines: list[dict[str, Any]]) -> Path:
     return folder
 
 
-def kept(services: Services, folder: Path) -> StudyReport:
+def kept(services, folder):
     settings = StudySettings(images=str(folder), encoder=NOBODY)
     return complete(run_study(UNMEASURED, settings, services, session=VISITOR))
 

@@ -1,7 +1,5 @@
 """Shares that are watched while pictures come, and runs that end once they are known well enough."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace
@@ -22,9 +20,12 @@ from bias_core.studies.objects.study import design_of_prompts
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.running.drawn import refusals
 from bias_core.studies.running.history import go_on, list_runs
-from bias_core.studies.running.run import complete, run_study, with_options
+from bias_core.studies.running.run import complete, followed as steps_of, run_study, with_options
 from bias_core.types import Attribute, ImageRow, StoredImage
-from tests.studies.oasis_runs import findings, real_services, without_seconds
+from tests import shared
+from tests.studies.oasis_runs import findings, without_seconds
+
+world = shared.real_services
 
 MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
 OLD = Attribute(name="old", positive="an old person", negative="a young person")
@@ -34,21 +35,10 @@ EXPLORED = explore_settings(
 RULE = replace(EXPLORED, stop_within=0.2)
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    built = real_services(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
-
-
 def followed(settings, services, name="explore", **how):
     """The steps of a run, and its report."""
     reports = []
-
-    def run():
-        reports.append((yield from run_study(find_design(name), settings, services, **how)))
-
-    return list(run()), reports[0]
+    return list(steps_of(run_study(find_design(name), settings, services, **how), reports)), reports[0]
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +131,9 @@ def test_a_run_ended_by_its_rule_is_a_finished_report_that_says_so(ended, world)
     assert FEWEST <= report.n_images < 200
     shares = [f.estimate for key, f in findings(report).items() if key.endswith("-p")]
     assert all(holds_at_any_time(one) and (one.high - one.low) / 2 <= 0.2 for one in shares)
+    found = findings(report)
+    assert "takes the number of pictures as fixed" in found["all pictures-man-variance"].estimate.note
+    assert found["all pictures-man-psi"].estimate.method.startswith("confidence sequence")
     assert any(f"after {report.n_images} of the 200 pictures" in note for note in report.results.notes)
     (line,) = list_runs(world, "somebody")
     assert (line.status, line.may_go_on) == ("finished", True)
@@ -156,12 +149,6 @@ def test_the_same_run_again_gives_the_same_report_and_without_the_rule_it_goes_o
     assert set(report.pictures["image_id"]) < set(whole.pictures["image_id"])
     assert findings(whole)["all pictures-man-p"].estimate.method == "Wilson 95 %"  # n was fixed, and all are there
     assert {line.run_id for line in list_runs(world, "somebody")} == {report.run_id, whole.run_id}
-
-
-def test_numbers_that_take_n_as_fixed_say_so_in_a_run_that_was_watched(ended):
-    variety = findings(ended[1])["all pictures-man-variance"].estimate
-    assert "takes the number of pictures as fixed" in variety.note
-    assert findings(ended[1])["all pictures-man-psi"].estimate.method.startswith("confidence sequence")
 
 
 def test_a_figure_shows_how_the_shares_settled(ended):
@@ -223,7 +210,7 @@ def test_scores_of_pairs_are_watched_and_nobody_is_looked_for_twice(world, monke
     finder, found = world.person_finder("calibration-finder"), []
     find = type(finder).find
     monkeypatch.setattr(type(finder), "find", lambda self, image: found.append(1) or find(self, image))
-    settings = StudySettings(scale=0.03, stop_within=0.45)
+    settings = StudySettings(scale=0.03, stop_within=0.45, seed=4_000)  # pictures that no other test has read
     steps, report = followed(settings, world, "pst-occupations")
     shown = {one.name: one for one in [step for step in steps if step.shares][-1].shares}
     assert set(shown) == {"In pairs: score", "Alone: score"}

@@ -1,7 +1,5 @@
 """The validity studies, which the app does not know, are found in these tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from validation import validity_studies

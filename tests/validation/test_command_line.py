@@ -1,10 +1,7 @@
 """The command that writes the report, and a study that is stopped."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
@@ -19,33 +16,29 @@ from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.run import followed, run_study
 from tests.ui.fakes import FakeServices
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 MODEL = "calibration-renderer"
 
 
 @pytest.fixture
-def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServices]:
+def services(tmp_path, monkeypatch):
     made = FakeServices(tmp_path / "data")
     monkeypatch.setattr("bias_core.services.Services", lambda *_, **__: made)
     yield made
     made.close()
 
 
-def asked(*words: str) -> tuple[int, str]:
+def asked(*words):
     result = CliRunner().invoke(command.app, ["report", *words], env={"COLUMNS": "300"})
     return result.exit_code, result.output
 
 
-def test_a_study_that_does_not_exist_is_answered_with_those_that_do(services: FakeServices) -> None:
+def test_a_study_that_does_not_exist_is_answered_with_those_that_do(services):
     code, output = asked("--study", "validity")
     assert code == 2, output
     assert "no validity study 'validity'; there are validity-rates, validity-measures" in output
 
 
-def test_the_limit_is_said_in_one_sentence(services: FakeServices, tmp_path: Path) -> None:
+def test_the_limit_is_said_in_one_sentence(services, tmp_path):
     services.settings = services.settings.model_copy(update={"max_images": 7})
     code, output = asked("--scale", "0.01", "--out", str(tmp_path))
     assert code == 2, output
@@ -53,8 +46,8 @@ def test_the_limit_is_said_in_one_sentence(services: FakeServices, tmp_path: Pat
 
 
 def test_one_study_anew_is_written_beside_the_shipped_ones_and_shipped_without_its_repetitions(
-    services: FakeServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    services, tmp_path, monkeypatch
+):
     monkeypatch.setattr(command, "SHIPPED", tmp_path / "validity")
     name = "validity-mitigation"
     out, words = tmp_path / "docs", ("--study", name, "--scale", "0.01", "--ship", "--repetitions")
@@ -68,12 +61,12 @@ def test_one_study_anew_is_written_beside_the_shipped_ones_and_shipped_without_i
     assert "pictures" not in json.loads((tmp_path / "validity" / f"{name}.json").read_text())["report"]["results"]
 
 
-def test_a_study_stopped_while_it_measures_reports_the_repetitions_that_were_finished(services: FakeServices) -> None:
+def test_a_study_stopped_while_it_measures_reports_the_repetitions_that_were_finished(services):
     design = replace(find_design("validity-intersections"), images_per_prompt=20)
     settings = StudySettings(model=MODEL, seed=100, options={"pool": 40, "repetitions": 9})
     seen: list[str] = []
 
-    def stopped_after(n: int) -> StudyReport:
+    def stopped_after(n):
         seen.clear()
         is_over = lambda: any(message.startswith(f"{n} of 9 repetitions") for message in seen)  # noqa: E731
         reports: list[StudyReport] = []

@@ -1,7 +1,5 @@
 """The instrument is checked against what is planted, and the check can fail."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
@@ -15,13 +13,12 @@ from bias_core.stats.effects import wilson_interval
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Shot, StudySettings
 from bias_core.studies.reports.text import table_of
-from bias_core.studies.running.run import run_study
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
 from bias_core.world.truth import planted_lines
 from tests import shared
-from tests.studies.test_run_study import finish
 from validation.measures import MEASURES, measures_of, null_distances, null_shares
 from validation.rates import RateOptions, _orders
 from validation.repetitions import OWN_NULL, repeated, true_shares
@@ -46,7 +43,7 @@ def test_planted_rates_are_measured(services):
     design = find_design("validity-rates")
     concepts = list(dict.fromkeys(map(tuple, prompts_of(SEEN))))
     small = replace(design, data={"concepts": concepts}, images_per_prompt=40)
-    report, _ = finish(run_study(small, StudySettings(options={"repetitions": 1}), services))
+    report = complete(run_study(small, StudySettings(options={"repetitions": 1}), services))
     table = table_of(report, "rates").frame
     assert set(table["concept"]) == set(SEEN)
     gender = table[(table["concept"] == "doctor") & (table["condition"] == "published")].iloc[0]
@@ -66,14 +63,14 @@ def test_the_diffusion_model_is_held_against_what_it_draws_itself(services, monk
     options = {"conditions": ("fair", "published")}
     settings = StudySettings(model="calibration-diffusion", num_inference_steps=2, options=options)
     with pytest.raises(InvalidInput, match="draws of doctor under fair was not measured"):
-        finish(run_study(small, settings, services))
+        complete(run_study(small, settings, services))
     monkeypatch.setattr(services, "true_rate", lambda *_: Estimate(value=0.5, low=0.0, high=1.0, n=12))
     with pytest.raises(InvalidInput, match=r"was measured on 12 pictures only .* and a truth needs 1,000"):
-        finish(run_study(small, settings, services))
+        complete(run_study(small, settings, services))
     own = {"fair": 0.45, "published": 0.71}
     known = lambda rows, sentence: Estimate(value=own[rows[0].condition], low=0.0, high=1.0, n=1000)  # noqa: E731
     monkeypatch.setattr(services, "true_rate", known)
-    report, _ = finish(run_study(small, settings, services))
+    report = complete(run_study(small, settings, services))
     table = table_of(report, "rates").frame.set_index("condition")
     assert table["true P"].to_dict() == own
     assert table["planted rate"].to_dict() == {"fair": 0.5, "published": pytest.approx(0.93)}
@@ -115,7 +112,7 @@ def test_measures_are_repeated_on_new_pictures(services):
     design = find_design("validity-measures")
     data = {**design.data, "concepts": design.data["concepts"][:1]}
     settings = StudySettings(options={"repetitions": 3, "attribute_images": 8})
-    report, _ = finish(run_study(replace(design, data=data, images_per_prompt=16), settings, services))
+    report = complete(run_study(replace(design, data=data, images_per_prompt=16), settings, services))
     table = table_of(report, "repetitions").frame
     differences = {"prevalence_difference", "stereotype_difference", "variance_share_difference"}
     assert set(table["measure"]) == {*MEASURES, *differences}
@@ -136,7 +133,7 @@ def test_measures_are_taken_towards_the_side_that_is_planted(services):
     data = {**design.data, "concepts": [c for c in design.data["concepts"] if c["name"] == "nurse"]}
     small = replace(design, data=data, images_per_prompt=8)
     options = {"attribute_images": 4, "conditions": ["fair", "extreme"], "repetitions": 3}
-    report, _ = finish(run_study(small, StudySettings(options=options), services))
+    report = complete(run_study(small, StudySettings(options=options), services))
     means = table_of(report, "repetitions").frame.groupby(["measure", "condition"])["value"].mean()
     for key in ("attribute_prevalence", "signed_difference", "association_beyond_even_mix", "composite_association"):
         assert means[key, "extreme"] > means[key, "fair"], key
@@ -215,7 +212,7 @@ def test_shares_drawn_on_fair_are_binomial_at_the_planted_rate():
 def test_the_association_test_is_repeated(services):
     design = find_design("validity-associations")
     options = {"tests": ["science_arts"], "n_stimuli": 4}
-    report, _ = finish(run_study(design, StudySettings(scale=0.1, options=options), services))
+    report = complete(run_study(design, StudySettings(scale=0.1, options=options), services))
     summary = table_of(report, "summary").frame.set_index(["measure", "condition"])["mean"]
     name = "Differential association S"
     assert summary[name, "extreme"] > summary[name, "fair"]
@@ -229,7 +226,7 @@ def test_the_association_test_is_repeated(services):
 def test_conditions_that_are_no_ladder_are_refused(services, name, conditions):
     settings = StudySettings(options={"conditions": conditions})
     with pytest.raises(InvalidInput, match="in this order"):
-        finish(run_study(find_design(name), settings, services))
+        complete(run_study(find_design(name), settings, services))
 
 
 def test_every_measure_takes_a_sample():

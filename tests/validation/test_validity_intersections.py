@@ -6,9 +6,8 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.running.run import run_study
+from bias_core.studies.running.run import complete, run_study
 from tests import shared
-from tests.studies.test_run_study import finish
 from validation import find_study, intersections
 
 services = shared.real_services
@@ -19,7 +18,7 @@ DESIGN = replace(_WHOLE, images_per_prompt=130, data={**_WHOLE.data, "sets_of_pa
 
 def run(services):
     settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 130})
-    return finish(run_study(DESIGN, settings, services))[0]
+    return complete(run_study(DESIGN, settings, services))
 
 
 def test_the_targets_are_what_the_world_plants_and_all_of_it_is_found(services, monkeypatch):
@@ -73,4 +72,4 @@ def _alike(calls, how):
 def test_other_conditions_and_imported_pictures_are_refused(services):
     for change, words in (({"options": {"conditions": ("fair", "extreme")}}, "conditions are fair, crossed"),):
         with pytest.raises(InvalidInput, match=words):
-            finish(run_study(DESIGN, StudySettings(model="calibration-renderer", **change), services))
+            complete(run_study(DESIGN, StudySettings(model="calibration-renderer", **change), services))

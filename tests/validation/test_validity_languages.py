@@ -6,9 +6,8 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.running.run import run_study
+from bias_core.studies.running.run import complete, run_study
 from tests import shared
-from tests.studies.test_run_study import finish
 from validation import find_study, languages
 
 services = shared.real_services
@@ -18,7 +17,7 @@ DESIGN = replace(find_study("validity-languages"), images_per_prompt=30)
 
 def run(services, **options):
     settings = StudySettings(model="calibration-renderer", options={"repetitions": 4, "pool": 30, **options})
-    return finish(run_study(DESIGN, settings, services))[0]
+    return complete(run_study(DESIGN, settings, services))
 
 
 def test_both_planted_languages_are_named_and_where_all_read_alike_none_is(services, monkeypatch):

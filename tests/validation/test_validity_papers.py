@@ -1,7 +1,5 @@
 """STS against what is planted; TBYB's measures on error-free captions; the page of all verdicts."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +16,9 @@ from bias_core.store.readings import open_picture
 from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of
-from bias_core.studies.running.run import run_study
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import ImageRow, PlantedLine
 from tests import shared
-from tests.studies.test_run_study import finish
 from validation.measures import MEASURES
 from validation.objects import base_shots
 from validation.record import RecordCaptioner
@@ -37,7 +34,7 @@ DOCS = Path(__file__).parent.parent.parent / "docs" / "validity"
 def pairs(services):
     options = {"masculine": ["mover", "guard"], "feminine": ["librarian", "assistant"], "single_images": 2}
     settings = StudySettings(scale=0.05, options=options)
-    return finish(run_study(find_design("validity-pairs"), settings, services))[0]
+    return complete(run_study(find_design("validity-pairs"), settings, services))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +44,7 @@ def objects(services):
     data = {**design.data, "task_oriented": {"triggers": {"coffee": prompts}}}
     options = {"occupations": ["carpenter", "driver", "guard"], "conditions": ["fair", "extreme"]}
     settings = StudySettings(scale=0.1, options=options)
-    return finish(run_study(replace(design, data=data), settings, services))[0]
+    return complete(run_study(replace(design, data=data), settings, services))
 
 
 def test_the_planted_score_is_the_mean_over_people(pairs):
@@ -90,7 +87,7 @@ def test_a_planted_object_comes_into_the_captions_by_halves(objects):
 @pytest.fixture(scope="module")
 def bases(services):
     options = {"repetitions": 4, "scenes": 4, "occupations": ["carpenter", "driver", "guard", "mover"]}
-    return finish(run_study(find_design("validity-bases"), StudySettings(options=options), services))[0]
+    return complete(run_study(find_design("validity-bases"), StudySettings(options=options), services))
 
 
 def test_objects_are_compared_with_a_base_on_the_same_seeds(bases):

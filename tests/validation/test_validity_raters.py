@@ -8,29 +8,25 @@ from sklearn.metrics import cohen_kappa_score
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.agreement import fleiss_kappa, krippendorff_alpha
-from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.running.run import run_study
-from tests.studies.test_run_study import finish
+from bias_core.studies.running.run import complete, run_study
+from tests import shared
 from validation import find_study, raters
 from validation.raters import answer_table, true_agreement
+
+services = shared.real_services
 
 DESIGN = replace(find_study("validity-raters"), images_per_prompt=60)
 SHARES = np.array([0.4, 0.3, 0.2, 0.1])
 
 
-def run(tmp_path, **options):
-    with_options = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 24, **options})
-    services = Services(Settings(data_dir=tmp_path, offline=True))
-    try:
-        return finish(run_study(DESIGN, with_options, services))[0]
-    finally:
-        services.close()
+def run(services, **options):
+    settings = StudySettings(model="calibration-renderer", options={"repetitions": 3, "pool": 24, **options})
+    return complete(run_study(DESIGN, settings, services))
 
 
-def test_every_measure_of_raters_stands_by_its_target_and_the_check_can_fail(tmp_path, monkeypatch):
-    rows = run(tmp_path).results.frame("repetitions")
+def test_every_measure_of_raters_stands_by_its_target_and_the_check_can_fail(services, monkeypatch):
+    rows = run(services).results.frame("repetitions")
     assert set(rows["measure"]) == {
         "krippendorff_alpha", "fleiss_kappa", "cohen_kappa", "largest_disagreement",
         "missing_things",
@@ -67,8 +63,8 @@ def test_true_agreement_is_that_of_very_many_answers():
     assert krippendorff_alpha(said) == pytest.approx(true_agreement(SHARES, two), abs=0.01)
 
 
-def test_what_is_planted_must_be_known(tmp_path):
+def test_what_is_planted_must_be_known(services):
     with pytest.raises(InvalidInput, match="conditions are chance, half, accurate"):
-        run(tmp_path, conditions=("chance", "half"))
+        run(services, conditions=("chance", "half"))
     with pytest.raises(InvalidInput, match="imported"):
         raters.rater_shots(DESIGN, StudySettings(images="folder", options=raters.RaterOptions()))

@@ -1,7 +1,5 @@
 """Predicted gain against what finished pictures gain: on planted steps, and with a bar that can be missed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

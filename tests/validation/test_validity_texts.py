@@ -1,7 +1,5 @@
 """StOP names the attribute that the pictures of a cluster share, and seldom one that they do not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -12,17 +10,13 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.run import complete, run_study
-from tests.studies.oasis_runs import real_services, table
+from tests import shared
+from tests.studies.oasis_runs import table
 from validation.texts import _parts
 
+world = shared.real_services
+
 OPTIONS = {"clusters": 2, "pictures": 20, "n_candidates": 100}
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    built = real_services(tmp_path_factory.mktemp("data"))
-    yield built
-    built.close()
 
 
 def run(world, *cases, **options):
