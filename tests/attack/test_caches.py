@@ -1,7 +1,5 @@
 """A broken cache is set aside and filled anew: never fatal, and never used."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 

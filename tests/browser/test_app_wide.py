@@ -1,11 +1,6 @@
 """What holds for every tab: speed, accessibility, the keyboard, and visitors that stay apart."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,7 +35,7 @@ FOCUSED_JS = """() => {
 }"""
 
 
-def show_association(page: Any) -> None:
+def show_association(page):
     """One tab that has results."""
     switch(page, "association")
     if not page.is_visible("#association-results table"):
@@ -48,13 +43,11 @@ def show_association(page: Any) -> None:
 
 
 @pytest.mark.parametrize("device", ["desk", "phone"])
-def test_axe_finds_nothing_serious_in_any_tab_and_none_is_too_wide(
-    request: pytest.FixtureRequest, axe: Path, device: str
-) -> None:
+def test_axe_finds_nothing_serious_in_any_tab_and_none_is_too_wide(request, axe, device):
     page = request.getfixturevalue(device)
     width, wrong = page.viewport_size["width"], {}
 
-    def look(key: str, part: str) -> None:
+    def look(key, part):
         page.evaluate(OPEN_JS)
         if found := serious(page, axe, part):
             wrong[key] = found
@@ -75,7 +68,7 @@ def test_axe_finds_nothing_serious_in_any_tab_and_none_is_too_wide(
     assert not wrong
 
 
-def test_everything_is_reached_by_keyboard(desk: Any) -> None:
+def test_everything_is_reached_by_keyboard(desk):
     show_association(desk)
     desk.locator("#tabs [role=tab][aria-selected=true]").first.focus()
     reached = set()
@@ -88,7 +81,7 @@ def test_everything_is_reached_by_keyboard(desk: Any) -> None:
     assert desk.get_attribute("#association-preset-0", "title")  # what the example shows
 
 
-def test_a_run_updates_at_most_five_times_a_second_and_blocks_nothing(desk: Any) -> None:
+def test_a_run_updates_at_most_five_times_a_second_and_blocks_nothing(desk):
     switch(desk, "association")
     count = desk.locator("#association-count:has-text('pictures')")
     count.wait_for()
@@ -122,9 +115,7 @@ def test_a_run_updates_at_most_five_times_a_second_and_blocks_nothing(desk: Any)
         desk.click("#stop")
 
 
-def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen(
-    desk: Any, visit: Callable[..., Any]
-) -> None:
+def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen(desk, visit):
     show_association(desk)
     explore(desk, "nurse")
     page = visit()
@@ -166,7 +157,7 @@ def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen
     assert desk.is_visible("#association-results table")
 
 
-def test_every_tab_of_a_study_shows_an_example_soon_after_it_is_opened(visit: Callable[..., Any]) -> None:
+def test_every_tab_of_a_study_shows_an_example_soon_after_it_is_opened(visit):
     page = visit()
     page.wait_for_selector("#header .example-note")
     for key in ("association", "paired", "objects", "internal", "origins", "calibration"):

@@ -1,10 +1,6 @@
 """Association and Internal in a real page: presets, words of one's own, the pictures behind the numbers."""
 
-from __future__ import annotations
-
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,13 +11,13 @@ pytestmark = pytest.mark.browser
 PRESET = "Science and arts, male and female"
 
 
-def fill_in_own_words(page: Any, words: str) -> None:
+def fill_in_own_words(page, words):
     page.fill("#association-own-x textarea", "")
     page.fill("#association-own-x textarea", words)
     page.wait_for_selector("#association-use-own input:checked")
 
 
-def test_an_association_preset_runs_to_its_words_prompts_and_pictures(desk: Any, tmp_path: Path) -> None:
+def test_an_association_preset_runs_to_its_words_prompts_and_pictures(desk, tmp_path):
     run_preset(desk, "association", PRESET, "by-attribute")
     assert "96 of 96 pictures" in desk.inner_text("#association-header")
     words = desk.inner_text("#association-words")
@@ -37,7 +33,7 @@ def test_an_association_preset_runs_to_its_words_prompts_and_pictures(desk: Any,
     assert (tmp_path / "influence.csv").read_text().startswith("name,start,end")
 
 
-def test_own_words_are_run_once_they_are_typed_and_a_mistake_loses_nothing(desk: Any) -> None:
+def test_own_words_are_run_once_they_are_typed_and_a_mistake_loses_nothing(desk):
     switch(desk, "association")
     open_accordion(desk, "association-own")
     fill_in_own_words(desk, "Sky: sun")
@@ -53,7 +49,7 @@ def test_own_words_are_run_once_they_are_typed_and_a_mistake_loses_nothing(desk:
     assert "Sour" in desk.inner_text("#association-header h2")
 
 
-def test_stop_ends_a_study_soon_and_it_can_be_run_again(desk: Any) -> None:
+def test_stop_ends_a_study_soon_and_it_can_be_run_again(desk):
     switch(desk, "association")
     open_accordion(desk, "association-own")
     fill_in_own_words(desk, f"Slow: {', '.join(f'slow star {n}' for n in range(40))}")
@@ -74,7 +70,7 @@ def test_stop_ends_a_study_soon_and_it_can_be_run_again(desk: Any) -> None:
     assert "96 of 96 pictures" in desk.inner_text("#association-header")
 
 
-def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(phone: Any) -> None:
+def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(phone):
     run_preset(phone, "internal", "Four occupations", "by-attribute")
     phone.wait_for_selector("#internal-words .score")
     assert phone.locator("#internal-words .score").count() == 4

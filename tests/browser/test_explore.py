@@ -1,14 +1,9 @@
 """A person at the real page; the models are the renderer and a reader of pixels (tests/ui/fakes.py)."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
 import zipfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,7 +22,7 @@ BUSY_JS = """(wait) => new MutationObserver((_, observer) => {
 }).observe(document.body, {childList: true, subtree: true, attributes: true})"""
 
 
-def test_the_page_paints_before_anything_is_asked(visit: Callable[..., Any]) -> None:
+def test_the_page_paints_before_anything_is_asked(visit):
     page = visit()
     paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
     assert paint < 3000 * slowdown()
@@ -37,7 +32,7 @@ def test_the_page_paints_before_anything_is_asked(visit: Callable[..., Any]) -> 
     assert page.is_visible(".welcome")
 
 
-def test_an_example_gives_a_full_result(desk: Any) -> None:
+def test_an_example_gives_a_full_result(desk):
     switch(desk, "explore")
     desk.fill(CONCEPT, "")
     desk.get_by_role("button", name="nurse", exact=True).click()
@@ -50,7 +45,7 @@ def test_an_example_gives_a_full_result(desk: Any) -> None:
     assert "n = 15" in desk.inner_text("#explore-sentences")
 
 
-def test_what_is_pasted_as_a_concept_has_its_attributes_before_the_field_is_left(desk: Any) -> None:
+def test_what_is_pasted_as_a_concept_has_its_attributes_before_the_field_is_left(desk):
     switch(desk, "explore")
     for concept, name in (("nurse", "Nurse"), ("doctor", "Doctor")):
         desk.locator(CONCEPT).evaluate(
@@ -65,7 +60,7 @@ def test_what_is_pasted_as_a_concept_has_its_attributes_before_the_field_is_left
         desk.wait_for_function(f"(name) => {menus}.some((menu) => menu.value === name)", arg=name)
 
 
-def test_a_page_that_is_busy_while_a_run_ends_shows_all_of_its_end(desk: Any) -> None:
+def test_a_page_that_is_busy_while_a_run_ends_shows_all_of_its_end(desk):
     explore(desk)
     for wait in (30, 50):  # the run's words then come while the page does nothing: without care it lost some
         with a_run(desk, "explore"):
@@ -74,7 +69,7 @@ def test_a_page_that_is_busy_while_a_run_ends_shows_all_of_its_end(desk: Any) ->
         assert "Done in" in desk.inner_text("#status")
 
 
-def test_an_error_stays_in_place_and_loses_nothing(desk: Any) -> None:
+def test_an_error_stays_in_place_and_loses_nothing(desk):
     explore(desk)
     desk.fill(CONCEPT, "")
     with a_run(desk, "explore"):
@@ -86,9 +81,7 @@ def test_an_error_stays_in_place_and_loses_nothing(desk: Any) -> None:
     assert desk.locator(GRID).count() == 15  # one is blocked
 
 
-def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads_hold_what_is_shown(
-    desk: Any, tmp_path: Path
-) -> None:
+def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads_hold_what_is_shown(desk, tmp_path):
     explore(desk)
     desk.get_by_role("button", name="Picture 3", exact=True).first.click()
     desk.wait_for_selector("#explore-picture article")
@@ -122,7 +115,7 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads
     )
 
 
-def test_a_group_and_the_map_choose_pictures(desk: Any) -> None:
+def test_a_group_and_the_map_choose_pictures(desk):
     switch(desk, "explore")
     open_accordion(desk, "options")
     desk.fill("#clusters input", "3")
@@ -147,7 +140,7 @@ def test_a_group_and_the_map_choose_pictures(desk: Any) -> None:
     desk.wait_for_selector(f"#explore-grid .chosen:has-text('{framed} chosen on the map')")
 
 
-def test_stop_ends_the_run_and_scores_what_is_there(desk: Any) -> None:
+def test_stop_ends_the_run_and_scores_what_is_there(desk):
     switch(desk, "explore")
     desk.fill(CONCEPT, "slow person")  # of whom no test has stored a picture
     with a_run(desk, "explore"):
@@ -163,7 +156,7 @@ def test_stop_ends_the_run_and_scores_what_is_there(desk: Any) -> None:
     assert not desk.is_visible("#stop")
 
 
-def test_what_is_typed_is_never_run(desk: Any) -> None:
+def test_what_is_typed_is_never_run(desk):
     evil = "<img src=x onerror=window.hacked=1>${window.hacked=2}{{7*7}} 医生 🩺"
     explore(desk, evil)
     assert desk.evaluate("window.hacked") is None
@@ -188,7 +181,7 @@ WATCH_JS = """() => {
 }"""
 
 
-def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(desk: Any) -> None:
+def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(desk):
     explore(desk)
     assert desk.is_visible("#results")
     desk.fill(CONCEPT, "slow doctor")

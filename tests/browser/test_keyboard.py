@@ -1,9 +1,5 @@
 """Every tab but Explore's form by the Tab key alone: nothing is left out, nothing holds the focus or loses it."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from tests.browser.doing import switch
@@ -35,9 +31,9 @@ LEFT_OUT_JS = """(reached) => [...document.querySelectorAll('[data-walk]')]
   .map((one) => `${one.tagName} ${one.id} ${one.ariaLabel || one.innerText}`)"""
 
 
-def test_every_control_of_every_tab_is_reached_by_the_tab_key_and_shows_it(visit: Any) -> None:
+def test_every_control_of_every_tab_is_reached_by_the_tab_key_and_shows_it(visit):
     page = visit()
-    wrong: dict[str, Any] = {}
+    wrong = {}
     for key in TABS:
         switch(page, key)
         page.wait_for_selector("#label-demo [data-answer]" if key == "label" else f"#{key}-header h2")
@@ -57,7 +53,7 @@ def test_every_control_of_every_tab_is_reached_by_the_tab_key_and_shows_it(visit
     assert not wrong
 
 
-def test_arrows_and_enter_work_a_menu_and_shift_tab_goes_back(visit: Any) -> None:
+def test_arrows_and_enter_work_a_menu_and_shift_tab_goes_back(visit):
     page = visit(query="?tab=association")
     page.wait_for_selector("#association-study input")
     study = page.locator("#association-study input")

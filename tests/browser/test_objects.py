@@ -1,9 +1,5 @@
 """The Objects tab in a real page: a preset, an object's pictures, prompts of one's own."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from tests.browser.doing import a_run, open_accordion, run_preset, switch, unfold
@@ -11,7 +7,7 @@ from tests.browser.doing import a_run, open_accordion, run_preset, switch, unfol
 pytestmark = pytest.mark.browser
 
 
-def test_a_preset_compares_conditions_and_an_object_finds_its_pictures(desk: Any) -> None:
+def test_a_preset_compares_conditions_and_an_object_finds_its_pictures(desk):
     page = desk
     run_preset(page, "objects", "A planted object, three conditions", "by-attribute")
     assert "Against fair, on the same prompts" in page.inner_text("#objects-header")
@@ -25,7 +21,7 @@ def test_a_preset_compares_conditions_and_an_object_finds_its_pictures(desk: Any
     assert "cup" in page.inner_text("#objects-picture")
 
 
-def test_prompts_of_ones_own_are_captioned(phone: Any) -> None:
+def test_prompts_of_ones_own_are_captioned(phone):
     page = phone
     switch(page, "objects")
     open_accordion(page, "objects-own")

@@ -1,10 +1,5 @@
 """Origins in a real page: the film of steps follows mouse and keys, a text is drawn beside its cluster."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tests.browser.doing import run_preset, serious, switch
@@ -12,7 +7,7 @@ from tests.browser.doing import run_preset, serious, switch
 pytestmark = pytest.mark.browser
 
 
-def at(page: Any, share: float) -> None:
+def at(page, share):
     """Move over the curves, as far from their left end as ``share`` says."""
     plot = page.locator(".film-plot")
     plot.scroll_into_view_if_needed()
@@ -20,7 +15,7 @@ def at(page: Any, share: float) -> None:
     page.mouse.move(box["x"] + share * box["width"], box["y"] + 40)
 
 
-def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk: Any, tmp_path: Path) -> None:
+def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk, tmp_path):
     page = desk
     run_preset(page, "origins", "When does the beard enter?")
     film, output = page.locator(".film"), page.locator(".film output")
@@ -58,7 +53,7 @@ def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk: Any, tmp_pat
     assert (tmp_path / "spi.csv").read_text().startswith("group,x,value")
 
 
-def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone: Any) -> None:
+def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone):
     page = phone
     run_preset(page, "origins", "Clusters and their texts", "by-attribute")
     page.locator("#origins-clusters [data-text]").nth(1).click()
@@ -73,7 +68,7 @@ def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone: Any) -> Non
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_steps_are_told_to_need_another_model_and_axe_finds_nothing_serious(desk: Any, axe: Path) -> None:
+def test_the_steps_are_told_to_need_another_model_and_axe_finds_nothing_serious(desk, axe):
     page = desk
     switch(page, "origins")
     for part, name in (

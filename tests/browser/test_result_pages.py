@@ -1,9 +1,5 @@
 """Every result page: its order, its height with everything folded, and what is seen without scrolling."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from tests.browser.doing import explore, switch
@@ -30,14 +26,14 @@ SEEN_JS = """async ([header, lead]) => {
 
 
 @pytest.mark.parametrize("device", ["desk", "phone"])
-def test_no_folded_result_page_is_tall_and_its_order_is_the_same_everywhere(visit: Any, device: str) -> None:
+def test_no_folded_result_page_is_tall_and_its_order_is_the_same_everywhere(visit, device):
     page = visit(**({"width": 390, "scheme": "dark"} if device == "phone" else {}))
-    heights: dict[str, int] = {}
-    wrong: dict[str, Any] = {}
+    heights = {}
+    wrong = {}
     if device == "desk":
         page.set_viewport_size({"width": 1280, "height": 900})
 
-    def look(key: str, header: str, results: str) -> None:
+    def look(key, header, results):
         page.wait_for_selector(f"{header} h2")
         page.wait_for_selector(f"#{key}-plot svg:visible, .film-plot svg:visible")
         page.wait_for_timeout(400)

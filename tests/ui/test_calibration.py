@@ -1,9 +1,6 @@
 """The verdicts that open with the tab: from shipped reports, and from none."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -25,13 +22,10 @@ from validation import find_study
 from validation.summary import STUDIES, report_files, shipped_files
 from validation.verdicts import measured, results_of
 
-if TYPE_CHECKING:
-    from tests.ui.fakes import FakeServices
-
 N = 210
 
 
-def report(*, slope: float = 1.0, bias: float = 0.0, width: float = 1.0) -> StudyReport:
+def report(*, slope=1.0, bias=0.0, width=1.0):
     """Of a normal measure with an error of 0.1, whose intervals claim ``width`` times that."""
     rng = np.random.default_rng(7)
     rows = []
@@ -54,7 +48,7 @@ def report(*, slope: float = 1.0, bias: float = 0.0, width: float = 1.0) -> Stud
     )  # fmt: skip
 
 
-def test_a_right_measure_can_be_trusted_for_everything() -> None:
+def test_a_right_measure_can_be_trusted_for_everything():
     (line,) = verdict_lines(report())
     assert line.grade == "holds"
     assert "value, its interval and its order" in line.advice
@@ -72,13 +66,13 @@ def test_a_right_measure_can_be_trusted_for_everything() -> None:
         ({"slope": 0.0}, "does not follow what is planted"),
     ],
 )
-def test_what_fails_is_said_with_what_it_can_still_be_used_for(how: dict[str, float], words: str) -> None:
+def test_what_fails_is_said_with_what_it_can_still_be_used_for(how, words):
     (line,) = verdict_lines(report(**how))
     assert line.grade == "fails"
     assert ADVICE[words] in line.advice
 
 
-def test_shipped_reports_read_back_without_repetitions_and_pictures(tmp_path: Path) -> None:
+def test_shipped_reports_read_back_without_repetitions_and_pictures(tmp_path):
     for name, content in shipped_files([report()]).items():
         (tmp_path / name).write_bytes(content)
     (saved,) = load_shipped(tmp_path)
@@ -92,7 +86,7 @@ def test_shipped_reports_read_back_without_repetitions_and_pictures(tmp_path: Pa
     assert "<gender>" not in html
 
 
-def test_reports_on_another_generator_stand_folded_below(tmp_path: Path) -> None:
+def test_reports_on_another_generator_stand_folded_below(tmp_path):
     (tmp_path / "a-model").mkdir()
     for name, content in shipped_files([report()]).items():
         (tmp_path / name).write_bytes(content)
@@ -104,19 +98,19 @@ def test_reports_on_another_generator_stand_folded_below(tmp_path: Path) -> None
     assert "[its own report](a-model/README.md)" in page
 
 
-def test_a_broken_file_is_said(tmp_path: Path) -> None:
+def test_a_broken_file_is_said(tmp_path):
     (tmp_path / f"{STUDIES[0]}.json").write_bytes(b"\xff")
     with pytest.raises(StorageError, match="shipped"):
         load_shipped(tmp_path)
 
 
-def test_without_a_shipped_report_the_tab_says_how_to_get_one(fakes: FakeServices, tmp_path: Path) -> None:
+def test_without_a_shipped_report_the_tab_says_how_to_get_one(fakes, tmp_path):
     fakes.settings = Settings(data_dir=tmp_path, assets_dir=tmp_path)
     assert not CalibrationTab(fakes).shipped
     assert "validation report --ship" in summary_html(())
 
 
-def test_the_headline_names_what_fails() -> None:
+def test_the_headline_names_what_fails():
     assert headline(report()) == "1 of 1 ways of measuring are shown to tell what was planted."
     failed = headline(report(width=0.5))
     assert failed.startswith(
@@ -125,7 +119,7 @@ def test_the_headline_names_what_fails() -> None:
     assert "intervals too narrow" in failed
 
 
-def test_what_is_shipped_shows_every_study_that_there_is() -> None:
+def test_what_is_shipped_shows_every_study_that_there_is():
     saved = load_shipped()
     if not saved:
         pytest.skip("no report is shipped: make one with python -m validation report --ship")
@@ -133,7 +127,7 @@ def test_what_is_shipped_shows_every_study_that_there_is() -> None:
     assert names == [name for name in STUDIES if name in names]
     shipped = {path.stem for path in (ASSETS / "validity").rglob("*.json")}
     assert shipped <= set(TITLES)
-    shown: Any = summary_html(saved)
+    shown = summary_html(saved)
     for item in saved:
         assert isinstance(item.report, StudyReport)
         assert item.report.design == find_study(item.report.design.name)
@@ -142,9 +136,9 @@ def test_what_is_shipped_shows_every_study_that_there_is() -> None:
     assert "✓" in shown
 
 
-def test_every_headline_holds_within_the_bar() -> None:
+def test_every_headline_holds_within_the_bar():
     """What fails, or is not shown to hold, is no headline."""
-    lines = [line for saved in load_shipped() for line in verdict_lines(cast("StudyReport", saved.report))]
+    lines = [line for saved in load_shipped() for line in verdict_lines(saved.report)]
     headlines = [line for line in lines if line.kind == "headline"]
     assert len(headlines) > 15
     for line in headlines:
@@ -153,7 +147,7 @@ def test_every_headline_holds_within_the_bar() -> None:
         assert line.alarms is None or (line.alarms["value"] <= 0.07 and line.alarms["n"] >= 200), line
 
 
-def test_what_is_shipped_and_what_is_documented_is_the_same() -> None:
+def test_what_is_shipped_and_what_is_documented_is_the_same():
     page = Path(__file__).parent.parent.parent / "docs" / "validity" / "README.md"
     if not page.is_file() or not load_shipped():
         pytest.skip("no report is documented or shipped")
@@ -168,9 +162,7 @@ def test_what_is_shipped_and_what_is_documented_is_the_same() -> None:
     assert shares <= told
 
 
-def test_what_a_shipped_report_shows_is_made_once_for_all_visitors(
-    fakes: FakeServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_shipped_report_shows_is_made_once_for_all_visitors(fakes, monkeypatch):
     tab = built(CalibrationTab, fakes)
     tab.__dict__["shipped"] = dict(list(tab.shipped.items())[:1])
     first, header = tab.on_look(None), tab.parts["header"]
@@ -185,7 +177,7 @@ def test_what_a_shipped_report_shows_is_made_once_for_all_visitors(
         assert tab.on_open(*tab.shipped)[tab.parts["shown"]]["visible"]
 
 
-def test_a_shipped_report_says_what_it_found_and_no_command_of_the_app(fakes: FakeServices) -> None:
+def test_a_shipped_report_says_what_it_found_and_no_command_of_the_app(fakes):
     tab = built(CalibrationTab, fakes)
     header, outputs = tab.parts["header"], {id(part) for part in (*tab.result_outputs(), tab.parts["status"])}
     for name, saved in tab.shipped.items():
@@ -199,14 +191,14 @@ def test_a_shipped_report_says_what_it_found_and_no_command_of_the_app(fakes: Fa
         assert "verdicts" in details[tab.parts["tables"]] or name == "validity-texts"
 
 
-def test_the_app_knows_no_validity_study(fakes: FakeServices) -> None:
+def test_the_app_knows_no_validity_study(fakes):
     assert not [design.name for design in list_designs() if design.kind.startswith(KINDS)]
     assert "run" not in built(CalibrationTab, fakes).parts
     with pytest.raises(InvalidInput, match="no study 'validity-rates'"):
         find_design("validity-rates")
 
 
-def test_a_link_with_settings_of_a_validity_study_opens_the_tab_with_one_note(fakes: FakeServices) -> None:
+def test_a_link_with_settings_of_a_validity_study_opens_the_tab_with_one_note(fakes):
     query = {"tab": "calibration", "study": "validity-pairs", "scale": "0.25", "option.repetitions": "2"}
     link = read_link(query, {tab.key: getattr(tab, "studies", ()) for tab in TABS}, fakes)
     assert link.tab == "calibration"

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -12,33 +9,27 @@ from bias_core.studies.running.run import with_options
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
 from bias_core.ui.study.form import FORM, read_settings
 
-if TYPE_CHECKING:
-    from tests.ui.fakes import FakeServices
-
 TABS = {"explore": (), "association": ("t2iat-tests", "t2iat-occupations"), "methods": ()}
 
 
-def read(fakes: FakeServices, **query: str) -> Link:
+def read(fakes, **query):
     return read_link(query, TABS, fakes)
 
 
-def test_a_link_fills_a_form_with_values_of_the_right_kind(fakes: FakeServices) -> None:
+def test_a_link_fills_a_form_with_values_of_the_right_kind(fakes):
     link = read(
         fakes, tab="association", study="t2iat-occupations", model="calibration-diffusion",
         condition="extreme", percent="12.5", seed="7",
     )  # fmt: skip
     assert link.tab == "association"
     assert link.values == {
-        "study": "t2iat-occupations",
-        "model": "calibration-diffusion",
-        "condition": "extreme",
-        "percent": 12.5,
+        "study": "t2iat-occupations", "model": "calibration-diffusion", "condition": "extreme", "percent": 12.5,
         "seed": 7,
-    }
+    }  # fmt: skip
     assert notice_html(link) == ""
 
 
-def test_every_setting_and_option_travels(fakes: FakeServices) -> None:
+def test_every_setting_and_option_travels(fakes):
     settings = StudySettings(
         condition="fair", scale=0.25, num_inference_steps=9, guidance_scale=2.5, negative_prompt="a hat, ink",
         confidence=0.9,
@@ -46,7 +37,7 @@ def test_every_setting_and_option_travels(fakes: FakeServices) -> None:
     )  # fmt: skip
     design = find_design("t2iat-tests")
     settings = with_options(design, settings)
-    report: Any = SimpleNamespace(settings=settings, design=design)
+    report = SimpleNamespace(settings=settings, design=design)
     link = read_link(dict(parse_qsl(address_of("association", report)[1:])), TABS, fakes)
     assert notice_html(link) == ""
     form = {key: one.shown(getattr(settings, one.name)) for key, one in FORM.items()}
@@ -55,7 +46,7 @@ def test_every_setting_and_option_travels(fakes: FakeServices) -> None:
     assert with_options(design, read_settings(form, design)) == settings
 
 
-def test_no_address_gives_files_or_consent(fakes: FakeServices) -> None:
+def test_no_address_gives_files_or_consent(fakes):
     assert read(fakes, tab="association", images="/etc", labels="/etc", force="true").values == {}
 
 
@@ -88,7 +79,7 @@ def test_no_address_gives_files_or_consent(fakes: FakeServices) -> None:
         ("option.colour", "red"),
     ],
 )
-def test_what_is_not_known_is_left_out_and_said(fakes: FakeServices, name: str, text: str) -> None:
+def test_what_is_not_known_is_left_out_and_said(fakes, name, text):
     link = read(fakes, tab="association", seed="3") if name != "seed" else read(fakes, tab="association")
     bad = read_link({"tab": "association", "seed": "3"} | {name: text}, TABS, fakes)
     assert name not in bad.values
@@ -96,22 +87,22 @@ def test_what_is_not_known_is_left_out_and_said(fakes: FakeServices, name: str, 
     assert text[:50] in notice_html(bad)
 
 
-def test_an_unknown_tab_opens_nothing(fakes: FakeServices) -> None:
+def test_an_unknown_tab_opens_nothing(fakes):
     link = read(fakes, tab="<script>", seed="3")
     assert link.tab == ""
     assert not link.values
     assert "&lt;script&gt;" in notice_html(link)
 
 
-def test_settings_without_a_tab_are_of_the_first_one(fakes: FakeServices) -> None:
+def test_settings_without_a_tab_are_of_the_first_one(fakes):
     assert read(fakes, concept="  a   nurse ") == Link(tab="explore", values={"concept": "a nurse"})
 
 
-def test_what_others_put_into_an_address_is_none_of_our_business(fakes: FakeServices) -> None:
+def test_what_others_put_into_an_address_is_none_of_our_business(fakes):
     assert read(fakes, __theme="dark", utm_source="mail") == Link()
 
 
-def test_without_a_page_there_is_no_query() -> None:
-    request: Any = SimpleNamespace(query_params={"tab": "methods"})
+def test_without_a_page_there_is_no_query():
+    request = SimpleNamespace(query_params={"tab": "methods"})
     assert query_of(request) == {"tab": "methods"}
     assert query_of(None) == {}

@@ -1,9 +1,5 @@
 """Every example of every tab can be run, by a visitor of a Space, too."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import gradio as gr
 
 from bias_core.app.build import TABS
@@ -18,17 +14,8 @@ from bias_core.ui.study.form import option_updates, read_settings
 from bias_core.ui.study.study_tab import StudyTab
 from tests.ui.tabs import built
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    import pytest
-
-    from tests.ui.fakes import FakeServices
-
-
-def test_every_preset_of_a_study_is_within_the_limits_of_a_space(
-    fakes: FakeServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_preset_of_a_study_is_within_the_limits_of_a_space(fakes, tmp_path, monkeypatch):
     monkeypatch.setenv("SPACE_ID", "somebody/this")
     limits = Settings(data_dir=tmp_path)
     presets = [preset for tab in TABS for preset in getattr(tab, "presets", ())]
@@ -40,7 +27,7 @@ def test_every_preset_of_a_study_is_within_the_limits_of_a_space(
     assert len(studies) > 15
 
 
-def test_an_untouched_form_asks_for_the_defaults_and_holds_every_option(fakes: FakeServices) -> None:
+def test_an_untouched_form_asks_for_the_defaults_and_holds_every_option(fakes):
     for kind in [tab for tab in TABS if issubclass(tab, StudyTab) and tab.studies and tab is not ExploreTab]:
         tab = built(kind, fakes)
         for design in tab.designs.values():
