@@ -168,7 +168,6 @@ def test_with_a_dataset_in_the_settings_the_last_answers_are_uploaded_when_servi
     monkeypatch.setattr("huggingface_hub._commit_scheduler.HfApi", lambda token: hub)
     services = Services(Settings(data_dir=tmp_path / "data", labels_repo="someone/labels"))
     copy = services.label_copy()
-    assert copy is not None
     until(lambda: bool(hub.made))
     task = open_task(services.labels, tmp_path / "originals", 2)
     answered(services.labels, task, 1)

@@ -166,7 +166,6 @@ def test_acts_that_wait_share_a_commit_and_none_of_them_is_lost(make_store):
 
     with store.read():
         pass
-    assert store._engine is not None
     event.listen(store._engine, "commit", lambda _: commits.append(1))
     told = [store.submit(lambda: put(0))]
     entered.wait(10)

@@ -12,7 +12,7 @@ from bias_core.annotation.task_owner import (
     owned_task,
     set_status,
     tasks_of,
-)  # fmt: skip
+)
 from bias_core.annotation.tasks import association_task, pst_task
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from tests.annotation.raters import CHOICES, GOLD, new_id, open_task, pictures

@@ -15,7 +15,7 @@ from bias_core.annotation.tasks import (
     pst_task,
     task_from,
     task_texts,
-)  # fmt: skip
+)
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import ANSWERS, NOT_TWO_PEOPLE
 

@@ -69,18 +69,6 @@ def test_a_page_that_is_busy_while_a_run_ends_shows_all_of_its_end(desk):
         assert "Done in" in desk.inner_text("#status")
 
 
-def test_an_error_stays_in_place_and_loses_nothing(desk):
-    explore(desk)
-    desk.fill(CONCEPT, "")
-    with a_run(desk, "explore"):
-        desk.click("#generate")
-    desk.wait_for_selector("#status [role=alert]")
-    assert "concept is empty" in desk.inner_text("#status")
-    assert desk.is_visible("#generate")
-    assert desk.is_visible("#results table")
-    assert desk.locator(GRID).count() == 15  # one is blocked
-
-
 def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads_hold_what_is_shown(desk, tmp_path):
     explore(desk)
     desk.get_by_role("button", name="Picture 3", exact=True).first.click()
@@ -140,22 +128,6 @@ def test_a_group_and_the_map_choose_pictures(desk):
     desk.wait_for_selector(f"#explore-grid .chosen:has-text('{framed} chosen on the map')")
 
 
-def test_stop_ends_the_run_and_scores_what_is_there(desk):
-    switch(desk, "explore")
-    desk.fill(CONCEPT, "slow person")  # of whom no test has stored a picture
-    with a_run(desk, "explore"):
-        desk.click("#generate")
-        desk.wait_for_selector("#explore-drawing .finished")
-        pressed = time.monotonic()
-        desk.click("#stop")
-    desk.wait_for_selector("#header h2")
-    assert time.monotonic() - pressed < 10 * slowdown()
-    assert "pictures that were finished" in desk.inner_text("#header")
-    assert 4 <= desk.locator(GRID).count() < 16
-    assert desk.is_visible("#generate")
-    assert not desk.is_visible("#stop")
-
-
 def test_what_is_typed_is_never_run(desk):
     evil = "<img src=x onerror=window.hacked=1>${window.hacked=2}{{7*7}} 医生 🩺"
     explore(desk, evil)
@@ -166,7 +138,7 @@ def test_what_is_typed_is_never_run(desk):
 
 # What is seen of a run as it draws; it is stopped once pictures form beside finished ones and their shares.
 WATCH_JS = """() => {
-  window.drawing = [];
+  [window.drawing, window.stopped] = [[], false];
   const shown = (id) => Boolean(document.querySelector(id)?.offsetParent);
   const count = (selector) => document.querySelectorAll(`#explore-drawing ${selector}`).length;
   new MutationObserver((_, observer) => {
@@ -176,6 +148,7 @@ WATCH_JS = """() => {
     window.drawing.push({places, forming, finished, shares, first, before: shown('#header') || shown('#results')});
     if (!(forming && finished && shares)) return;
     observer.disconnect();
+    window.stopped = true;
     document.querySelector('#stop').click();
   }).observe(document.querySelector('#explore-drawing'), {childList: true, subtree: true});
 }"""
@@ -188,6 +161,9 @@ def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(de
     desk.evaluate(WATCH_JS)
     with a_run(desk, "explore"):
         desk.click("#generate")
+        desk.wait_for_function("window.stopped")
+        stopped = time.monotonic()
+    assert time.monotonic() - stopped < 10 * slowdown()
     seen = desk.evaluate("window.drawing")
     assert {one["places"] for one in seen} == {32}
     # A whole batch; which one is caught first hangs on how busy the machine is.
@@ -195,6 +171,8 @@ def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(de
     assert not any(one["before"] for one in seen)
     assert seen[-1]["finished"] >= 4
     assert not desk.locator("#explore-drawing li").count()
+    assert 4 <= desk.locator(GRID).count() < 16
+    assert desk.is_visible("#generate")
     assert desk.is_visible("#results")
     assert "slow doctor" in desk.inner_text("#header")
     assert "that were finished" in desk.inner_text("#header")

@@ -51,23 +51,3 @@ def test_every_control_of_every_tab_is_reached_by_the_tab_key_and_shows_it(visit
         if left_out := page.evaluate(LEFT_OUT_JS, reached):
             wrong[key] = left_out
     assert not wrong
-
-
-def test_arrows_and_enter_work_a_menu_and_shift_tab_goes_back(visit):
-    page = visit(query="?tab=association")
-    page.wait_for_selector("#association-study input")
-    study = page.locator("#association-study input")
-    before = study.input_value()
-    study.focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    page.wait_for_function(
-        "(before) => document.querySelector('#association-study input').value !== before", arg=before
-    )
-    page.keyboard.press("Tab")
-    page.wait_for_timeout(400)
-    assert page.evaluate("document.activeElement.closest('#association-model') !== null")
-    page.keyboard.press("Shift+Tab")
-    page.wait_for_timeout(400)
-    assert page.evaluate("document.activeElement.closest('#association-study') !== null")

@@ -30,17 +30,6 @@ def test_a_link_fills_the_form_runs_nothing_and_leaves_with_its_tab(visit):
     assert chosen(page) == "Methods"
 
 
-def test_a_link_to_what_is_not_known_says_so_and_hurts_nobody(visit):
-    page = visit(query="?tab=explore&concept=%3Cimg src=x onerror=hacked=1%3E&model=no such model&percent=999")
-    page.wait_for_selector("#link-notice [role=status]")
-    notice = page.inner_text("#link-notice")
-    assert "no such model" in notice
-    assert "999" in notice
-    page.wait_for_function("document.querySelector('#concept textarea, #concept input').value.includes('<img')")
-    assert page.evaluate("window.hacked") is None
-    assert page.is_visible("#generate")
-
-
 def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit):
     page = visit(query="?tab=methods&measure=gini")
     page.wait_for_function("document.activeElement?.id === 'measure-gini'")

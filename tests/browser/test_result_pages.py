@@ -1,8 +1,11 @@
-"""Every result page: its order, its height with everything folded, and what is seen without scrolling."""
+"""Every result page: soon there, its order, its height while folded, and what is seen without scrolling."""
+
+import time
 
 import pytest
 
 from tests.browser.doing import explore, switch
+from tests.browser.timing import slowdown
 
 pytestmark = pytest.mark.browser
 
@@ -28,8 +31,7 @@ SEEN_JS = """async ([header, lead]) => {
 @pytest.mark.parametrize("device", ["desk", "phone"])
 def test_no_folded_result_page_is_tall_and_its_order_is_the_same_everywhere(visit, device):
     page = visit(**({"width": 390, "scheme": "dark"} if device == "phone" else {}))
-    heights = {}
-    wrong = {}
+    heights, wrong = {}, {}
     if device == "desk":
         page.set_viewport_size({"width": 1280, "height": 900})
 
@@ -48,7 +50,10 @@ def test_no_folded_result_page_is_tall_and_its_order_is_the_same_everywhere(visi
 
     look("explore", "#header", "#results")
     for key in TABS:
+        opened = time.monotonic()
         switch(page, key)
+        page.wait_for_selector(f"#{key}-header .example-note:visible")
+        assert time.monotonic() - opened < 3 * slowdown()
         look(key, f"#{key}-header", f"#{key}-results")
     switch(page, "runs")
     page.click("#compare-runs")

@@ -104,17 +104,3 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path)
     download.value.save_as(tmp_path / "all.zip")
     with zipfile.ZipFile(io.BytesIO((tmp_path / "all.zip").read_bytes())) as archive:
         assert {"README.md", "croissant.json"} < set(archive.namelist())
-
-
-def test_an_example_opens_at_once_and_says_what_it_is(desk):
-    switch(desk, "association")
-    button = desk.locator("#association-example-0")
-    if not button.count():
-        pytest.skip("no example of this tab is shipped")
-    button.click()
-    desk.wait_for_selector("#association-header .example-note")
-    assert desk.is_visible("#association-results")
-    note = desk.inner_text("#association-header .example-note")
-    assert "no run of yours" in note
-    assert "calibration-renderer" in note
-    desk.wait_for_selector("#association-grid .thumbnail-item")

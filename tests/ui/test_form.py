@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 
 import gradio as gr
 import pytest
@@ -9,9 +8,12 @@ from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.explore.tab_form import FIELDS, read_form
 from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.ui.model_menu import attribute_rows, read_table, words_for
+from bias_core.ui.model_menu import attribute_rows, read_table
 from bias_core.ui.visitor import Visitor
+from tests import shared
 from tests.ui.tabs import built
+
+services = shared.fake_services
 
 MAN = ["man", "a photo of a man", "a photo of a woman", "0.562", "a source"]
 
@@ -38,56 +40,42 @@ def test_the_form_becomes_settings():
     assert settings.options.scored[0].reference == 0.562
 
 
-def test_empty_steps_guidance_and_groups_mean_the_models_choice():
-    settings = read_form(form(num_inference_steps=None, guidance_scale=math.nan, n_clusters=None))
-    assert (settings.num_inference_steps, settings.guidance_scale) == (None, None)
-    assert settings.options.n_clusters == 0
-
-
-def test_the_renderers_zero_steps_are_no_error():
-    assert read_form(form(num_inference_steps=0)).num_inference_steps is None
-
-
-@pytest.mark.parametrize("value", [None, "", math.nan, 3.5])
-def test_a_number_of_pictures_that_is_none_is_named(value):
-    with pytest.raises(InvalidInput, match="n_images must be a whole number"):
-        read_form(form(n_images=value))
+def test_empty_steps_guidance_and_groups_and_the_renderers_zero_steps_mean_the_models_choice():
+    for none in (None, 0):
+        settings = read_form(form(num_inference_steps=none, guidance_scale=math.nan, n_clusters=None))
+        assert (settings.num_inference_steps, settings.guidance_scale) == (None, None)
+        assert settings.options.n_clusters == 0
 
 
 def test_counts_that_cannot_be_are_refused_and_huge_ones_reach_the_limit_of_a_run():
+    for value in (None, "", math.nan, 3.5):
+        with pytest.raises(InvalidInput, match="n_images must be a whole number"):
+            read_form(form(n_images=value))
     with pytest.raises(InvalidInput, match="n_images must be at least 1, got -3"):
         read_form(form(n_images=-3))
     assert read_form(form(n_images=10**6)).options.n_images == 10**6
 
 
-@pytest.mark.parametrize(("text", "share"), [("0.56", 0.56), ("56 %", 0.56), ("56%", 0.56), ("0,5", 0.5), ("", None)])
-def test_a_rate_may_be_a_share_a_percentage_or_nothing(text, share):
-    assert read_table([[*MAN[:3], text, ""]])[0].reference == share
-
-
-def test_a_rate_that_is_no_number_is_quoted():
+def test_a_rate_may_be_a_share_a_percentage_or_nothing_and_no_other_words():
+    for text, share in (("0.56", 0.56), ("56 %", 0.56), ("56%", 0.56), ("0,5", 0.5), ("", None)):
+        assert read_table([[*MAN[:3], text, ""]])[0].reference == share
     with pytest.raises(InvalidInput, match="about half"):
         read_table([[*MAN[:3], "about half", ""]])
 
 
-def test_blank_rows_are_left_out_and_half_filled_ones_are_not():
+def test_every_built_in_set_survives_the_table_and_blank_rows_are_left_out():
+    for item in load_attribute_sets():
+        assert read_table(attribute_rows(item.attributes)) == item.attributes
     rows = [["", None, "", "", ""], ["man", "a photo of a man", "", "", ""]]
     assert [(a.name, a.negative) for a in read_table(rows)] == [("man", "")]
 
 
-def test_every_built_in_set_survives_the_table():
-    for item in load_attribute_sets():
-        assert read_table(attribute_rows(item.attributes)) == item.attributes
+@pytest.fixture(scope="module")
+def tab(services):
+    return built(ExploreTab, services)
 
 
-def test_things_are_compared_by_valence_and_people_by_gender():
-    by_key = {item.key: item for item in load_attribute_sets()}
-    assert words_for(by_key["flowers"]) == ("pleasant", "unpleasant")
-    assert words_for(replace(by_key["doctor"])) == ("male", "female")
-
-
-def test_a_typed_concept_is_compared_with_its_own_rates_unless_the_rows_were_changed(fakes):
-    tab = built(ExploreTab, fakes)
+def test_a_typed_concept_is_compared_with_its_own_rates_unless_the_rows_were_changed(tab):
     parts, doctor = tab.form, attribute_rows(tab.sets["doctor"].attributes)
     nurse = tab.on_typed_concept(" Nurse", "doctor", doctor, "doctor")
     assert nurse[parts["set"]] == "nurse"
@@ -101,8 +89,7 @@ def test_a_typed_concept_is_compared_with_its_own_rates_unless_the_rows_were_cha
         assert parts["attributes"] not in tab.on_typed_concept(concept, key, rows, "person")
 
 
-def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its_own_rates(fakes):
-    tab = built(ExploreTab, fakes)
+def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its_own_rates(tab):
     doctor, pressed = attribute_rows(tab.sets["doctor"].attributes), gr.EventData(tab.parts["run"], None)
     updates = tab.on_press(Visitor(), None, pressed, "nurse", "doctor", doctor, "doctor")
     assert updates[tab.form["set"]] == "nurse"
@@ -113,8 +100,7 @@ def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its
     assert {tab.form["attributes"], tab.form["set"], tab.parts["decided"]} <= set(tab.opened_outputs())
 
 
-def test_things_are_not_looked_at_as_people(fakes):
-    tab = built(ExploreTab, fakes)
+def test_things_are_not_looked_at_as_people(tab):
     flowers = tab.on_typed_concept("flowers", "doctor", attribute_rows(tab.sets["doctor"].attributes), "doctor")
     assert flowers[tab.form["set"]] == "things"
     assert flowers[tab.form["attribute_b"]] == "unpleasant"

@@ -4,6 +4,7 @@ import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 
 from bias_core.annotation.collected import task_items
@@ -64,15 +65,31 @@ def made(tab, visitor, run, **changes):
     return str(told[tab.parts["key"]])
 
 
+def opened(tab, services, visitor, run, *said, **changes):
+    """The owner's key of a task that is open, once these raters have always said the same."""
+    key = made(tab, visitor, run, **changes)
+    tab.on_status["open"](visitor, None, key)
+    answer_all(services, key, *said)
+    return key
+
+
+def taking(what):
+    return SimpleNamespace(take=what)
+
+
+def picked(index):
+    return SimpleNamespace(index=index)
+
+
 def details(tab, told):
     """What the fold of details shows once it is opened."""
     return str(tab.answers.show_later("details", told[tab.parts["report"]])[tab.answers.parts["tables"]])
 
 
-def answer_all(services, key, answer, *others):
+def answer_all(services, key, *answers):
     """Raters who always say the same."""
     _, join_code = owned_task(services.labels, OwnerKey.parse(key))
-    for said in (answer, *others):
+    for said in answers:
         code = join(services.labels, join_code).code
         turn = next_item(services.labels, code)
         while turn.item:
@@ -126,10 +143,6 @@ def test_what_cannot_be_made_is_said_in_place(tab, visitor, run):
         assert list(told) == [tab.parts["status"]]
         assert words in told[tab.parts["status"]]
         assert "<img" not in told[tab.parts["status"]]
-
-
-def picked(index):
-    return SimpleNamespace(index=index)
 
 
 def test_a_picture_is_marked_as_an_attention_check_by_clicking(tab, services, visitor, run):
@@ -187,9 +200,8 @@ def test_another_question_forgets_what_was_marked(tab, visitor, run):
 
 
 def test_the_report_says_how_raters_did_on_the_checks(tab, services, visitor, run):
-    key = made(tab, visitor, run, n=2, raters=2, share=99, gold="1: feminine\n2: feminine")
-    tab.on_status["open"](visitor, None, key)
-    answer_all(services, key, "feminine", "masculine")
+    gold = {"share": 99, "gold": "1: feminine\n2: feminine"}
+    key = opened(tab, services, visitor, run, "feminine", "masculine", n=2, raters=2, **gold)
     told = tab.on_open(visitor, None, key)
     report = told[tab.parts["report"]]
     tables = {table.key: table.frame for table in report.results.tables}
@@ -214,16 +226,14 @@ def test_another_visitor_sees_neither_the_run_nor_the_task(tab, visitor, run):
         assert list(told) == [tab.parts["status"]]
         told = tab.on_status["open"](stranger, None, guess)
         assert list(told) == [tab.parts["status"]]
-        event = SimpleNamespace(take="labels:zip")
-        assert list(tab.on_take(stranger, guess, None, event)) == [tab.parts["status"]]
+        assert list(tab.on_take(stranger, guess, None, taking("labels:zip"))) == [tab.parts["status"]]
     assert tab.parts["header"] in tab.on_open(stranger, None, f" {key} ")  # who has the key owns the task
     stranger.leave()
 
 
 def test_answers_are_shown_compared_taken_along_and_used(tab, services, visitor, run):
     parts, scores = tab.parts, tab.scores
-    key = made(tab, visitor, run, raters=3)
-    tab.on_status["open"](visitor, None, key)
+    key = opened(tab, services, visitor, run, raters=3)
     assert "Not enough answers" in tab.on_open(visitor, None, key)[tab.answers.parts["header"]]
     answer_all(services, key, "feminine", "masculine", "feminine")
     told = tab.on_open(visitor, None, key)
@@ -235,17 +245,13 @@ def test_answers_are_shown_compared_taken_along_and_used(tab, services, visitor,
         ("labels:csv", "labels.csv"), ("labels:zip", "labels.zip"), ("table:raters:csv", "-raters.csv"),
         ("figure:raters:svg", "-raters.svg"),
     ):  # fmt: skip
-        event = SimpleNamespace(take=what)
-        path = Path(tab.on_take(visitor, key, report, event)[parts["file"]])
+        path = Path(tab.on_take(visitor, key, report, taking(what))[parts["file"]])
         assert path.name.endswith(name)
         assert path.stat().st_size > 100
     with zipfile.ZipFile(visitor.folder / "labels.zip") as archive:
         assert {"README.md", "labels.csv", "labels.parquet"} <= set(archive.namelist())
-    event = SimpleNamespace(take="labels:../../x")
-    assert "nothing to take" in tab.on_take(visitor, key, report, event)[parts["status"]]
-    key = made(tab, visitor, run, raters=1)
-    tab.on_status["open"](visitor, None, key)
-    answer_all(services, key, "feminine")
+    assert "nothing to take" in tab.on_take(visitor, key, report, taking("labels:../../x"))[parts["status"]]
+    key = opened(tab, services, visitor, run, "feminine", raters=1)
     assert run in [value for _, value in tab.on_open(visitor, None, key)[scores.parts["source"]]["choices"]]
     *_, told = scores.on_use(visitor, key, run, None, None)
     assert "In pairs, all occupations" in told[scores.parts["used"]]
@@ -254,16 +260,18 @@ def test_answers_are_shown_compared_taken_along_and_used(tab, services, visitor,
     assert "choose a run" in told[scores.parts["status"]]
 
 
-def test_an_exploration_is_corrected_by_people(tab, services, visitor):
+def explored(services, visitor, **asked):
     man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
-    settings = explore_settings(
-        concept="doctor", attributes=(man,), model="calibration-renderer", attribute_a="", attribute_b=""
-    )
-    *_, report = explore(settings, services, session=visitor.key)
+    asked |= {"attributes": (man,), "model": "calibration-renderer", "attribute_a": "", "attribute_b": ""}
+    *_, found = explore(explore_settings(**asked), services, session=visitor.key)
+    return found.report
+
+
+def test_an_exploration_is_corrected_by_people(tab, services, visitor):
+    report = explored(services, visitor, concept="doctor", n_images=12)
     assert tab.making.on_source(visitor, report.run_id)[tab.making.form["kind"]] == "own"
     words = {"kind": "own", "question": f"A man? {EVIL}", "answers": "yes\nno", "raters": 1}
-    key = made(tab, visitor, report.run_id, **words)
-    tab.on_status["open"](visitor, None, key)
+    key = opened(tab, services, visitor, report.run_id, **words)
     chosen = tab.scores.on_run_chosen(visitor, key, report.run_id)
     assert chosen[tab.scores.parts["attribute"]]["value"] == "man"
     assert chosen[tab.scores.parts["present"]]["value"] == "yes"
@@ -275,10 +283,8 @@ def test_an_exploration_is_corrected_by_people(tab, services, visitor):
 
 
 def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, services, visitor):
-    man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
-    alone = {"attribute_a": "", "attribute_b": "", "n_images": 12, "model": "calibration-renderer"}
-    *_, explored = explore(explore_settings(concept="nurse", attributes=(man,), **alone), services, session=visitor.key)
-    report, shown = explored.report, built(ExploreTab, services)
+    report = explored(services, visitor, concept="nurse", n_images=12)
+    shown = built(ExploreTab, services)
     tab.parts["tabs"] = "tabs"
     people, status = shown.people, shown.parts["status"]
     updates = shown.finished(report)
@@ -344,20 +350,9 @@ def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab, visitor, run)
     assert tab.on_return(visitor, None, "", None) == {tab.parts["key"]: "", tab.parts["status"]: READY}
 
 
-def test_a_task_made_in_python_opens_here_too(tab, services, visitor, tmp_path):
-    from tests.annotation.raters import open_task
-
-    task = open_task(services.labels, tmp_path, 3)
-    told = tab.on_open(visitor, {"other.key": "Another"}, task.key.text)
-    assert told[tab.scores.parts["source"]]["choices"] == []  # of none of this visitor's runs
-    assert list(told[tab.parts["memory"]]) == ["other.key", task.key.text]
-
-
 def test_an_owner_excludes_a_rater_and_takes_them_back_in(tab, services, visitor, run):
     parts = tab.parts
-    key = made(tab, visitor, run, raters=3)
-    tab.on_status["open"](visitor, None, key)
-    answer_all(services, key, "feminine", "feminine", "masculine")
+    key = opened(tab, services, visitor, run, "feminine", "feminine", "masculine", raters=3)
     told = tab.on_open(visitor, None, key)
     choices = told[parts["rater"]]["choices"]
     bad = choices[2][1]
@@ -366,8 +361,7 @@ def test_an_owner_excludes_a_rater_and_takes_them_back_in(tab, services, visitor
     assert f"{bad} counts in nothing" in shown[parts["status"]]
     assert "raters excluded: 1" in shown[parts["progress"]]
     assert "excluded" in shown[parts["rater"]]["choices"][2][0]
-    event = SimpleNamespace(take="labels:csv")
-    assert bad not in Path(tab.on_take(visitor, key, None, event)[parts["file"]]).read_text()
+    assert bad not in Path(tab.on_take(visitor, key, None, taking("labels:csv"))[parts["file"]]).read_text()
     shown = tab.on_include(visitor, None, key, None, bad)
     assert "raters excluded" not in shown[parts["progress"]]
     for rater, words in ((None, "choose a rater"), ("rater-of-nobody", "no rater"), ("\ud800", "no rater")):
@@ -394,14 +388,11 @@ def test_a_task_is_deleted_when_its_title_is_typed(tab, services, visitor, run):
 
 
 def test_the_owner_s_key_is_kept_by_the_browser_and_the_report_is_made_anew(tab, services, visitor, run):
-    import gradio as gr
-
     key = made(tab, visitor, run, raters=1)
     assert isinstance(tab.parts["key"], gr.BrowserState)  # a gr.State is gone after 200 other sessions
     tab.on_status["open"](visitor, None, key)
     answer_all(services, key, "feminine")
-    event = SimpleNamespace(take="table:raters:csv")
-    fresh = Visitor()  # as after the server forgot this session
+    event, fresh = taking("table:raters:csv"), Visitor()  # as after the server forgot this session
     assert tab.on_take(fresh, key, None, event)[tab.parts["file"]].endswith("-raters.csv")
     assert "Nothing has been measured" in tab.scores.on_take(fresh, None, event)[tab.scores.parts["status"]]
     fresh.leave()
@@ -418,9 +409,7 @@ def test_limits_of_joining_are_the_owner_s(tab, services, visitor, run):
         assert "joins per address" in told[tab.parts["status"]]
 
 
-BAD = (
-    None, -1, 10**400, float("nan"), "\ud800", "x" * 300, "../../etc", [1], b"x",
-)  # fmt: skip
+BAD = (None, -1, 10**400, float("nan"), "\ud800", "x" * 300, "../../etc", [1], b"x")
 
 
 def test_whatever_an_owner_sends_is_answered_in_words(tab, services, visitor, run):
@@ -434,7 +423,7 @@ def test_whatever_an_owner_sends_is_answered_in_words(tab, services, visitor, ru
             "delete": tab.on_delete(None, key, bad),
             "deleting key": tab.on_delete(bad, bad, "x"),
             "change": tab.on_change(visitor, None, bad, None, "T", "", "You may stop.", "", 10),
-            "take": tab.on_take(visitor, key, None, SimpleNamespace(take=bad)),
+            "take": tab.on_take(visitor, key, None, taking(bad)),
             "source": {status: tab.making.on_source(visitor, bad)[tab.making.status]},
         }
         for name, told in asked.items():
@@ -444,15 +433,13 @@ def test_whatever_an_owner_sends_is_answered_in_words(tab, services, visitor, ru
             assert status in told, (name, bad)
         for told in (tab.on_memory(bad), tab.on_open(visitor, bad, key)):
             assert tab.parts["mine"] in told
-        picked = SimpleNamespace(index=bad)
-        tab.making.on_pick(visitor, run, picked, "pst_paired", "a", "b", "", "", "")
+        tab.making.on_pick(visitor, run, picked(bad), "pst_paired", "a", "b", "", "", "")
         tab.making.on_mark(bad, "pst_paired", "a", "b", "", "", "", "feminine", "masculine")
     assert owned_task(services.labels, OwnerKey.parse(key))[0].status == "draft"
 
 
 def test_a_task_s_report_is_laid_out_as_a_study_s_with_pictures_by_what_people_say(tab, services, visitor, run):
-    key, page = made(tab, visitor, run, raters=2), tab.answers
-    tab.on_status["open"](visitor, None, key)
+    key, page = opened(tab, services, visitor, run, raters=2), tab.answers
     asked = tab.on_open(visitor, None, key)
     assert not asked[page.parts["beside"]]["visible"]  # no answer yet, so no plot
     assert "no answer yet" in asked[page.pictures.grid] or "data:image" in asked[page.pictures.grid]
@@ -465,5 +452,5 @@ def test_a_task_s_report_is_laid_out_as_a_study_s_with_pictures_by_what_people_s
     assert "people say" in page.pictures.large(report, image_id)
     assert "Coverage" in details(tab, told)
     assert not told[page.parts["shell"]]["visible"]
-    path = Path(tab.on_take(visitor, key, report, SimpleNamespace(take="report::html"))[tab.parts["file"]])
+    path = Path(tab.on_take(visitor, key, report, taking("report::html"))[tab.parts["file"]])
     assert path.stat().st_size > 1000

@@ -1,10 +1,8 @@
 """The rater's door without the rest of the app, and once inside it: what it gives, and what it refuses."""
 
 import signal
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from starlette.applications import Starlette
@@ -14,13 +12,12 @@ from bias_core.annotation.collected import given_answers, task_progress
 from bias_core.annotation.label_store import hash_of
 from bias_core.annotation.rating import new_pass
 from bias_core.annotation.task_owner import change_task, set_status
+from bias_core.app import build
 from bias_core.app.build import launch_options
 from bias_core.labels import api as label_api
 from bias_core.labels.api import MAX_BODY, LabelDoor
 from tests.annotation.conftest import Clock
 from tests.annotation.raters import CHOICES, answer_to, every_row, joined, new_id, open_task, to_join
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture
@@ -286,27 +283,31 @@ def test_an_owner_excludes_raters_and_deletes_the_task_over_http(client, task, r
 
 
 def test_every_route_is_in_the_table_of_routes(fakes):
-    assert label_api.__doc__
     rows = [line.split() for line in label_api.__doc__.splitlines() if "``/label/" in line]
     documented = {(row[0], row[1].strip("`").partition("<")[0]) for row in rows}
     made = LabelDoor(fakes).routes()
     assert documented == {(min((route.methods or set()) - {"HEAD"}), route.path.partition("{")[0]) for route in made}
 
 
-def test_a_server_that_is_told_to_stop_copies_and_closes_first(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path; from types import SimpleNamespace\n"
-        "from bias_core.app import build; from tests.ui.fakes import FakeServices\n"
-        "def serve(**_): print('serving', flush=True); time.sleep(60)\n"
-        "build.build_app = lambda _: SimpleNamespace(launch=serve, first_examples=())\n"
-        "build.warm_up = lambda *_: None\n"
-        "services = FakeServices(Path(sys.argv[1])); services.close = lambda: print('closed', flush=True)\n"
-        "build.launch(services)\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        assert any(line == "serving\n" for line in server.stdout)
-        server.send_signal(signal.SIGTERM)
-        assert server.stdout.read() == "closed\n"
-    assert server.returncode == 0
+def test_a_server_that_is_told_to_stop_copies_and_closes_first(fakes, monkeypatch):
+    said = []
+
+    def serve(**_):
+        assert callable(signal.getsignal(signal.SIGTERM))
+        said.append("serving")
+        signal.raise_signal(signal.SIGTERM)
+        said.append("went on")
+
+    page = SimpleNamespace(launch=serve, first_examples=())
+    for name, stub in (("build_app", lambda _: page), ("warm_up", lambda *_: None), ("share_freed_memory", list)):
+        monkeypatch.setattr(build, name, stub)
+    monkeypatch.setattr(build.gc, "freeze", lambda: None)
+    monkeypatch.setattr(fakes, "close", lambda: said.append("closed"))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            build.launch(fakes)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        monkeypatch.undo()
+    assert (said, stopped.value.code) == (["serving", "closed"], 0)

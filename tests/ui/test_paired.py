@@ -171,7 +171,6 @@ def test_a_label_that_cannot_be_is_refused_in_place(tab, report, image, answer):
 
 def test_labels_of_a_reopened_run_can_be_corrected_without_its_lost_pictures(services, report):
     saved = open_report(report.run_id, services)
-    assert saved is not None
     assert isinstance(saved.report, StudyReport)
     labelling = Labelling(drawn=saved.report)
     one = first_pair(labelling)

@@ -67,7 +67,6 @@ def test_a_share_is_pressed_and_the_pictures_that_make_it_up_are_shown(tab, repo
     assert 'data-pictures="man: perceived=yes"' in plot
     assert 'role="group"' in plot  # what is in an image cannot be pressed
     frame = report.pictures
-    assert frame is not None
     seen = set(frame.loc[(frame["man: perceived"] == "yes"), "image_id"])
     shown = tab.on_mark(report, event(pictures="man: perceived=yes"))
     ids = {part.split('"')[0] for part in shown[tab.pictures.grid].split('data-image="')[1:]}
@@ -82,7 +81,6 @@ def test_a_share_is_pressed_and_the_pictures_that_make_it_up_are_shown(tab, repo
 
 def test_a_picture_says_why_each_attribute_was_read_so(tab, report, services):
     frame = report.pictures
-    assert frame is not None
     row = frame.iloc[2]
     html = why_html(report, row["image_id"], services)
     assert html.count("<tr>") == 1 + len(ATTRIBUTES)
@@ -96,7 +94,6 @@ def test_a_picture_says_why_each_attribute_was_read_so(tab, report, services):
 
 def test_a_frame_on_the_map_chooses_pictures_and_the_shares_follow(tab, report):
     frame = report.pictures
-    assert frame is not None
     some = frame[frame["number"].isin([2, 5, 9])]
     shown = tab.on_choose(report, event(number=0, group=-1, numbers="2,5,9"))
     assert shown[tab.pictures.grid].count("data-image=") == 3

@@ -15,7 +15,7 @@ from bias_core.errors import InvalidInput
 from bias_core.library.compare import sides_of
 from bias_core.library.tab import RunsTab, imported_html, look_through, runs_html
 from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.saved import list_examples
 from bias_core.studies.running.history import list_runs
@@ -59,8 +59,17 @@ def visitor():
     visitor.leave()
 
 
-def event(**values):
-    return SimpleNamespace(**values)
+event = SimpleNamespace
+
+
+def associated(services, visitor):
+    """A run of eight association tests, of one of them."""
+    return complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
+
+
+def of(tab, key):
+    """A tab of the app by its key."""
+    return next(other for other in tab.others if other.key == key)
 
 
 def zipped(path, prompts):
@@ -84,8 +93,7 @@ def test_a_key_is_32_hex_digits_or_nobodys(visitor):
 
 
 def test_keep_delete_and_undo(tab, services, visitor):
-    report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
-    parts, run = tab.parts, report.run_id
+    parts, run = tab.parts, associated(services, visitor).run_id
     told = tab.on_act(visitor, None, event(act="keep", run=run))
     assert "Do not keep" in told[parts["list"]]
     told = tab.on_act(visitor, None, event(act="delete", run=run))
@@ -100,24 +108,18 @@ def test_keep_delete_and_undo(tab, services, visitor):
 
 
 def test_a_run_opens_in_the_tab_of_its_study_with_its_form(tab, services, visitor):
-    report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
-    shown = tab.on_open(visitor, event(run=report.run_id))
-    assert shown[tab.tabs]["selected"] == "association"
-    there = next(other for other in tab.others if other.claims(report.design))
-    assert shown[there.form["percent"]] == 2
-    assert "Opened: a run of" in shown[there.parts["status"]]
-    assert set(shown) <= {tab.tabs, tab.parts["status"], *there.opened_outputs()}
-
-
-def test_an_exploration_opens_in_explore(tab, services, visitor):
     settings = explore_settings(concept="nurse", n_images=5, attribute_a="", attribute_b="")
-    *_, report = explore(settings, services, session=visitor.key)
-    shown = tab.on_open(visitor, event(run=report.run_id))
-    assert shown[tab.tabs]["selected"] == "explore"
-    explorer = next(other for other in tab.others if other.key == "explore")
-    assert shown[explorer.form["concept"]] == "nurse"
-    assert shown[explorer.form["n_images"]] == 5
-    assert set(shown) <= {tab.tabs, tab.parts["status"], *explorer.opened_outputs()}
+    *_, explored = explore(settings, services, session=visitor.key)
+    for report, key, form in (
+        (associated(services, visitor), "association", {"percent": 2}),
+        (explored, "explore", {"concept": "nurse", "n_images": 5}),
+    ):
+        shown, there = tab.on_open(visitor, event(run=report.run_id)), of(tab, key)
+        assert shown[tab.tabs]["selected"] == key
+        assert there.claims(report.design)
+        assert {name: shown[there.form[name]] for name in form} == form
+        assert "Opened: a run of" in shown[there.parts["status"]]
+        assert set(shown) <= {tab.tabs, tab.parts["status"], *there.opened_outputs()}
 
 
 def test_a_run_that_is_no_longer_there_is_said(tab, visitor):
@@ -128,7 +130,7 @@ def test_a_run_that_is_no_longer_there_is_said(tab, visitor):
 
 
 def test_running_again_ends_where_the_study_is_shown(tab, services, visitor):
-    report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
+    report = associated(services, visitor)
     *_, last = tab.on_again(visitor, report.run_id)
     assert last[tab.tabs]["selected"] == "association"
     assert any("Done in" in str(value) for value in last.values())
@@ -147,7 +149,7 @@ def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     assert "calibration-clip reads the pictures of the calibration world only" in refused[parts["status"]]
     *_, last = tab.on_measure(*asked, "", True)
     assert last[tab.tabs]["selected"] == "explore"
-    parts = next(other for other in tab.others if other.key == "explore").parts
+    parts = of(tab, "explore").parts
     assert last[parts["header"]].startswith('<p class="warning" role="alert">Forced:')
     assert "9 of 9 pictures scored" in last[parts["header"]]
     assert str(visitor.folder) not in last[parts["shell"]] + last[parts["python"]]
@@ -194,22 +196,17 @@ def test_errors_of_an_import_stay_in_place(tab, visitor, tmp_path):
     assert "no study" in last[parts["status"]]
 
 
-def test_what_others_wrote_is_only_text(services, tmp_path, visitor):
+def test_what_others_wrote_is_only_text_and_no_run_yet_says_what_will_be_here(services, tmp_path, visitor):
     settings = explore_settings(concept=EVIL, n_images=2, attribute_a="", attribute_b="")
     list(explore(settings, services, session=visitor.key))
     html = runs_html(list_runs(services, visitor.key))
     html += imported_html(look_through(zipped(tmp_path / "x.zip", {EVIL.replace("/", ""): 1})))
     assert "<img" not in html
     assert "&lt;img" in html
-
-
-def test_no_run_yet_says_what_will_be_here():
     assert "Nothing yet" in runs_html([])
 
 
 def test_every_report_of_a_shipped_study_has_a_tab(tab):
-    from bias_core.studies.kit.designs import list_designs
-
     homeless = [d.name for d in list_designs() if not any(t.claims(d) for t in (*tab.others, tab))]
     assert homeless == []
     own = {"paired": "paired_two", "objects": "prompted_object_bias", "explore": "prompt_pack"}
@@ -219,8 +216,7 @@ def test_every_report_of_a_shipped_study_has_a_tab(tab):
 
 
 def test_an_example_opens_in_the_tab_of_its_study_and_says_that_it_is_one(tab, visitor):
-    shown = tab.on_open(visitor, event(run="science-and-arts"))
-    association = next(other for other in tab.others if other.key == "association")
+    shown, association = tab.on_open(visitor, event(run="science-and-arts")), of(tab, "association")
     assert shown[tab.tabs]["selected"] == "association"
     assert "comes with the program" in shown[association.parts["header"]]
     assert shown[association.parts["report"]].design.name == "t2iat-tests"
@@ -243,8 +239,6 @@ def test_runs_opens_with_an_example_lists_the_shipped_ones_and_offers_two_to_com
     assert shown[tab.pictures.grid].count("<img") >= 8
     html = tab.on_list(newcomer)
     assert html.count("Example: ") == len(list_examples()) > 5
-    opened = tab.on_open(newcomer, event(run="science-and-arts"))
-    assert opened[tab.tabs]["selected"] == "association"
     part = tab.compare
     menus = part.on_list(newcomer)
     two = menus[part.first]["value"], menus[part.second]["value"]

@@ -21,8 +21,10 @@ from bias_core.types import Attribute, Estimate, ReaderErrors
 from bias_core.ui import messages
 from bias_core.ui.study import view as study_html
 from bias_core.ui.templates import environment
-from bias_core.ui.visitor import Visitor
+from tests import shared
 from tests.explored import Explored, explore
+
+services = shared.fake_services
 
 NAN = float("nan")
 
@@ -47,27 +49,25 @@ def seen(report, **values):
     return changed
 
 
-@pytest.fixture
-def report(fakes):
+@pytest.fixture(scope="module")
+def report(services):
     attributes = load_attribute_sets()[1].attributes
     settings = explore_settings(concept="doctor", attributes=attributes, n_images=17, n_clusters=3)
-    *_, found = explore(settings, fakes)
-    assert isinstance(found, Explored)
+    *_, found = explore(settings, services)
     return found
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "reference", "where"),
-    [(0.6, 0.9, 0.5, "above"), (0.1, 0.4, 0.5, "below"), (0.4, 0.6, 0.5, "within"), (0.4, 0.6, None, "unknown")],
-)
-def test_the_verdict_is_where_the_interval_lies(low, high, reference, where):
-    assert verdict(score((low + high) / 2, low, high, reference)) == where
+def test_the_verdict_is_where_the_interval_lies():
+    for low, high, known in ((0.6, 0.9, "above"), (0.1, 0.4, "below"), (0.4, 0.6, "within")):
+        for reference, where in ((0.5, known), (None, "unknown")):
+            assert verdict(score((low + high) / 2, low, high, reference)) == where
 
 
-def test_an_undefined_share_never_reads_as_no_bias():
+def test_neither_an_undefined_share_nor_one_around_the_reference_reads_as_no_bias():
     undefined = score(NAN, NAN, NAN)
     assert "could not be measured" in sentences.says(undefined)
     assert "not a sign of no bias" in sentences.does_not_say(undefined)
+    assert "none ruled out" in sentences.says(score(0.5, 0.3, 0.7))
 
 
 def test_a_reader_that_is_no_better_than_chance_is_not_called_unknown():
@@ -77,11 +77,6 @@ def test_a_reader_that_is_no_better_than_chance_is_not_called_unknown():
     assert "no better than chance" in sentences.does_not_say(replace(read, errors=chance, corrected=None))
     good = replace(chance, specificity=0.9)
     assert "errs otherwise here" in sentences.does_not_say(replace(read, errors=good, corrected=None))
-
-
-def test_an_interval_with_the_reference_inside_is_not_called_fair():
-    text = sentences.says(score(0.5, 0.3, 0.7))
-    assert "none ruled out" in text
 
 
 def sourced(name, source, share, reference=0.5):
@@ -141,7 +136,6 @@ def test_the_blocked_picture_is_counted_and_not_scored(report):
 
 
 def test_groups_split_the_scored_pictures(report):
-    assert report.clusters is not None
     groups = [explore_view.group_of(report, image.number) for image in report.images]
     assert sorted(set(groups) - {None}) == list(range(report.clusters.n_clusters))
     assert groups.count(None) == 1
@@ -179,19 +173,22 @@ def test_long_names_that_begin_alike_leave_room_and_are_buttons_of_their_own(wid
         assert f'aria-label="Show the pictures of {name}"' in drawn
 
 
-@pytest.mark.parametrize(("n", "name", "fits"), [(5, "plain", True), (60, "plain", False), (5, "plain " * 9, False)])
-def test_a_few_points_with_short_names_fit_a_phone(n, name, fits):
+def points(n, name):
     data = pd.DataFrame({"x": np.arange(n), "y": np.arange(n), "name": name, "group": name})
-    drawn = environment().filters["svg"](StudyFigure(key="few", title="Few", kind="scatter", data=data), {})
-    assert ('class="plot narrow"' in drawn) is fits
+    return StudyFigure(key="few", title="Few", kind="scatter", data=data)
 
 
-@pytest.mark.parametrize(("arms", "fits"), [(3, True), (5, False)])
-def test_a_mosaic_of_few_arms_fits_a_phone(arms, fits):
+def mosaic(arms):
     data = pd.DataFrame({"column": [f"arm {k // 2}" for k in range(2 * arms)], "row": ["a", "b"] * arms})
     data = data.assign(value=0.5 / arms, n=9, small=False, null=0.5)
-    drawn = environment().filters["svg"](StudyFigure(key="arms1", title="Arms", kind="mosaic", data=data))
-    assert ('class="plot narrow"' in drawn) is fits
+    return StudyFigure(key="arms1", title="Arms", kind="mosaic", data=data)
+
+
+def test_a_few_points_with_short_names_and_a_mosaic_of_few_arms_fit_a_phone():
+    for figure in (points(5, "plain"), mosaic(3)):
+        assert 'class="plot narrow"' in environment().filters["svg"](figure, {})
+    for figure in (points(60, "plain"), points(5, "plain " * 9), mosaic(5)):
+        assert 'class="plot narrow"' not in environment().filters["svg"](figure, {})
 
 
 def test_text_of_the_user_is_never_markup(report):
@@ -213,51 +210,11 @@ def test_errors_of_ours_are_kept_and_others_pass():
         raise ZeroDivisionError
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(NAN, "left"), (0.2, "left"), (12.3, "13 s left"), (200.0, "4 min left")]
-)
-def test_the_time_left_is_shown_once_it_is_known(seconds, text):
-    html = messages.progress_html(Progress(done=3, total=11, seconds_left=seconds, message="3 of 11 pictures"))
-    assert (text in html) == (seconds >= 1)
-    assert 'aria-valuenow="3"' in html
-
-
-def test_a_copied_visitor_is_another_visitor():
-    from copy import deepcopy
-
-    first = Visitor()
-    second = deepcopy(first)
-    first.stop.set()
-    assert first.key != second.key
-    assert not second.stop.is_set()
-    assert len(first.key) == 32
-
-
-def test_a_new_run_stops_the_one_before():
-    visitor = Visitor()
-    before = visitor.stop
-    visitor.start()
-    assert before.is_set()
-    assert not visitor.stop.is_set()
-
-
-def test_leaving_deletes_the_downloads():
-    visitor = Visitor()
-    folder = visitor.folder
-    visitor.leave()
-    assert not folder.exists()
-
-
-def test_a_page_that_was_loaded_anew_stops_the_run_of_the_page_before():
-    before, after, stranger = Visitor(), Visitor(), Visitor()
-    before.start()
-    flag = before.stop  # a run holds it
-    after.key = before.key
-    after.stop.set()
-    assert flag.is_set()
-    assert not stranger.stop.is_set()
-    after.start()
-    assert not before.stop.is_set()  # of the newest run
+def test_the_time_left_is_shown_once_it_is_known():
+    for seconds, text in ((NAN, "left"), (0.2, "left"), (12.3, "13 s left"), (200.0, "4 min left")):
+        html = messages.progress_html(Progress(done=3, total=11, seconds_left=seconds, message="3 of 11 pictures"))
+        assert (text in html) == (seconds >= 1)
+        assert 'aria-valuenow="3"' in html
 
 
 def test_signs_of_life_come_at_most_four_times_a_second(monkeypatch):
