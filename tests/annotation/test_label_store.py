@@ -211,12 +211,3 @@ def test_an_error_repeats_neither_the_password_nor_what_was_said(tmp_path):
     with pytest.raises(StorageError) as caught, LabelStore(url, pictures=tmp_path).read():
         pass
     assert "hunter2" not in str(caught.value)
-
-
-def test_tables_are_made_once():
-    engine = create_engine("sqlite://")
-    with engine.begin() as connection:
-        schema.make_tables(connection)
-        schema.make_tables(connection)  # a second time changes nothing
-        assert connection.execute(text("SELECT version FROM schema_version")).scalars().all() == [5]
-    engine.dispose()

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from bias_core.annotation.collected import given_answers, task_progress
 from bias_core.annotation.rating import (
@@ -152,7 +151,8 @@ def test_no_trick_in_place_of_an_id_opens_anything(store, tmp_path):
     _, code = one_rater(store, tmp_path)
     turn = next_item(store, code)
     before = every_row(store)
-    for trick in TRICKS:
+    changed = [text[:-1] + ("1" if text[-1] != "1" else "2") for text in (plain_code(code), turn.item)]
+    for trick in (*TRICKS, *changed, code[:-1], turn.item[1:]):
         acts = (
             lambda text: join(store, text), lambda text: task_to_join(store, text),
             lambda text: next_item(store, text), lambda text: delete_my_answers(store, text),
@@ -164,6 +164,7 @@ def test_no_trick_in_place_of_an_id_opens_anything(store, tmp_path):
             with pytest.raises(NotAllowed) as refused:
                 act(trick)
             assert len(str(refused.value)) < 300
+    for trick in TRICKS:
         with pytest.raises(InvalidInput, match="answer's id"):
             say(store, code, turn, answer_id=trick)
     assert every_row(store) == before
@@ -181,25 +182,6 @@ def test_nobody_reaches_another_raters_items(store, tmp_path):
         undo(store, theirs, answer_id=new_id())
     delete_my_answers(store, theirs)
     assert len(given_answers(store, task.key)) == 1
-
-
-def test_a_changed_code_or_token_is_another(make_store, tmp_path):
-    store = make_store("sqlite")
-    task = open_task(store, tmp_path, 2)
-    code = plain_code(join(store, task.join_code).code)
-    item = next_item(store, code).item
-
-    @given(place=st.integers(0, 10**6), letter=st.sampled_from("0123456789ABCDEFGHJKMNPQRSTVWXYZ"))
-    @settings(max_examples=50, deadline=None)
-    def change(place, letter):
-        for secret, opens in ((code, next_item), (item, picture_of)):
-            changed = list(secret)
-            changed[place % len(secret)] = letter
-            if "".join(changed) != secret:
-                with pytest.raises(NotAllowed):
-                    opens(store, "".join(changed))
-
-    change()
 
 
 def test_raters_at_once_lose_nothing_and_double_nothing(store, tmp_path):

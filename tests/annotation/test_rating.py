@@ -177,12 +177,6 @@ def test_who_joins_and_does_nothing_keeps_no_picture_for_long(store, tmp_path, c
     assert counts_are_right(store)
 
 
-def test_an_answer_about_the_whole_picture_holds_for_both_people(store, tmp_path):
-    task, code = one_rater(store, tmp_path)
-    say(store, code, next_item(store, code), {"left": "feminine", "right": "not_two_people"})
-    assert [one.choices for one in given_answers(store, task.key)] == [FAILED]
-
-
 def test_a_picture_released_by_the_clock_is_offered_again_to_who_left_it(store, tmp_path, clock):
     task = open_task(store, tmp_path, 2, raters_per_item=1)
     slow, other = (join(store, task.join_code).code for _ in range(2))

@@ -33,14 +33,6 @@ def test_a_built_in_task_can_be_asked_and_survives_storing(task):
     assert "stereotypes" in task.content_note
 
 
-def test_the_paired_task_gives_what_the_paired_measure_reads():
-    for paired, positions in ((True, ("left", "right")), (False, ("single",))):
-        task = pst_task(paired=paired)
-        assert task.positions == positions
-        assert set(task.answer_keys) == set(ANSWERS)
-        assert [answer.key for answer in task.answers if answer.whole] == [NOT_TWO_PEOPLE]
-
-
 def answers_of(*given):
     """``answers`` of these: key, label, shortcut."""
     return {"answers": tuple(Answer(**dict(zip(("key", "label", "shortcut"), one, strict=False))) for one in given)}
@@ -115,6 +107,9 @@ def test_raters_may_have_four_answers_about_how_a_person_looks():
         four, two = pst_task(paired=paired, looks="four"), pst_task(paired=paired)
         assert four.answer_keys == ("feminine", "masculine", "androgynous", "unclear", "not_two_people")
         assert two.answer_keys == ("feminine", "masculine", "cannot_identify", "not_two_people")  # as the paper
+        assert set(two.answer_keys) == set(ANSWERS)  # what the paired measure reads
+        assert [answer.key for answer in two.answers if answer.whole] == [NOT_TWO_PEOPLE]
+        assert two.positions == (("left", "right") if paired else ("single",))
         assert four.questions == two.questions
         assert "Androgynous is who looks neither" in four.instructions
         assert len({answer.shortcut for answer in four.answers}) == 5

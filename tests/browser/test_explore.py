@@ -22,16 +22,6 @@ BUSY_JS = """(wait) => new MutationObserver((_, observer) => {
 }).observe(document.body, {childList: true, subtree: true, attributes: true})"""
 
 
-def test_the_page_paints_before_anything_is_asked(visit):
-    page = visit()
-    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    assert paint < 3000 * slowdown()
-    assert page.inner_text("h1") == "T2I Bias Explorer"
-    assert page.is_visible(".welcome")
-    page.wait_for_selector("#header .example-note:has-text('is no run of yours')")
-    assert page.is_visible(".welcome")
-
-
 def test_an_example_gives_a_full_result(desk):
     switch(desk, "explore")
     desk.fill(CONCEPT, "")

@@ -1,18 +1,11 @@
 """The rater's screen in a real browser, served without the rest of the app."""
 
 import io
-import os
 import re
-import socket
-import subprocess
-import sys
-import urllib.request
 import zipfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from time import sleep
 
 import pytest
 
@@ -25,9 +18,9 @@ from tests.browser.conftest import PATIENCE_MS
 from tests.browser.doing import empty_upload, open_accordion, serious, switch, violations
 from tests.browser.timing import slowdown
 from tests.ui.fakes import _pair
+from tests.ui.served import serving
 
 pytestmark = pytest.mark.browser
-ROOT = Path(__file__).parent.parent.parent
 KEYS = {"f": "feminine", "m": "masculine", "c": "cannot_identify", "n": "not_two_people"}
 
 
@@ -49,25 +42,10 @@ class Door:
 @pytest.fixture(scope="module")
 def door(tmp_path_factory):
     folder = tmp_path_factory.mktemp("door")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    data = folder / "data"
-    store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
-    command = [sys.executable, "-m", "tests.annotation.serve", str(data), str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, env=os.environ)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            assert process.poll() is None
-            with suppress(OSError):
-                urllib.request.urlopen(f"{url}/label").close()
-                break
-            sleep(0.1)
-        yield Door(url=url, store=store, folder=folder)
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
+    with serving(folder, "tests.annotation.serve") as served:
+        data = served.data_dir
+        store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
+        yield Door(url=served.url, store=store, folder=folder)
         store.close()
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
-import httpx
 import pytest
 from gradio.state_holder import SessionState
 
@@ -249,8 +248,3 @@ def test_a_report_that_nothing_would_open_again_stays_with_the_page(fakes):
     assert not is_saved(other, fakes)
     assert without_reports(other, fakes) is other
     assert with_reports(other, fakes) is other
-
-
-def test_the_refusal_of_what_cannot_be_read_is_as_before(served):
-    answer = httpx.post(f"{served.url}{PREFIX}/queue/join", content=b"{", timeout=30)
-    assert answer.status_code == 422

@@ -3,7 +3,6 @@
 import gzip
 import urllib.request
 
-import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse
@@ -42,25 +41,16 @@ def test_one_address_is_answered_with_one_page_whatever_a_link_asks_for():
     assert texts[0].endswith("here  1")
 
 
-@pytest.mark.parametrize(
-    ("path", "more"),
-    [
-        ("http://there/", {}),
-        ("https://here/", {}),
-        ("http://here/", {"headers": {"x-forwarded-proto": "https"}}),
-        ("http://here/", {"headers": {"x-forwarded-host": "there"}}),
-        ("http://here/?page=runs", {}),
-        ("http://here/?deep_link=1", {}),
-        ("http://here/config", {}),
-        ("http://here/", {"method": "POST"}),
-    ],
-)
-def test_what_could_be_another_page_is_made(path, more):
-    pages = Pages()
-    with pages.client() as client:
-        client.get("http://here/")
-        assert client.request(**{"method": "GET", "url": path} | more).text.endswith("2")
-    assert pages.n == 2
+def test_what_could_be_another_page_is_made():
+    here = "http://here/"
+    urls = ("http://there/", "https://here/", f"{here}?page=runs", f"{here}?deep_link=1", f"{here}config")
+    headers = ({"x-forwarded-proto": "https"}, {"x-forwarded-host": "there"})
+    for asked in (*({"url": url} for url in urls), *({"headers": one} for one in headers), {"method": "POST"}):
+        pages = Pages()
+        with pages.client() as client:
+            client.get(here)
+            assert client.request(**{"method": "GET", "url": here} | asked).text.endswith("2"), asked
+        assert pages.n == 2
 
 
 def test_an_answer_that_is_no_page_is_not_kept():

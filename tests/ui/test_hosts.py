@@ -1,5 +1,7 @@
 """A page that makes its own name point here (DNS rebinding) gets nothing; nor do other sites' scripts."""
 
+from itertools import product
+
 import httpx
 import pytest
 from starlette.applications import Starlette
@@ -31,19 +33,15 @@ def _nowhere(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize(
-    "host", ["localhost", "localhost:7860", "LocalHost:1", "127.0.0.1:7860", "[::1]:7860", "192.168.1.5", "my.lab:80"]
-)
-def test_names_of_this_machine_numbers_and_names_of_the_settings_are_answered(host):
-    assert asked(Settings(allowed_hosts="my.lab, other.lab"), host) == 200
+OURS = ("localhost", "localhost:7860", "LocalHost:1", "127.0.0.1:7860", "[::1]:7860", "192.168.1.5", "my.lab:80")
+OTHERS = ("evil.example", "localhost.evil.example", "evil.example:7860", "", "my.lab.evil", "[", "127.0.0.1.x")
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "evil.example:7860", "", "my.lab.evil", "[", "127.0.0.1.x"]
-)
-@pytest.mark.parametrize("path", PATHS)
-def test_other_names_are_refused_on_every_path(host, path):
-    assert asked(Settings(allowed_hosts="my.lab"), host, path) == 421
+def test_names_of_this_machine_and_of_the_settings_are_answered_and_others_refused_on_every_path():
+    for host in OURS:
+        assert asked(Settings(allowed_hosts="my.lab, other.lab"), host) == 200, host
+    for host, path in product(OTHERS, PATHS):
+        assert asked(Settings(allowed_hosts="my.lab"), host, path) == 421, (host, path)
 
 
 def test_a_websocket_under_another_name_is_refused():

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.labels.demonstration import FILE, YOU, Demonstration
@@ -22,11 +21,7 @@ def demonstration():
 
 
 def test_it_is_a_handful_of_small_pictures_on_which_two_raters_agree_in_part(demonstration):
-    assert 6 <= len(demonstration.pictures) <= 10
-    assert len({path.read_bytes() for path in demonstration.pictures}) == len(demonstration.pictures)
-    for path in demonstration.pictures:
-        with Image.open(path) as image:
-            assert image.size == (64, 64)
+    assert len({path.read_bytes() for path in demonstration.pictures}) == len(demonstration.pictures) > 5
     assert sum(path.stat().st_size for path in demonstration.pictures) < 20_000
     assert demonstration.ratings.shape[1] == 2
     assert 0 < demonstration.before.value < 1
@@ -59,15 +54,14 @@ def test_one_who_says_what_a_rater_said_agrees_with_that_one_wholly(demonstratio
     assert pair[f"{YOU} and rater A"] == pytest.approx(demonstration.before.value)
 
 
-@pytest.mark.parametrize("answers", ["", "feminine", "feminine," * 9, "feminine,<i>," * 4])
-def test_other_answers_are_refused_in_one_sentence(fakes, answers):
+def test_other_answers_are_refused_in_one_sentence(fakes):
     part = DemonstrationPart(fakes)
-    event = SimpleNamespace(answers=answers)
-    html = part.on_answers(event)
-    assert "the demonstration asks for 8 answers of feminine, masculine, cannot_identify" in html
-    assert "<i>" not in html
-    with pytest.raises(InvalidInput):
-        part.demonstration.compared(answers.split(","))
+    for answers in ("", "feminine", "feminine," * 9, "feminine,<i>," * 4):
+        html = part.on_answers(SimpleNamespace(answers=answers))
+        assert "the demonstration asks for 8 answers of feminine, masculine, cannot_identify" in html
+        assert "<i>" not in html
+        with pytest.raises(InvalidInput):
+            part.demonstration.compared(answers.split(","))
 
 
 def test_nothing_of_it_is_kept_and_no_store_of_labels_is_opened(fakes):

@@ -16,7 +16,6 @@ from bias_core.studies.origins.tab import OriginsTab, clusters_html, films, film
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
-from bias_core.ui.templates import script
 from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.ui.tabs import built, form_values
@@ -122,15 +121,7 @@ def test_each_step_says_what_the_reader_sees(traced):
         assert visible.startswith(("It can be seen", "It cannot be seen"))
         assert "base" in first
         assert spi_says.startswith("SPI of the first step is ")
-        assert visible in rendered(html)
-
-
-def rendered(html):
-    return unescape(html)
-
-
-def test_the_film_asks_the_server_for_nothing():
-    assert "trigger(" not in script("film")
+        assert visible in unescape(html)
 
 
 def test_a_report_shows_what_belongs_to_its_study(tab, traced, clustered):
@@ -157,14 +148,11 @@ def test_a_chosen_text_is_drawn_and_compared(tab, clustered):
     assert steps[-1][tab.extra["go"]]["visible"]
 
 
-@pytest.mark.parametrize(("text", "n", "words"), [("", 5, "the text is empty"), ("a photo", None, "1 to 64 pictures")])
-def test_a_mistake_keeps_what_was_compared(tab, clustered, text, n, words):
-    (last,) = tab.on_draw(Visitor(), clustered, f"nurse {EVIL}, cluster 1", text, n)
-    assert words in last[tab.extra["said"]]
-    assert tab.extra["compared"] not in last
-
-
-def test_stopping_ends_the_drawing(tab, clustered):
+def test_a_mistake_keeps_what_was_compared_and_stopping_ends_the_drawing(tab, clustered):
+    for text, n, words in (("", 5, "the text is empty"), ("a photo", None, "1 to 64 pictures")):
+        (last,) = tab.on_draw(Visitor(), clustered, f"nurse {EVIL}, cluster 1", text, n)
+        assert words in last[tab.extra["said"]]
+        assert tab.extra["compared"] not in last
     visitor = Visitor()
     visitor.stop.set()
     *_, last = tab.on_draw(visitor, clustered, f"nurse {EVIL}, cluster 1", "slow text", 5)
@@ -197,14 +185,11 @@ def test_own_words_go_with_the_chosen_study(tab):
     assert "compares with printed numbers" in last[tab.parts["status"]]
 
 
-@pytest.mark.parametrize(
-    ("study", "words"),
-    [
-        ("oasis-doctors", r"Shown as men: [\d.]+ of the pictures of a doctor .* A nationality adds to that: Ind"),
-        ("oasis-internet-users", r"fewest internet users first: Iranian .* Indian .* cannot show a trend"),
-        ("oasis-nationalities", r"of 9 attributes with a sourced rate"),
-    ],
-)
-def test_every_study_is_said_in_a_sentence(services, study, words):
-    report = complete(run_study(find_design(study), StudySettings(scale=0.0001), services))
-    assert re.search(words, headline(report))
+def test_every_study_is_said_in_a_sentence(services):
+    for study, words in {
+        "oasis-doctors": r"Shown as men: [\d.]+ of the pictures of a doctor .* A nationality adds to that: Ind",
+        "oasis-internet-users": r"fewest internet users first: Iranian .* Indian .* cannot show a trend",
+        "oasis-nationalities": r"of 9 attributes with a sourced rate",
+    }.items():
+        report = complete(run_study(find_design(study), StudySettings(scale=0.0001), services))
+        assert re.search(words, headline(report))

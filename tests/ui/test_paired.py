@@ -57,21 +57,15 @@ def other(answer):
     return "feminine" if answer == "masculine" else "masculine"
 
 
-@pytest.mark.parametrize(
-    ("score", "words"),
-    [
+def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_changes(report, services):
+    for score, words in (
         ((40.0, 20.0, 60.0), "70 % of the people look as the stereotype of their role has it"),
         ((40.0, 20.0, 60.0), "leans with the stereotypes"),
         ((-40.0, -60.0, -20.0), "leans against the stereotypes"),
         ((10.0, -10.0, 30.0), "no clear lean either way"),
         ((float("nan"),) * 3, "Nobody could be scored"),
-    ],
-)
-def test_the_headline_says_which_way_and_how_sure(tab, report, score, words):
-    assert words in headline(with_score(report, "paired_overall", *score))
-
-
-def test_the_headline_says_what_a_request_for_fairness_changes(tab, services):
+    ):
+        assert words in headline(with_score(report, "paired_overall", *score))
     design = design_of_two(
         find_design("pst-occupations"), {"CEO": "masculine", "nurse": "feminine"}, n_paired=2, n_single=2
     )
@@ -160,13 +154,13 @@ def test_the_tab_shows_what_a_correction_gives(tab, report):
     assert "<select" in first["labels"]
 
 
-@pytest.mark.parametrize(("image", "answer"), [("elsewhere", "feminine"), (None, "tall")])
-def test_a_label_that_cannot_be_is_refused_in_place(tab, report, image, answer):
+def test_a_label_that_cannot_be_is_refused_in_place(tab, report):
     one = first_pair(Labelling(drawn=report))
-    event = SimpleNamespace(image=image or one["image_id"], position=one["position"], answer=answer)
-    for labelling in (Labelling(drawn=report), None):
-        (said,) = tab.on_label(labelling, None, event)
-        assert "alert" in said["status"]
+    for image, answer in (("elsewhere", "feminine"), (one["image_id"], "tall")):
+        event = SimpleNamespace(image=image, position=one["position"], answer=answer)
+        for labelling in (Labelling(drawn=report), None):
+            (said,) = tab.on_label(labelling, None, event)
+            assert "alert" in said["status"]
 
 
 def test_labels_of_a_reopened_run_can_be_corrected_without_its_lost_pictures(services, report):

@@ -45,36 +45,25 @@ def test_command_lines_run(line):
     assert run.exit_code == 0, run.output
 
 
-def test_the_readme_is_short_and_its_links_lead_somewhere():
-    assert len(README.splitlines()) <= 100
+def test_links_of_the_readme_and_of_docs_lead_somewhere():
     for name, text in {"README.md": README, **{f"docs/{name}": text for name, text in PAGES.items()}}.items():
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
             assert (ROOT / name).parent.joinpath(target).exists(), f"{name}: {target}"
 
 
 def test_every_study_is_on_the_page_of_studies():
-    from typer.testing import CliRunner
-
     from bias_core.cli import app
 
     told = CliRunner().invoke(app, ["study", "list", "--markdown"]).stdout
     assert told.strip() in PAGES["studies.md"], "put what `study list --markdown` says into docs/studies.md"
 
 
-def test_make_targets_exist():
+def test_make_targets_exist_and_the_front_matter_is_what_a_space_accepts():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = [line.split()[1] for line in CONSOLE if line.startswith("make")]
-    assert targets == ["run", "test"]
+    assert targets
     assert all(f"\n{target}:" in makefile for target in targets)
-
-
-def test_the_front_matter_is_what_a_space_accepts():
     front = yaml.safe_load(README.split("---")[1])
     assert front["sdk"] == "gradio"
     assert (ROOT / front["app_file"]).is_file()
     assert len(front["short_description"]) <= 60
-    assert len((ROOT / "app.py").read_text().splitlines()) <= 40
-
-
-def test_the_screenshot_is_there_and_small():
-    assert (ROOT / "docs" / "screenshot.png").stat().st_size < 600_000
