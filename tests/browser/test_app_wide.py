@@ -3,7 +3,7 @@
 import pytest
 
 from bias_core.app.build import TABS
-from tests.browser.doing import explore, open_accordion, run_preset, serious, switch
+from tests.browser.doing import explore, open_accordion, run_preset, serious, settle, switch
 
 pytestmark = pytest.mark.browser
 
@@ -36,7 +36,7 @@ def test_axe_finds_nothing_serious_in_any_tab_and_none_is_too_wide(request, axe,
     show_association(page)
     for key in ["association", *(key for key in KEYS if key != "association")]:  # one tab has results
         switch(page, key)
-        page.wait_for_timeout(300)
+        settle(page)
         look(key, "[role=tabpanel][data-open]")
     explore(page)
     page.locator("#explore-grid .thumbnail-item").nth(1).click()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.browser.doing import switch
+from tests.browser.doing import settle, switch
 
 pytestmark = pytest.mark.browser
 
@@ -37,7 +37,7 @@ def test_every_control_of_every_tab_is_reached_by_the_tab_key_and_shows_it(visit
     for key in TABS:
         switch(page, key)
         page.wait_for_selector("#label-demo [data-answer]" if key == "label" else f"#{key}-header h2")
-        page.wait_for_timeout(600)
+        settle(page)
         n, reached = page.evaluate(BEGIN_JS), []
         for _ in range(n + 15):  # there are the other tabs before it
             page.keyboard.press("Tab")

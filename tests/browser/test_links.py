@@ -37,7 +37,7 @@ def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit):
     page.on("request", lambda request: asked.append(request.url))
     while asked:  # until what the page asks for by itself at its start is over
         asked.clear()
-        page.wait_for_timeout(1000)
+        page.wait_for_timeout(500)
     page.fill("#measures input", "gender perceived")
     page.wait_for_function("document.querySelector('#measures [role=status]').innerText.match(/^[0-9] measure/)")
     assert page.locator(".measure:visible").count() < 10

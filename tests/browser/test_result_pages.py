@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.browser.doing import explore, switch
+from tests.browser.doing import explore, settle, switch
 from tests.browser.timing import slowdown
 
 pytestmark = pytest.mark.browser
@@ -38,7 +38,7 @@ def test_no_folded_result_page_is_tall_and_its_order_is_the_same_everywhere(visi
     def look(key, header, results):
         page.wait_for_selector(f"{header} h2")
         page.wait_for_selector(f"#{key}-plot svg:visible, .film-plot svg:visible")
-        page.wait_for_timeout(400)
+        settle(page)
         name = key if key not in heights else f"{key}, a run"
         heights[name] = page.evaluate("document.documentElement.scrollHeight")
         titles = page.evaluate(TITLES_JS, results)

@@ -233,7 +233,7 @@ def test_another_visitor_sees_neither_the_run_nor_the_task(tab, visitor, run):
 
 def test_answers_are_shown_compared_taken_along_and_used(tab, services, visitor, run):
     parts, scores = tab.parts, tab.scores
-    key = opened(tab, services, visitor, run, raters=3)
+    key = opened(tab, services, visitor, run, n=4, raters=3)
     assert "Not enough answers" in tab.on_open(visitor, None, key)[tab.answers.parts["header"]]
     answer_all(services, key, "feminine", "masculine", "feminine")
     told = tab.on_open(visitor, None, key)
@@ -352,7 +352,7 @@ def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab, visitor, run)
 
 def test_an_owner_excludes_a_rater_and_takes_them_back_in(tab, services, visitor, run):
     parts = tab.parts
-    key = opened(tab, services, visitor, run, "feminine", "feminine", "masculine", raters=3)
+    key = opened(tab, services, visitor, run, "feminine", "feminine", "masculine", n=3, raters=3)
     told = tab.on_open(visitor, None, key)
     choices = told[parts["rater"]]["choices"]
     bad = choices[2][1]
@@ -439,7 +439,7 @@ def test_whatever_an_owner_sends_is_answered_in_words(tab, services, visitor, ru
 
 
 def test_a_task_s_report_is_laid_out_as_a_study_s_with_pictures_by_what_people_say(tab, services, visitor, run):
-    key, page = opened(tab, services, visitor, run, raters=2), tab.answers
+    key, page = opened(tab, services, visitor, run, n=4, raters=2), tab.answers
     asked = tab.on_open(visitor, None, key)
     assert not asked[page.parts["beside"]]["visible"]  # no answer yet, so no plot
     assert "no answer yet" in asked[page.pictures.grid] or "data:image" in asked[page.pictures.grid]

@@ -8,7 +8,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.identities import design_of_two
 from bias_core.studies.paired.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
 from bias_core.studies.reports.headline import headline
@@ -165,7 +165,6 @@ def test_a_label_that_cannot_be_is_refused_in_place(tab, report):
 
 def test_labels_of_a_reopened_run_can_be_corrected_without_its_lost_pictures(services, report):
     saved = open_report(report.run_id, services)
-    assert isinstance(saved.report, StudyReport)
     labelling = Labelling(drawn=saved.report)
     one = first_pair(labelling)
     changed = ((one["image_id"], one["position"]), other(one["perceived_gender"]))
