@@ -1,7 +1,5 @@
 """Label stores to test with: a fresh one per test, on SQLite and on Debian's PostgreSQL."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -11,9 +9,8 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -27,35 +24,35 @@ _PATIENCE_SECONDS = 60
 class Clock:
     """A time of the test's own."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 1_750_000_000.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
-def _programs() -> dict[str, str]:
+def _programs():
     folders = [str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
     where = os.pathsep.join([*folders, os.environ.get("PATH", "")])
     return {name: shutil.which(name, path=where) or "" for name in ("initdb", "postgres")}
 
 
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
+def postgres_url():
     """A PostgreSQL server for this session only, on a port of its own."""
     pytest.importorskip("psycopg", reason="no driver: pip install 'psycopg[binary]'")
     programs = _programs()
     if not all(programs.values()):
         pytest.skip("PostgreSQL is NOT TESTED: install it with `apt-get install postgresql`")
     # It refuses to run as root, and must reach its folder.
-    as_user: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+    as_user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
     folder = Path(tempfile.mkdtemp(prefix="labels-pg-"))
     if as_user:
         shutil.chown(folder, **as_user)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
     initdb = [programs["initdb"], "-D", str(folder / "data"), "-A", "trust", "-U", "tester", "-N"]
     initdb += ["-E", "UTF8", "--locale=C.UTF-8"]
     subprocess.run(initdb, check=True, **quiet, **as_user)
@@ -72,7 +69,7 @@ def postgres_url() -> Iterator[str]:
         shutil.rmtree(folder)
 
 
-def _wait_for(url: str) -> None:
+def _wait_for(url):
     engine = create_engine(url)
     for attempt in range(_PATIENCE_SECONDS * 5):
         try:
@@ -85,7 +82,7 @@ def _wait_for(url: str) -> None:
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
@@ -93,11 +90,11 @@ MakeStore = Callable[[str], LabelStore]
 
 
 @pytest.fixture
-def make_store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[MakeStore]:
+def make_store(request, tmp_path, clock):
     """``make_store("sqlite")`` or ``make_store("postgresql")``: another empty one each time."""
-    made: list[LabelStore] = []
+    made = []
 
-    def make(kind: str) -> LabelStore:
+    def make(kind):
         url = f"sqlite:///{tmp_path}/labels-{len(made)}.sqlite"
         if kind == "postgresql":
             url = request.getfixturevalue("postgres_url")
@@ -116,5 +113,5 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> 
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, make_store: MakeStore) -> LabelStore:
+def store(request, make_store):
     return make_store(request.param)

@@ -15,7 +15,7 @@ from PIL import Image
 from sqlalchemy import func, select
 
 from bias_core.annotation import schema
-from bias_core.annotation.rating import Turn, give_answer
+from bias_core.annotation.rating import Turn, give_answer, join, next_item
 from bias_core.annotation.schema import metadata
 from bias_core.annotation.task_owner import CreatedTask, TaskPicture, create_task, set_status
 from bias_core.annotation.tasks import pst_task
@@ -54,6 +54,18 @@ def to_join(client: Any, join_code: str) -> dict[str, Any]:
     """What the page sends for somebody who has read it and agrees."""
     page = client.get(f"/label/task/{join_code}").json()["page"]
     return {"task": join_code, "agreed": True, "page": page}
+
+
+def joined(client: Any, task: CreatedTask, **more: Any) -> dict[str, str]:
+    """The header of somebody who has joined at the raters' door."""
+    said = client.post("/label/join", json=to_join(client, task.join_code) | more)
+    assert said.status_code == 200, said.text
+    return {"X-Rater-Code": said.json()["code"]}
+
+
+def answer_to(turn: Any, **changes: Any) -> dict[str, Any]:
+    """What the page sends as the answer to what it shows."""
+    return {"id": new_id(), "item": turn["item"], "choices": CHOICES, "duration_ms": 900} | changes
 
 
 def every_row(store: Any) -> dict[str, list[str]]:
@@ -142,6 +154,20 @@ def say(store: LabelStore, code: str, turn: Turn, choices: Any = CHOICES, **more
     """Answer what is shown."""
     more = {"answer_id": new_id(), "item": turn.item, "duration_ms": 500} | more
     return give_answer(store, code, choices=choices, **more)
+
+
+def one_rater(store: LabelStore, folder: Path, n: int = 5, **changes: Any) -> tuple[CreatedTask, str]:
+    """An open task, and the code of somebody who has joined it."""
+    task = open_task(store, folder, n, **changes)
+    return task, join(store, task.join_code).code
+
+
+def say_all(store: LabelStore, code: str, choices: Any = CHOICES, **more: Any) -> Turn:
+    """Answer all that is left in the same way."""
+    turn = next_item(store, code)
+    while turn.item:
+        turn = say(store, code, turn, choices, **more)
+    return turn
 
 
 def counts_are_right(store: LabelStore) -> bool:

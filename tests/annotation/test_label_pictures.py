@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import os
 import struct
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,12 +15,12 @@ from bias_core.types import GeneratedImage, ImageRow
 from tests.annotation.raters import open_task
 
 
-def noise(size: tuple[int, int] = (17, 11)) -> Image.Image:
+def noise(size=(17, 11)):
     pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     return Image.fromarray(pixels)
 
 
-def test_the_pixels_stay_and_what_is_written_beside_them_goes(tmp_path: Path) -> None:
+def test_the_pixels_stay_and_what_is_written_beside_them_goes(tmp_path):
     row = ImageRow(prompt="a photo of a SECRET nurse", seed=3, model="SECRET-model", width=17, height=11)
     original = tmp_path / "original.png"
     original.write_bytes(encode_png(GeneratedImage(row=row, image=noise(), truth={"gender": "SECRET"})))
@@ -36,7 +33,7 @@ def test_the_pixels_stay_and_what_is_written_beside_them_goes(tmp_path: Path) ->
         assert np.array_equal(np.asarray(image), np.asarray(noise()))
 
 
-def test_the_same_pixels_are_kept_once_whatever_was_written_in_them(tmp_path: Path) -> None:
+def test_the_same_pixels_are_kept_once_whatever_was_written_in_them(tmp_path):
     info = PngInfo()
     info.add_text("model", "another")
     noise().save(tmp_path / "a.png")
@@ -45,7 +42,7 @@ def test_the_same_pixels_are_kept_once_whatever_was_written_in_them(tmp_path: Pa
     assert len(list((tmp_path / "kept").rglob("*.png"))) == 1
 
 
-def test_a_photo_is_turned_upright_and_loses_where_it_was_taken(tmp_path: Path) -> None:
+def test_a_photo_is_turned_upright_and_loses_where_it_was_taken(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turned by 90°
     exif[0x010E] = "SECRET place"
@@ -56,10 +53,10 @@ def test_a_photo_is_turned_upright_and_loses_where_it_was_taken(tmp_path: Path) 
         assert image.size == (10, 20)
 
 
-def png_of(width: int, height: int) -> bytes:
+def png_of(width, height):
     """A PNG that says it is huge, and holds nothing."""
 
-    def chunk(kind: bytes, body: bytes) -> bytes:
+    def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
@@ -77,7 +74,7 @@ def png_of(width: int, height: int) -> bytes:
         (png_of(5, 5), "damaged"),
     ],
 )
-def test_what_is_no_usable_picture_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_what_is_no_usable_picture_is_refused(tmp_path, content, message):
     path = tmp_path / "x.png"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=message):
@@ -85,7 +82,7 @@ def test_what_is_no_usable_picture_is_refused(tmp_path: Path, content: bytes, me
     assert not list(tmp_path.rglob("kept/*"))
 
 
-def test_a_file_that_is_too_large_is_not_even_read(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_not_even_read(tmp_path):
     path = tmp_path / "large.png"
     with path.open("wb") as file:
         os.truncate(file.fileno(), 60_000_000)
@@ -93,24 +90,21 @@ def test_a_file_that_is_too_large_is_not_even_read(tmp_path: Path) -> None:
         keep_picture(tmp_path, path)
 
 
-def test_a_folder_or_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_folder_or_a_missing_file_is_named(tmp_path):
     for path in (tmp_path, tmp_path / "none.png"):
         with pytest.raises(StorageError, match=path.name):
             keep_picture(tmp_path / "kept", path)
 
 
-def test_only_a_sha_names_a_picture(tmp_path: Path) -> None:
+def test_only_a_sha_names_a_picture_and_one_that_is_gone_is_said_to_be(tmp_path):
     for name in ("", "..", "../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "\n", "/" + "a" * 63):
         with pytest.raises(StorageError, match="SHA-256"):
             read_picture(tmp_path, name)
-
-
-def test_a_picture_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="missing"):
         read_picture(tmp_path, "a" * 64)
 
 
-def test_pictures_of_all_tasks_have_a_limit_together(tmp_path: Path) -> None:
+def test_pictures_of_all_tasks_have_a_limit_together(tmp_path):
     store = LabelStore("sqlite://", pictures=tmp_path / "kept")
     made = open_task(store, tmp_path / "first", 3)
     n_bytes = sum(path.stat().st_size for path in (tmp_path / "kept").rglob("*.png"))

@@ -1,9 +1,7 @@
-from __future__ import annotations
-
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import create_engine, event, insert, text, update
@@ -11,28 +9,23 @@ from sqlalchemy import create_engine, event, insert, text, update
 from bias_core.annotation import schema
 from bias_core.annotation.collected import given_answers, labels_for_run
 from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.rating import delete_my_answers, give_answer, join, next_item, task_to_join
+from bias_core.annotation.rating import delete_my_answers, next_item, task_to_join
 from bias_core.annotation.task_owner import OwnerKey, delete_task, owned_task, tasks_of
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.store import sqlite_file
-from tests.annotation.raters import CHOICES, new_id, open_task
-
-if TYPE_CHECKING:
-    from tests.annotation.conftest import MakeStore
+from tests.annotation.raters import CHOICES, one_rater, say
 
 V5 = Path(__file__).parent / "labels_v5.sql"
 
 
-def answered(store: LabelStore, folder: Path) -> tuple[OwnerKey, str]:
+def answered(store, folder):
     """A task with one answer: its owner's key and its rater's code."""
-    task = open_task(store, folder, 3)
-    code = join(store, task.join_code).code
-    turn = next_item(store, code)
-    give_answer(store, code, answer_id=new_id(), item=turn.item, choices=CHOICES, duration_ms=900)
+    task, code = one_rater(store, folder, 3)
+    say(store, code, next_item(store, code))
     return task.key, code
 
 
-def with_sets(tmp_path: Path) -> tuple[LabelStore, dict[str, str]]:
+def with_sets(tmp_path):
     """The database of a version that asked about two sets of pictures, and its owners' and raters' secrets."""
     file = tmp_path / "sets.sqlite"
     with sqlite3.connect(file) as old:
@@ -44,9 +37,7 @@ def with_sets(tmp_path: Path) -> tuple[LabelStore, dict[str, str]]:
     return LabelStore(f"sqlite:///{file}", pictures=tmp_path), secrets | {"rater of sets": rater_of_sets}
 
 
-def test_tasks_about_sets_of_pictures_are_skipped_with_one_note_and_all_others_go_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_tasks_about_sets_of_pictures_are_skipped_with_one_note_and_all_others_go_on(tmp_path, caplog):
     store, secrets = with_sets(tmp_path)
     key = OwnerKey.parse(secrets["owner"])
     assert [given.choices for given in given_answers(store, key)] == [CHOICES]
@@ -68,7 +59,7 @@ def test_tasks_about_sets_of_pictures_are_skipped_with_one_note_and_all_others_g
     store.close()
 
 
-def test_answers_about_sets_of_pictures_can_still_be_deleted(tmp_path: Path) -> None:
+def test_answers_about_sets_of_pictures_can_still_be_deleted(tmp_path):
     store, secrets = with_sets(tmp_path)
     assert delete_my_answers(store, secrets["rater of sets"]) == 2
     delete_task(store, OwnerKey.parse(secrets["owner of sets"]))
@@ -79,7 +70,7 @@ def test_answers_about_sets_of_pictures_can_still_be_deleted(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("form", "words"), [(4, "an older version"), (99, "a newer version")])
-def test_labels_of_another_version_are_left_alone(store: LabelStore, tmp_path: Path, form: int, words: str) -> None:
+def test_labels_of_another_version_are_left_alone(store, tmp_path, form, words):
     key, _ = answered(store, tmp_path)
     table = schema.metadata.tables["schema_version"]
     with store.write() as connection:
@@ -96,29 +87,20 @@ def test_labels_of_another_version_are_left_alone(store: LabelStore, tmp_path: P
     assert [given.choices for given in given_answers(store, key)] == [CHOICES]
 
 
-def test_two_programs_may_open_a_new_database_at_once(store: LabelStore) -> None:
+def test_two_programs_may_open_a_new_database_at_once(store):
     # str() of a URL hides the password; there is none here.
     stores = [LabelStore(store._url, pictures=store.pictures) for _ in range(4)]
-    errors: list[BaseException] = []
 
-    def open_it(some: LabelStore) -> None:
-        try:
-            with some.read() as connection:
-                connection.execute(text("SELECT count(*) FROM tasks"))
-        except StorageError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=open_it, args=(some,)) for some in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for some in stores:
+    def open_it(some):
+        with some.read() as connection:
+            connection.execute(text("SELECT count(*) FROM tasks"))
         some.close()
-    assert not errors
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(open_it, stores))
 
 
-def test_a_commit_of_sqlite_is_on_the_disk_before_it_returns(make_store: MakeStore) -> None:
+def test_a_commit_of_sqlite_is_on_the_disk_before_it_returns(make_store):
     with make_store("sqlite").write() as connection:
         found = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
@@ -127,9 +109,7 @@ def test_a_commit_of_sqlite_is_on_the_disk_before_it_returns(make_store: MakeSto
     assert found == {"journal_mode": "wal", "synchronous": 3, "foreign_keys": 1, "secure_delete": 1}  # 3: EXTRA
 
 
-def test_on_a_network_s_file_system_there_is_no_log_and_every_answer_is_kept(
-    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_on_a_network_s_file_system_there_is_no_log_and_every_answer_is_kept(make_store, monkeypatch, tmp_path):
     store = make_store("sqlite")
     key, _ = answered(store, tmp_path)  # in WAL mode, on this disk
     file = Path(str(store._url.database))
@@ -150,10 +130,10 @@ def test_on_a_network_s_file_system_there_is_no_log_and_every_answer_is_kept(
         assert connection.execute(text("SELECT status FROM tasks")).scalar() == "closed"
 
 
-def test_a_block_that_raises_leaves_nothing_behind(store: LabelStore) -> None:
+def test_a_block_that_raises_leaves_nothing_behind(store):
     row = {"id": "x", "join_code": "y", "owner_hash": "z", "status": "open", "version": 1, "created_ms": 0}
 
-    def put(*, fails: bool = False) -> None:
+    def put(*, fails=False):
         with store.write() as connection:
             connection.execute(insert(schema.tasks).values(row))
             if fails:
@@ -168,12 +148,12 @@ def test_a_block_that_raises_leaves_nothing_behind(store: LabelStore) -> None:
         assert connection.execute(text("SELECT count(*) FROM tasks")).scalar() == 1
 
 
-def test_acts_that_wait_share_a_commit_and_none_of_them_is_lost(make_store: MakeStore) -> None:
+def test_acts_that_wait_share_a_commit_and_none_of_them_is_lost(make_store):
     store = make_store("sqlite")
-    commits: list[int] = []
+    commits = []
     entered, go_on = threading.Event(), threading.Event()
 
-    def put(number: int) -> int:
+    def put(number):
         with store.write() as connection:
             if number == 0:
                 entered.set()
@@ -186,11 +166,10 @@ def test_acts_that_wait_share_a_commit_and_none_of_them_is_lost(make_store: Make
 
     with store.read():
         pass
-    assert store._engine is not None
     event.listen(store._engine, "commit", lambda _: commits.append(1))
     told = [store.submit(lambda: put(0))]
     entered.wait(10)
-    told += [store.submit(lambda number=number: put(number)) for number in range(1, 12)]  # type: ignore[misc]
+    told += [store.submit(lambda number=number: put(number)) for number in range(1, 12)]
     assert not commits
     assert not told[0].done()
     assert told.pop(7).cancel()  # who asked has left: nobody else is harmed
@@ -206,10 +185,10 @@ def test_acts_that_wait_share_a_commit_and_none_of_them_is_lost(make_store: Make
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_a_commit_that_fails_is_told_to_everybody_in_it(make_store: MakeStore, together: bool) -> None:
+def test_a_commit_that_fails_is_told_to_everybody_in_it(make_store, together):
     store = make_store("sqlite")
 
-    def of_no_task() -> None:
+    def of_no_task():
         with store.write() as connection:
             connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")  # checked when committing
             values = {"task_id": "none", "name": "a", "code_hash": "b", "joined_ms": 0}
@@ -222,22 +201,13 @@ def test_a_commit_that_fails_is_told_to_everybody_in_it(make_store: MakeStore, t
 
 
 @pytest.mark.parametrize(("url", "message"), [("no url", "no valid URL"), ("postgresql+pg8000://h/x", "driver of")])
-def test_a_database_that_cannot_be_reached_is_named(tmp_path: Path, url: str, message: str) -> None:
+def test_a_database_that_cannot_be_reached_is_named(tmp_path, url, message):
     with pytest.raises(StorageError, match=message), LabelStore(url, pictures=tmp_path).read():
         pass
 
 
-def test_an_error_repeats_neither_the_password_nor_what_was_said(tmp_path: Path) -> None:
+def test_an_error_repeats_neither_the_password_nor_what_was_said(tmp_path):
     url = "postgresql+psycopg://someone:hunter2@127.0.0.1:9/x?connect_timeout=2"
     with pytest.raises(StorageError) as caught, LabelStore(url, pictures=tmp_path).read():
         pass
     assert "hunter2" not in str(caught.value)
-
-
-def test_tables_are_made_once() -> None:
-    engine = create_engine("sqlite://")
-    with engine.begin() as connection:
-        schema.make_tables(connection)
-        schema.make_tables(connection)  # a second time changes nothing
-        assert connection.execute(text("SELECT version FROM schema_version")).scalars().all() == [5]
-    engine.dispose()

@@ -1,11 +1,6 @@
-from __future__ import annotations
-
 import zipfile
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import func, select
 
 from bias_core.annotation import schema, task_owner
 from bias_core.annotation.collected import answers_frame, export_labels, given_answers, labelled_items, task_progress
@@ -13,39 +8,40 @@ from bias_core.annotation.rating import delete_my_answers, give_answer, join, ne
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, owned_task, picture_path, set_status
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels.report import label_report, people_labels
-from tests.annotation.raters import CHOICES, FAILED, counts_are_right, every_row, new_id, open_task, say
-
-if TYPE_CHECKING:
-    from bias_core.annotation.label_store import LabelStore
-    from bias_core.annotation.task_owner import CreatedTask
+from tests.annotation.raters import (
+    CHOICES,
+    FAILED,
+    counts_are_right,
+    every_row,
+    n_rows,
+    new_id,
+    one_rater,
+    open_task,
+    say,
+    say_all,
+)
 
 OTHER = {"left": "masculine", "right": "feminine"}
 
 
-def answered(store: LabelStore, task: CreatedTask, *said: dict[str, str]) -> list[str]:
+def answered(store, task, *said):
     """A rater for each of these, who says the same of every picture that is left."""
     codes = []
     for choices in said:
         codes.append(join(store, task.join_code).code)
-        turn = next_item(store, codes[-1])
-        while turn.item:
-            turn = say(store, codes[-1], turn, choices)
+        say_all(store, codes[-1], choices)
     return codes
 
 
-def names(store: LabelStore, task: CreatedTask) -> list[str]:
+def names(store, task):
     return [one.rater for one in task_progress(store, task.key).raters]
 
 
-def n_left(store: LabelStore) -> dict[str, int]:
-    with store.read() as connection:
-        return {
-            name: connection.scalar(select(func.count()).select_from(table)) or 0
-            for name, table in schema.metadata.tables.items()
-        }
+def n_left(store):
+    return {name: n_rows(store, name) for name in schema.metadata.tables}
 
 
-def test_an_excluded_rater_s_answers_stay_are_marked_and_count_in_nothing(store: LabelStore, tmp_path: Path) -> None:
+def test_an_excluded_rater_s_answers_stay_are_marked_and_count_in_nothing(store, tmp_path):
     task = open_task(store, tmp_path, 5, n_gold=1, raters_per_item=3)
     answered(store, task, CHOICES, CHOICES, OTHER)
     before = label_report(task_progress(store, task.key), labelled_items(store, task.key))
@@ -81,9 +77,8 @@ def test_an_excluded_rater_s_answers_stay_are_marked_and_count_in_nothing(store:
     assert counts_are_right(store)
 
 
-def test_others_are_asked_in_place_of_an_excluded_rater_who_is_told(store: LabelStore, tmp_path: Path) -> None:
-    task = open_task(store, tmp_path, 3, raters_per_item=1)
-    code = join(store, task.join_code).code
+def test_others_are_asked_in_place_of_an_excluded_rater_who_is_told(store, tmp_path):
+    task, code = one_rater(store, tmp_path, 3, raters_per_item=1)
     turn = say(store, code, next_item(store, code), FAILED)
     exclude_rater(store, task.key, names(store, task)[0])
     assert counts_are_right(store)
@@ -106,21 +101,18 @@ def test_others_are_asked_in_place_of_an_excluded_rater_who_is_told(store: Label
     assert counts_are_right(store)
 
 
-@pytest.mark.parametrize("name", ["", "rater-000000000000", "' OR 1=1 --", "\ud800", "x" * 300, None, 7, ["a"]])
-def test_only_raters_of_the_task_are_excluded_by_its_owner(store: LabelStore, tmp_path: Path, name: object) -> None:
+def test_only_raters_of_the_task_are_excluded_by_its_owner(store, tmp_path):
     task, other = open_task(store, tmp_path, 1), open_task(store, tmp_path, 1)
     join(store, other.join_code)
-    with pytest.raises(InvalidInput, match="no rater"):
-        exclude_rater(store, task.key, name)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="no rater"):
-        exclude_rater(store, task.key, names(store, other)[0])
+    wrong = ("", "rater-000000000000", "' OR 1=1 --", "\ud800", "x" * 300, None, 7, ["a"])
+    for name in (*wrong, names(store, other)[0]):
+        with pytest.raises(InvalidInput, match="no rater"):
+            exclude_rater(store, task.key, name)
     with pytest.raises(NotAllowed):
         exclude_rater(store, OwnerKey(task_id=other.task.id, secret="x"), names(store, other)[0])
 
 
-def test_a_deleted_task_leaves_nothing_but_how_much_it_was(
-    store: LabelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deleted_task_leaves_nothing_but_how_much_it_was(store, tmp_path, monkeypatch):
     monkeypatch.setattr(task_owner, "_AT_ONCE", 2)  # in portions
     task = open_task(store, tmp_path / "a", 5, raters_per_item=3)
     kept = open_task(store, tmp_path / "a", 2, raters_per_item=3)  # shows two of the same pictures
@@ -148,15 +140,12 @@ def test_a_deleted_task_leaves_nothing_but_how_much_it_was(
     assert kept.task.id in texts
 
 
-def next_shown(store: LabelStore, task: CreatedTask) -> str:
+def next_shown(store, task):
     return next_item(store, join(store, task.join_code).code).item
 
 
-def test_a_deletion_that_was_interrupted_is_finished_by_asking_again(
-    store: LabelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = open_task(store, tmp_path, 3)
-    code = join(store, task.join_code).code
+def test_a_deletion_that_was_interrupted_is_finished_by_asking_again(store, tmp_path, monkeypatch):
+    task, code = one_rater(store, tmp_path, 3)
     give_answer(store, code, answer_id=new_id(), item=next_item(store, code).item, choices=CHOICES)
     with monkeypatch.context() as killed:
         killed.setattr(task_owner, "remove_raters", lambda *_: 1 / 0)
@@ -166,15 +155,13 @@ def test_a_deletion_that_was_interrupted_is_finished_by_asking_again(
     assert delete_task(store, task.key) == 1
 
 
-def test_a_task_made_while_another_with_its_pictures_goes_has_them(
-    store: LabelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_made_while_another_with_its_pictures_goes_has_them(store, tmp_path, monkeypatch):
     gone, real = open_task(store, tmp_path, 2), task_owner._keep_version
 
-    def deleted_meanwhile(*arguments: object) -> None:
+    def deleted_meanwhile(*arguments):
         for path in store.pictures.rglob("*.png"):
             path.unlink()
-        real(*arguments)  # type: ignore[arg-type]
+        real(*arguments)
 
     monkeypatch.setattr(task_owner, "_keep_version", deleted_meanwhile)
     made = open_task(store, tmp_path, 2)

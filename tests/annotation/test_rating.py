@@ -1,10 +1,5 @@
 """What a rater is shown and says: the order, undo, skips, what lies on a screen for long, attention checks."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
 
 from bias_core.annotation.collected import given_answers, task_progress
@@ -18,18 +13,22 @@ from bias_core.annotation.rating import (
     undo,
 )
 from bias_core.errors import InvalidInput
-from tests.annotation.raters import CHOICES, FAILED, GOLD, counts_are_right, n_rows, new_id, open_task, say
+from tests.annotation.raters import (
+    CHOICES,
+    FAILED,
+    GOLD,
+    counts_are_right,
+    n_rows,
+    new_id,
+    one_rater,
+    open_task,
+    say,
+    say_all,
+)
 
-if TYPE_CHECKING:
-    from bias_core.annotation.label_store import LabelStore
-    from tests.annotation.conftest import Clock
 
-GOLD_ONES = {f"nurse {i}" for i in (30, 31, 32)}  # where a task has 30 ordinary pictures
-
-
-def test_a_rater_answers_everything_once_and_is_done(store: LabelStore, tmp_path: Path) -> None:
-    task = open_task(store, tmp_path, 5)
-    code = join(store, task.join_code).code
+def test_a_rater_answers_everything_once_and_is_done(store, tmp_path):
+    task, code = one_rater(store, tmp_path)
     turn, seen = next_item(store, code), []
     for i in range(5):
         assert (turn.n_answered, turn.n_left, turn.can_undo, turn.why_done) == (i, 5 - i, i > 0, "")
@@ -44,26 +43,14 @@ def test_a_rater_answers_everything_once_and_is_done(store: LabelStore, tmp_path
     assert {one.item.image_id for one in kept} == {f"picture-{i}" for i in range(5)}
 
 
-def test_a_rater_sees_nothing_but_the_picture_the_identity_and_how_far_they_are(
-    store: LabelStore, tmp_path: Path
-) -> None:
+def test_a_rater_sees_nothing_but_the_picture_the_identity_and_how_far_they_are(store, tmp_path):
     task = open_task(store, tmp_path, 1)
     codes = [join(store, task.join_code).code for _ in range(2)]
     first, second = (next_item(store, code) for code in codes)
     assert set(vars(first)) == {
-        *(
-            "item",
-            "questions",
-            "task",
-            "earlier_choices",
-            "n_answered",
-            "n_left",
-            "can_undo",
-            "why_done",
-            "asks_about_rater",
-        ),
-        "crowd_code",
-    }
+        "item", "questions", "task", "earlier_choices", "n_answered", "n_left", "can_undo", "why_done",
+        "asks_about_rater", "crowd_code",
+    }  # fmt: skip
     assert first.questions[0].text == "Does the nurse 0 on the left demonstrate feminine or masculine traits?"
     assert first.questions[1].text == "Does the CEO on the right demonstrate feminine or masculine traits?"
     say(store, codes[0], first)
@@ -73,21 +60,21 @@ def test_a_rater_sees_nothing_but_the_picture_the_identity_and_how_far_they_are(
     assert "picture-0" not in repr(first)
 
 
-def test_raters_see_items_in_an_order_of_their_own(store: LabelStore, tmp_path: Path) -> None:
+def test_raters_see_items_in_an_order_of_their_own(store, tmp_path):
     task = open_task(store, tmp_path, 12, raters_per_item=50)
     orders = []
-    for _ in range(4):
+    for _ in range(2):
         code = join(store, task.join_code).code
         turn, order = next_item(store, code), []
         while turn.item:
             order.append(turn.questions[0].identity)
             turn = say(store, code, turn)
         orders.append(tuple(order))
-    assert len(set(orders)) == 4  # equal by chance once in 10^17
+    assert len(set(orders)) == 2  # equal by chance once in 12! = 479 million
     assert all(len(set(order)) == 12 for order in orders)
 
 
-def test_the_least_answered_items_come_first_and_none_goes_to_too_many(store: LabelStore, tmp_path: Path) -> None:
+def test_the_least_answered_items_come_first_and_none_goes_to_too_many(store, tmp_path):
     task = open_task(store, tmp_path, 4, raters_per_item=2)
     codes = [join(store, task.join_code).code for _ in range(3)]
     turn = next_item(store, codes[0])
@@ -98,20 +85,16 @@ def test_the_least_answered_items_come_first_and_none_goes_to_too_many(store: La
     on_screen = turn.questions[0].identity
     turn = next_item(store, codes[1])
     assert turn.questions[0].identity not in [*first_two, on_screen]  # the only one that nobody has
-    while turn.item:
-        turn = say(store, codes[1], turn)
-    turn = next_item(store, codes[0])
-    while turn.item:
-        turn = say(store, codes[0], turn)
+    say_all(store, codes[1])
+    say_all(store, codes[0])
     assert next_item(store, codes[2]).why_done == "all"  # every item has its two
     progress = task_progress(store, task.key)
     assert (progress.n_complete, progress.n_answers, progress.n_wanted) == (4, 8, 8)
     assert counts_are_right(store)
 
 
-def test_an_answer_sent_again_changes_nothing(store: LabelStore, tmp_path: Path) -> None:
-    task = open_task(store, tmp_path, 5)
-    code = join(store, task.join_code).code
+def test_an_answer_sent_again_changes_nothing(store, tmp_path):
+    task, code = one_rater(store, tmp_path)
     turn = next_item(store, code)
     once = say(store, code, turn, answer_id="the-same-id")
     again = say(store, code, turn, answer_id="the-same-id")
@@ -124,7 +107,7 @@ def test_an_answer_sent_again_changes_nothing(store: LabelStore, tmp_path: Path)
         say(store, code, turn)
 
 
-def test_two_raters_may_make_the_same_id(store: LabelStore, tmp_path: Path) -> None:
+def test_two_raters_may_make_the_same_id(store, tmp_path):
     task = open_task(store, tmp_path, 5)
     for _ in range(2):
         code = join(store, task.join_code).code
@@ -132,9 +115,8 @@ def test_two_raters_may_make_the_same_id(store: LabelStore, tmp_path: Path) -> N
     assert len(given_answers(store, task.key)) == 2
 
 
-def test_undo_is_a_new_row_and_shows_the_item_again(store: LabelStore, tmp_path: Path) -> None:
-    task = open_task(store, tmp_path, 5)
-    code = join(store, task.join_code).code
+def test_undo_is_a_new_row_and_shows_the_item_again(store, tmp_path):
+    task, code = one_rater(store, tmp_path)
     first = next_item(store, code)
     second = say(store, code, first)
     third = skip(store, code, answer_id=new_id(), item=second.item)
@@ -155,7 +137,7 @@ def test_undo_is_a_new_row_and_shows_the_item_again(store: LabelStore, tmp_path:
     assert counts_are_right(store)
 
 
-def test_a_skipped_item_goes_to_others_and_does_not_come_back(store: LabelStore, tmp_path: Path) -> None:
+def test_a_skipped_item_goes_to_others_and_does_not_come_back(store, tmp_path):
     task = open_task(store, tmp_path, 2, raters_per_item=1)
     ours, theirs = (join(store, task.join_code).code for _ in range(2))
     turn = next_item(store, ours)
@@ -166,9 +148,7 @@ def test_a_skipped_item_goes_to_others_and_does_not_come_back(store: LabelStore,
     assert counts_are_right(store)
 
 
-def test_what_lies_on_a_screen_for_long_is_given_to_others_and_may_still_be_answered(
-    store: LabelStore, tmp_path: Path, clock: Clock
-) -> None:
+def test_what_lies_on_a_screen_for_long_is_given_to_others_and_may_still_be_answered(store, tmp_path, clock):
     task = open_task(store, tmp_path, 1, raters_per_item=1)
     slow, quick = (join(store, task.join_code).code for _ in range(2))
     left = next_item(store, slow)
@@ -180,7 +160,7 @@ def test_what_lies_on_a_screen_for_long_is_given_to_others_and_may_still_be_answ
     assert counts_are_right(store)
 
 
-def test_who_joins_and_does_nothing_keeps_no_picture_for_long(store: LabelStore, tmp_path: Path, clock: Clock) -> None:
+def test_who_joins_and_does_nothing_keeps_no_picture_for_long(store, tmp_path, clock):
     task = open_task(store, tmp_path, 5, raters_per_item=1)
     honest = join(store, task.join_code).code
     say(store, honest, next_item(store, honest))
@@ -197,16 +177,7 @@ def test_who_joins_and_does_nothing_keeps_no_picture_for_long(store: LabelStore,
     assert counts_are_right(store)
 
 
-def test_an_answer_about_the_whole_picture_holds_for_both_people(store: LabelStore, tmp_path: Path) -> None:
-    task = open_task(store, tmp_path, 5)
-    code = join(store, task.join_code).code
-    say(store, code, next_item(store, code), {"left": "feminine", "right": "not_two_people"})
-    assert [one.choices for one in given_answers(store, task.key)] == [FAILED]
-
-
-def test_a_picture_released_by_the_clock_is_offered_again_to_who_left_it(
-    store: LabelStore, tmp_path: Path, clock: Clock
-) -> None:
+def test_a_picture_released_by_the_clock_is_offered_again_to_who_left_it(store, tmp_path, clock):
     task = open_task(store, tmp_path, 2, raters_per_item=1)
     slow, other = (join(store, task.join_code).code for _ in range(2))
     left = next_item(store, slow)
@@ -225,9 +196,7 @@ def test_a_picture_released_by_the_clock_is_offered_again_to_who_left_it(
     assert counts_are_right(store)
 
 
-def test_every_task_can_be_finished_by_raters_who_leave_and_come_back(
-    store: LabelStore, tmp_path: Path, clock: Clock
-) -> None:
+def test_every_task_can_be_finished_by_raters_who_leave_and_come_back(store, tmp_path, clock):
     task = open_task(store, tmp_path, 7, n_gold=2, raters_per_item=2)
     codes = [join(store, task.join_code).code for _ in range(2)]
     for _ in range(40):
@@ -242,9 +211,8 @@ def test_every_task_can_be_finished_by_raters_who_leave_and_come_back(
 
 
 @pytest.mark.parametrize("share", [0.1, 0.4, 0.9])
-def test_what_is_left_tells_no_check_from_another_picture(store: LabelStore, tmp_path: Path, share: float) -> None:
-    task = open_task(store, tmp_path, 11, n_gold=3, gold_share=share, raters_per_item=1)
-    code = join(store, task.join_code).code
+def test_what_is_left_tells_no_check_from_another_picture(store, tmp_path, share):
+    task, code = one_rater(store, tmp_path, 11, n_gold=3, gold_share=share, raters_per_item=1)
     turn = next_item(store, code)
     total = turn.n_left
     while turn.item:
@@ -260,40 +228,35 @@ def test_what_is_left_tells_no_check_from_another_picture(store: LabelStore, tmp
     assert turn.n_left == 0
 
 
-def test_where_the_checks_come_differs_between_raters(store: LabelStore, tmp_path: Path) -> None:
-    task = open_task(store, tmp_path, 30, n_gold=3, gold_share=0.1, raters_per_item=50)
+def test_where_the_checks_come_differs_between_raters(store, tmp_path):
+    task = open_task(store, tmp_path, 20, n_gold=3, gold_share=0.15, raters_per_item=50)
     places = set()
-    for _ in range(6):
+    for _ in range(3):
         code = join(store, task.join_code).code
         turn, met = next_item(store, code), []
-        for place in range(20):
-            met += [place] * (turn.questions[0].identity in GOLD_ONES)
+        for place in range(13):
+            met += [place] * (turn.questions[0].identity in {"nurse 20", "nurse 21", "nurse 22"})
             turn = say(store, code, turn)
         places.add(tuple(met))
     assert len(places) > 1
 
 
-def test_known_items_are_mixed_in_and_counted_apart(store: LabelStore, tmp_path: Path) -> None:
-    task = open_task(store, tmp_path, 30, n_gold=6, gold_share=0.4, raters_per_item=1)
-    code = join(store, task.join_code).code
+def test_known_items_are_mixed_in_and_counted_apart(store, tmp_path):
+    task, code = one_rater(store, tmp_path, 12, n_gold=6, gold_share=0.4, raters_per_item=1)
     turn = next_item(store, code)
     while turn.item:
         assert next_item(store, code) == turn
         turn = say(store, code, turn, GOLD if turn.n_answered % 2 else CHOICES)
     progress = task_progress(store, task.key)
     (rater,) = progress.raters
-    assert (progress.n_items, progress.n_gold_items) == (30, 6)
-    assert (progress.n_complete, progress.n_answers) == (30, 30)
-    assert rater.n_answered == 30 + rater.n_gold
-    assert 3 <= rater.n_gold <= 6  # 0.4 of the pictures, as far as there are any
+    assert (progress.n_items, progress.n_gold_items) == (12, 6)
+    assert (progress.n_complete, progress.n_answers) == (12, 12)
+    assert rater.n_answered == 12 + rater.n_gold
+    assert 3 <= rater.n_gold <= 6  # 0.4 of the pictures would be 8: as far as there are any
     assert rater.n_gold_right < rater.n_gold
     assert rater.median_seconds == 0.5
 
 
-def test_no_known_item_is_shown_when_none_is_wanted(store: LabelStore, tmp_path: Path) -> None:
-    task = open_task(store, tmp_path, 6, n_gold=6, gold_share=0.0)
-    code = join(store, task.join_code).code
-    turn = next_item(store, code)
-    while turn.item:
-        turn = say(store, code, turn)
-    assert turn.n_answered == 6
+def test_no_known_item_is_shown_when_none_is_wanted(store, tmp_path):
+    _, code = one_rater(store, tmp_path, 6, n_gold=6, gold_share=0.0)
+    assert say_all(store, code).n_answered == 6

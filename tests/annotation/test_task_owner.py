@@ -1,8 +1,4 @@
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,14 +17,10 @@ from bias_core.annotation.tasks import association_task, pst_task
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from tests.annotation.raters import CHOICES, GOLD, new_id, open_task, pictures
 
-if TYPE_CHECKING:
-    from bias_core.annotation.label_store import LabelStore
-    from tests.annotation.conftest import Clock
-
 HOSTILE = "<img src=x onerror=alert(1)>'; DROP TABLE tasks; -- =cmd|'/c calc'!A0 {0.__class__} ␀ 😀"
 
 
-def test_a_task_begins_as_a_draft_that_nobody_can_join(store: LabelStore, tmp_path: Path) -> None:
+def test_a_task_begins_as_a_draft_that_nobody_can_join(store, tmp_path):
     made = create_task(store, pst_task(paired=True), pictures(tmp_path, 3, n_gold=1))
     assert (made.task.status, made.task.version, len(made.task.id)) == ("draft", 1, 16)
     assert made.task.created == "2025-06-15T15:06:40.000Z"
@@ -41,28 +33,22 @@ def test_a_task_begins_as_a_draft_that_nobody_can_join(store: LabelStore, tmp_pa
     assert found[0].identities == {"left": "nurse 0", "right": "CEO"}
 
 
-def test_secrets_are_long_and_a_link_holds_them(store: LabelStore, tmp_path: Path) -> None:
+def test_secrets_are_long_and_a_link_holds_them(store, tmp_path):
     made = open_task(store, tmp_path, 1)
     assert len(made.key.secret) == 43  # 32 bytes: 256 bits
     assert len(made.join_code) == 24  # 18 bytes: 144 bits
     assert OwnerKey.parse(f" {made.key.text}\n") == made.key
 
 
-def test_nobody_else_reaches_a_task(store: LabelStore, tmp_path: Path) -> None:
+def test_nobody_else_reaches_a_task(store, tmp_path):
     ours, theirs = open_task(store, tmp_path, 2), open_task(store, tmp_path, 2)
     rater = join(store, ours.join_code).code
+    secrets = ("", theirs.key.secret, ours.join_code, rater, ours.key.secret[:-1], "\ud800")
     wrong = [
-        OwnerKey(task_id=ours.task.id),
-        OwnerKey(task_id=ours.task.id, secret=theirs.key.secret),
-        OwnerKey(task_id=ours.task.id, secret=ours.join_code),
-        OwnerKey(task_id=ours.task.id, secret=rater),
-        OwnerKey(task_id=ours.task.id, secret=ours.key.secret[:-1]),
-        OwnerKey(task_id=ours.task.id, secret="\ud800"),
-        OwnerKey(task_id="' OR 1=1 --", secret=ours.key.secret),
-        OwnerKey(task_id="\x00", secret=ours.key.secret),
+        *(OwnerKey(task_id=ours.task.id, secret=secret) for secret in secrets),
+        *(OwnerKey(task_id=other, secret=ours.key.secret) for other in ("' OR 1=1 --", "\x00")),
         OwnerKey(task_id=ours.task.id, hub_user="somebody"),
-        OwnerKey.parse(""),
-        OwnerKey.parse("../../" + ours.key.text),
+        *(OwnerKey.parse(text) for text in ("", "../../" + ours.key.text)),
     ]
     for key in wrong:
         for act in (owned_task, task_progress, given_answers, task_items):
@@ -75,7 +61,7 @@ def test_nobody_else_reaches_a_task(store: LabelStore, tmp_path: Path) -> None:
     assert owned_task(store, ours.key)[0].status == "open"
 
 
-def test_a_hub_user_opens_the_tasks_they_made_and_no_other(store: LabelStore, tmp_path: Path, clock: Clock) -> None:
+def test_a_hub_user_opens_the_tasks_they_made_and_no_other(store, tmp_path, clock):
     first = create_task(store, pst_task(paired=True), pictures(tmp_path, 1), hub_user="ada")
     clock.now += 1
     second = create_task(store, pst_task(paired=True), pictures(tmp_path, 1), hub_user="ada")
@@ -88,8 +74,8 @@ def test_a_hub_user_opens_the_tasks_they_made_and_no_other(store: LabelStore, tm
             owned_task(store, OwnerKey(task_id=first.task.id, hub_user=name))
 
 
-def test_hostile_texts_are_only_texts(store: LabelStore, tmp_path: Path) -> None:
-    texts: Any = dict.fromkeys(("title", "instructions", "consent", "content_note"), HOSTILE)
+def test_hostile_texts_are_only_texts(store, tmp_path):
+    texts = dict.fromkeys(("title", "instructions", "consent", "content_note"), HOSTILE)
     task = pst_task(paired=True, **texts, questions={"left": f"{HOSTILE} {{}}", "right": HOSTILE})
     (picture,) = pictures(tmp_path, 1)
     picture = replace(picture, image_id=HOSTILE, identities={"left": HOSTILE, "right": HOSTILE})
@@ -105,7 +91,7 @@ def test_hostile_texts_are_only_texts(store: LabelStore, tmp_path: Path) -> None
     assert {getattr(owned_task(store, made.key)[0], name) for name in texts} == {HOSTILE}
 
 
-def test_progress_counts_what_holds(store: LabelStore, tmp_path: Path, clock: Clock) -> None:
+def test_progress_counts_what_holds(store, tmp_path, clock):
     made = open_task(store, tmp_path, 3, raters_per_item=2)
     codes = [join(store, made.join_code).code for _ in range(3)]
     turn = next_item(store, codes[0])
@@ -123,30 +109,24 @@ def test_progress_counts_what_holds(store: LabelStore, tmp_path: Path, clock: Cl
     assert len({one.rater for one in found.raters}) == 3
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_a_new_version_asks_the_same_and_only_known_states_are_set(store, tmp_path):
+    made = open_task(store, tmp_path, 1)
+    for changes, message in (
         ({"title": ""}, "title is empty"),
         ({"questions": {"left": "Who?", "middle": "Who?"}}, "positions of a task stay"),
         ({"answers": pst_task(paired=True).answers[:2]}, "answer_keys of a task stay"),
         ({"kind": "own"}, "kind of a task stay"),
-    ],
-)
-def test_a_new_version_asks_the_same(store: LabelStore, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    made = open_task(store, tmp_path, 1)
-    with pytest.raises(InvalidInput, match=message):
-        change_task(store, made.key, replace(made.task, **changes))
-    assert owned_task(store, made.key)[0].version == 1
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            change_task(store, made.key, replace(made.task, **changes))
+    for status in ("draft", "deleted", "", "open; DROP TABLE tasks"):
+        with pytest.raises(InvalidInput, match="open, paused or closed"):
+            set_status(store, made.key, status)
+    kept = owned_task(store, made.key)[0]
+    assert (kept.version, kept.status, kept.title) == (1, "open", made.task.title)
 
 
-@pytest.mark.parametrize("status", ["draft", "deleted", "", "open; DROP TABLE tasks"])
-def test_only_known_states_are_set(store: LabelStore, tmp_path: Path, status: Any) -> None:
-    made = open_task(store, tmp_path, 1)
-    with pytest.raises(InvalidInput, match="open, paused or closed"):
-        set_status(store, made.key, status)
-
-
-def test_pictures_that_do_not_fit_the_question_are_refused(store: LabelStore, tmp_path: Path) -> None:
+def test_pictures_that_do_not_fit_the_question_are_refused(store, tmp_path):
     task, (good,) = pst_task(paired=True), pictures(tmp_path, 1)
     for bad, message in (
         (replace(good, identities={"left": "nurse"}), "question of right names whom"),
@@ -164,17 +144,12 @@ def test_pictures_that_do_not_fit_the_question_are_refused(store: LabelStore, tm
         create_task(store, task, [replace(good, path=tmp_path / "gone.png")])
 
 
-def test_an_attention_item_asks_a_question_of_its_own(store: LabelStore, tmp_path: Path) -> None:
+def test_an_attention_item_asks_a_question_of_its_own(store, tmp_path):
     first, second = pictures(tmp_path, 2)
-    check = TaskPicture(
-        path=second.path,
-        image_id="check",
-        identities={},
-        gold={"picture": "pleasant"},
-        question="This is a check: please choose “pleasant”.",
-    )
+    question = "This is a check: please choose “pleasant”."
+    gold = {"picture": "pleasant"}
+    check = TaskPicture(path=second.path, image_id="check", identities={}, gold=gold, question=question)
     plain = TaskPicture(path=first.path, image_id="one", identities={})
     made = create_task(store, association_task("pleasant", "unpleasant", gold_share=0.99), [plain, check])
     set_status(store, made.key, "open")
-    turn = next_item(store, join(store, made.join_code).code)
-    assert turn.questions[0].text == check.question
+    assert next_item(store, join(store, made.join_code).code).questions[0].text == question

@@ -1,7 +1,5 @@
 """A broken cache is set aside and filled anew: never fatal, and never used."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 
@@ -25,42 +23,31 @@ def _written(path):
     cache.close()
 
 
-def _garbage(path):
-    path.write_bytes(b"this is not a database, it is only a text" * 50)
-
-
-def _truncated(path):
+def _changed(path, change):
     _written(path)
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2])
+    path.write_bytes(change(path.read_bytes()))
 
 
-def _scrambled(path):
-    _written(path)
-    data = path.read_bytes()
-    path.write_bytes(data[:4096] + bytes(255 - byte for byte in data[4096:]))
+def _made(path, statements):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(statements)
 
 
-def _older(path):
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE embeddings (key TEXT, encoder TEXT, vector BLOB)")
+GARBAGE = b"this is not a database, it is only a text" * 50
+DAMAGES = {
+    "garbage": lambda path: path.write_bytes(GARBAGE),
+    "truncated": lambda path: _changed(path, lambda data: data[: len(data) // 2]),
+    "scrambled": lambda path: _changed(path, lambda data: data[:4096] + bytes(255 - byte for byte in data[4096:])),
+    "older": lambda path: _made(path, "CREATE TABLE embeddings (key TEXT, encoder TEXT, vector BLOB)"),
+    "another": lambda path: _made(path, "CREATE TABLE embeddings (other TEXT); PRAGMA user_version = 1"),
+    "a folder": lambda path: (path.mkdir(), (path / "what is this").write_text("?")),
+}
 
 
-def _another(path):
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE embeddings (other TEXT)")
-        connection.execute("PRAGMA user_version = 1")
-
-
-def _folder(path):
-    path.mkdir()
-    (path / "what is this").write_text("?")
-
-
-@pytest.mark.parametrize("damage", [_garbage, _truncated, _scrambled, _older, _another, _folder])
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_broken_embedding_cache_is_set_aside(tmp_path, damage):
     path, repairs = tmp_path / "embeddings.sqlite", Repairs()
-    damage(path)
+    DAMAGES[damage](path)
     for _ in range(2):  # once to find it broken, once to see that it stays whole
         cache = EmbeddingCache(path, repairs)
         assert np.all(cache.texts(Halves(), [f"sentence {i}" for i in range(2000)]) == 0.5)
@@ -72,7 +59,7 @@ def test_a_broken_embedding_cache_is_set_aside(tmp_path, damage):
 
 def test_a_broken_answer_cache_is_set_aside(tmp_path):
     path = tmp_path / "answers.sqlite"
-    _garbage(path)
+    path.write_bytes(GARBAGE)
     cache = AnswerCache(path)
     cache.keep("blip", {("a", ""): "a cat"})
     assert cache.find("blip", [("a", "")]) == {("a", ""): "a cat"}

@@ -1,7 +1,5 @@
 """Archives made to fill a memory, a disk or a day end in a sentence, or take what honest ones take."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys
@@ -52,13 +50,9 @@ def test_a_small_zip_of_huge_pictures_takes_little_memory(tmp_path, mode):
     assert path.stat().st_size < 2_000_000
     root = Path(__file__).parents[2]
     told = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(path), str(tmp_path / "store")],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+        [sys.executable, "-c", MEASURED, str(path), str(tmp_path / "store")], cwd=root, capture_output=True,
+        text=True, check=True, timeout=120,
+    )  # fmt: skip
     n_rows, n_stored, megabytes = map(int, told.stdout.split())
     assert (n_rows, n_stored) == (2, 2)
     assert megabytes < 700

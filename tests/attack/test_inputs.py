@@ -1,9 +1,6 @@
 """Whatever a program sends, it gets a sentence, and the server lives; how quickly is for bench/bad_inputs.py."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import gradio as gr
 import httpx
@@ -13,17 +10,16 @@ from bias_core.app.api import Tools
 from bias_core.studies.kit.designs import list_designs
 from tests.attack.bad_inputs import BAD_OPTIONS, call, fault, mcp_calls, odd_calls, parameters, sentence_fault, table
 from tests.ui.fakes import FakeServices
-from tests.ui.served import Served
 
 
 @pytest.fixture
-def client(served: Served):
+def client(served):
     with httpx.Client(base_url=served.url, timeout=60, trust_env=False) as opened:
         yield opened
 
 
 @pytest.fixture
-def none_drawn(tmp_path: Path):
+def none_drawn(tmp_path):
     """One picture a run: whatever could be drawn is refused for that."""
     services = FakeServices(tmp_path / "data")
     services.settings = services.settings.model_copy(update={"max_images": 1})
@@ -31,7 +27,7 @@ def none_drawn(tmp_path: Path):
     services.close()
 
 
-def files(folder: Path) -> set[Path]:
+def files(folder):
     return {path for path in folder.rglob("*") if "data" not in path.relative_to(folder).parts}
 
 

@@ -1,19 +1,14 @@
 """Whatever is sent to the rater's door is answered with a sentence and a 4xx, and changes nothing."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from bias_core.labels.api import LabelDoor
-from tests.annotation.raters import CHOICES, every_row, new_id, open_task, to_join
-from tests.ui.fakes import FakeServices
+from tests.annotation.raters import answer_to, every_row, joined, new_id, open_task, to_join
 
-BAD: tuple[Any, ...] = (
+BAD = (
     None, True, -1, 2**63, 10**400, 1.5, "", "\x00", "x" * 300, "ü" * 200, "../../etc/passwd", "~nobody",
     [], {}, [[[[]]]], {"$ne": ""}, "' OR 1=1 --", "{0.__class__}",
 )  # fmt: skip
@@ -24,17 +19,15 @@ RAW = (
 IDS = ("%ED%A0%80", "%00", "x" * 300, "%C3%BC" * 200, "%F0%9F%92%A3", "~nobody", "%ff")
 
 
-def test_every_bad_input_at_the_raters_door_has_a_sentence_and_changes_nothing(
-    fakes: FakeServices, tmp_path: Path
-) -> None:
+def test_every_bad_input_at_the_raters_door_has_a_sentence_and_changes_nothing(fakes, tmp_path):
     task = open_task(fakes.labels, tmp_path, 2)
     door = LabelDoor(fakes, clock=iter(range(10**6)).__next__)  # a second passes between two requests
     with TestClient(Starlette(routes=door.routes())) as client:
-        me = {"X-Rater-Code": client.post("/label/join", json=to_join(client, task.join_code)).json()["code"]}
+        me = joined(client, task)
         turn = client.get("/label/next", headers=me).json()
         good = {
             "join": to_join(client, task.join_code),
-            "answer": {"id": new_id(), "item": turn["item"], "choices": CHOICES, "duration_ms": 5},
+            "answer": answer_to(turn),
             "skip": {"id": new_id(), "item": turn["item"]},
             "undo": {"id": new_id()},
             "exclude": {"rater": "rater-0", "excluded": True},
@@ -42,7 +35,7 @@ def test_every_bad_input_at_the_raters_door_has_a_sentence_and_changes_nothing(
         before = every_row(fakes.labels)
         headers = me | {"X-Owner-Key": task.key.text, "Content-Type": "application/json"}
 
-        def refused(method: str, path: str, **sent: Any) -> None:
+        def refused(method, path, **sent):
             reply = client.request(method, path, **sent)
             assert 400 <= reply.status_code < 500, (path, sent)
             said = reply.json()

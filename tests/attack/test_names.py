@@ -1,10 +1,7 @@
 """On a public server a name is a name: no path, no upload, no stranger's model, by no door."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
 
 import gradio as gr
 import pytest
@@ -21,17 +18,17 @@ LISTED = "calibration-renderer"
 ALLOWED = "friendly/*, some/exact@v1, open_clip:ViT-B-32/laion*"
 
 
-def opened(tmp_path: Path, **more: object) -> Services:
+def opened(tmp_path, **more):
     return Services(Settings(data_dir=tmp_path / "data", offline=True, device="cpu", **more))
 
 
 @pytest.fixture
-def public(tmp_path: Path) -> Services:
+def public(tmp_path):
     return opened(tmp_path, public=True, allowed_models=ALLOWED)
 
 
 @pytest.fixture
-def bad(tiny_sd1: Path, tiny_clip: Path) -> list[str]:
+def bad(tiny_sd1, tiny_clip):
     """Names that would be models on a machine of one's own, or look like one."""
     lora = f"{LISTED}+{tiny_sd1}"
     return [
@@ -45,7 +42,7 @@ def bad(tiny_sd1: Path, tiny_clip: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def test_every_door_of_a_public_server_refuses_every_such_name(public: Services, bad: list[str]) -> None:
+def test_every_door_of_a_public_server_refuses_every_such_name(public, bad):
     doors = {
         "model": public.model_info,
         "generator": public.text_to_image,
@@ -64,7 +61,7 @@ def test_every_door_of_a_public_server_refuses_every_such_name(public: Services,
                 use(name)
 
 
-def test_links_and_tools_refuse_them_too(public: Services, tiny_sd1: Path) -> None:
+def test_links_and_tools_refuse_them_too(public, tiny_sd1):
     link = read_link({"tab": EXPLORE, "model": str(tiny_sd1)}, {EXPLORE: ()}, public)
     assert "model" not in link.values
     for run in (
@@ -77,9 +74,7 @@ def test_links_and_tools_refuse_them_too(public: Services, tiny_sd1: Path) -> No
             run()
 
 
-def test_listed_and_allowed_names_are_taken_and_at_home_paths_are(
-    public: Services, tmp_path: Path, tiny_sd1: Path, tiny_clip: Path
-) -> None:
+def test_listed_and_allowed_names_are_taken_and_at_home_paths_are(public, tmp_path, tiny_sd1, tiny_clip):
     for info in public.models():
         assert public.model_info(info.id).id == info.id
     assert public.model_info("friendly/model").id == "friendly/model"
@@ -91,7 +86,7 @@ def test_listed_and_allowed_names_are_taken_and_at_home_paths_are(
     assert home.model_info("stranger/model").id == "stranger/model"
 
 
-def test_without_a_list_no_hub_model_is_taken(tmp_path: Path) -> None:
+def test_without_a_list_no_hub_model_is_taken(tmp_path):
     strict = opened(tmp_path, public=True)
     for name in ("friendly/model", ""):
         with pytest.raises(UnknownModel, match="cannot be used"):
@@ -99,9 +94,7 @@ def test_without_a_list_no_hub_model_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("n_gb", "words"), [(55.0, "55 GB of weights, this server takes 20"), (0.0, "how large")])
-def test_an_allowed_model_that_is_too_large_is_refused_before_it_is_fetched(
-    public: Services, monkeypatch: pytest.MonkeyPatch, n_gb: float, words: str
-) -> None:
+def test_an_allowed_model_that_is_too_large_is_refused_before_it_is_fetched(public, monkeypatch, n_gb, words):
     monkeypatch.setattr(model_sources, "download_gb", lambda *_: n_gb)
     online = Services(public.settings.model_copy(update={"offline": False}))
     for use in (online.text_to_image, online.encoder):
@@ -110,7 +103,7 @@ def test_an_allowed_model_that_is_too_large_is_refused_before_it_is_fetched(
     online.close()
 
 
-def test_a_space_is_public_and_its_settings_can_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_space_is_public_and_its_settings_can_say_so(monkeypatch):
     monkeypatch.delenv("SPACE_ID", raising=False)
     assert not Settings().public
     monkeypatch.setenv("BIAS_PUBLIC", "true")
@@ -120,7 +113,7 @@ def test_a_space_is_public_and_its_settings_can_say_so(monkeypatch: pytest.Monke
     assert Settings().public
 
 
-def test_messages_of_a_public_server_name_no_path_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_of_a_public_server_name_no_path_of_it(monkeypatch):
     error = StorageError("cannot read people's answers /tmp/gradio/0a1b/answers.csv: '/srv/app/x y' is odd")
     monkeypatch.delenv("SPACE_ID", raising=False)
     monkeypatch.delenv("BIAS_PUBLIC", raising=False)
@@ -133,7 +126,7 @@ def test_messages_of_a_public_server_name_no_path_of_it(monkeypatch: pytest.Monk
         assert sentence_of(InvalidInput(kept)) == kept
 
 
-def test_code_of_a_model_s_own_is_switched_off_in_diffusers_itself() -> None:
+def test_code_of_a_model_s_own_is_switched_off_in_diffusers_itself():
     program = "import bias_core.services, diffusers.utils.constants as c; print(c.DIFFUSERS_DISABLE_REMOTE_CODE)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "True"

@@ -1,9 +1,6 @@
 """Many runs at once close the page for nobody; who comes too late is told, and can ask again."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -11,11 +8,11 @@ import httpx
 import pytest
 
 from tests.attack.page import PREFIX, PageVisitor
-from tests.ui.served import Served, serving
+from tests.ui.served import serving
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def small(tmp_path_factory):
     """An app with few places."""
     folder = tmp_path_factory.mktemp("small")
     with serving(folder, BIAS_RUNS_AT_ONCE="2", BIAS_RUNS_WAITING="10") as found:
@@ -23,19 +20,19 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @cache
-def defaults(url: str) -> list[object]:
+def defaults(url):
     info = httpx.get(f"{url}{PREFIX}/info", timeout=30).json()["named_endpoints"]["/explore"]
     return [parameter.get("parameter_default") for parameter in info["parameters"]]
 
 
-def ask(url: str, concept: str) -> str:
+def ask(url, concept):
     data = [concept, *defaults(url)[1:]]
     answer = httpx.post(f"{url}{PREFIX}/call/explore", json={"data": data}, timeout=30)
     answer.raise_for_status()
     return str(answer.json()["event_id"])
 
 
-def test_forty_runs_of_programs_hold_up_no_page_and_no_visitor(small: Served) -> None:
+def test_forty_runs_of_programs_hold_up_no_page_and_no_visitor(small):
     with ThreadPoolExecutor(8) as pool:
         events = list(pool.map(lambda i: ask(small.url, f"slow doctor {i}"), range(40)))
         other = PageVisitor(small.url)
@@ -52,7 +49,7 @@ def test_forty_runs_of_programs_hold_up_no_page_and_no_visitor(small: Served) ->
     assert len(refused) >= 25
 
 
-def result_now(url: str, event: str) -> str:
+def result_now(url, event):
     try:
         with httpx.stream("GET", f"{url}{PREFIX}/call/explore/{event}", timeout=0.5) as lines:
             return "\n".join(lines.iter_lines())

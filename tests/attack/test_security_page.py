@@ -1,14 +1,12 @@
 """The page of promises names tests that exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_every_promise_has_a_test_that_exists() -> None:
+def test_every_promise_has_a_test_that_exists():
     lines = (ROOT / "docs" / "security.md").read_text().splitlines()
     rows = [line for line in lines if line.startswith("| ") and not line.endswith("| shown by |")]
     assert len(rows) > 10

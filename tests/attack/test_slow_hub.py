@@ -1,11 +1,7 @@
 """A hub that never answers holds up who asked it, and nobody else; who asked can stop, and is told."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import huggingface_hub
 import pytest
@@ -21,11 +17,11 @@ from tests.annotation.raters import open_task
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+def asked(monkeypatch):
     """Set when the hub was asked for files, which it never gives."""
     asked, over = threading.Event(), threading.Event()
 
-    def never(*_args: object, **_options: object) -> str:
+    def never(*_args, **_options):
         asked.set()
         over.wait(30)
         raise OSError("the test is over")
@@ -37,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[Services]:
+def services(tmp_path):
     built = Services(Settings(data_dir=tmp_path / "data", device="cpu"))
     yield built
     built.close()
@@ -48,15 +44,14 @@ def services(tmp_path: Path) -> Iterator[Services]:
     [("encoder", "someone/clip-of-theirs"), ("captioner", "someone/blip-of-theirs"), ("person_finder", "")],
 )
 def test_raters_readers_and_who_draws_go_on_while_a_hub_keeps_a_reader_waiting(
-    asked: threading.Event, services: Services, tmp_path: Path, role: str, name: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    asked, services, tmp_path, role, name, monkeypatch
+):
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
     reader = getattr(services, role)(name) if name else TorchvisionPersonFinder("finder")
     stop = threading.Event()
 
-    def read() -> None:
-        def steps() -> Iterator[None]:
+    def read():
+        def steps():
             with services.reading(reader):
                 yield
 
@@ -77,9 +72,7 @@ def test_raters_readers_and_who_draws_go_on_while_a_hub_keeps_a_reader_waiting(
             reading.result(timeout=10)
 
 
-def test_a_download_that_takes_too_long_is_given_up_in_words(
-    asked: threading.Event, services: Services, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_that_takes_too_long_is_given_up_in_words(asked, services, monkeypatch):
     monkeypatch.setattr(turns, "WEIGHTS_SECONDS", 0.2)
     with (
         pytest.raises(ModelUnavailable, match=r"took longer than .* check the network"),

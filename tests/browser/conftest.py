@@ -1,17 +1,13 @@
 """A headless Chromium and a copy of axe-core, where this machine has or can get them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.ui.served import Served, served
+from tests.ui.served import served
 
 __all__ = ["served"]
 
@@ -19,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 PATIENCE_MS = int(os.environ.get("BROWSER_PATIENCE_MS", "180000"))  # the unit tests may run beside them
-DEVICES: dict[str, dict[str, Any]] = {"desk": {}, "phone": {"width": 390, "scheme": "dark"}}
+DEVICES = {"desk": {}, "phone": {"width": 390, "scheme": "dark"}}
 FAILED = pytest.StashKey[bool]()
 # What was pressed last on a page, for a test that failed.
 PRESSED_JS = """window.pressed = [];
@@ -30,13 +26,13 @@ for (const kind of ['mousedown', 'click']) document.addEventListener(kind, ({tar
 }, true);"""
 
 
-def _chromium() -> str | None:
+def _chromium():
     found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
     return next(filter(None, found), None)
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser():
     from playwright.sync_api import Error, sync_playwright
 
     with sync_playwright() as playwright:
@@ -49,10 +45,10 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(item, call):
     """A test that failed tells what stood on its pages."""
     outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]
+    report = outcome.get_result()
     if call.when != "call" or not report.failed:
         return
     item.stash[FAILED] = True
@@ -65,7 +61,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.sections.append((page.url, f"{pressed}\n{page.inner_text('body')[:6000]}\n{fields}"))
 
 
-def open_page(browser: Any, url: str, *, width: int = 1280, scheme: str = "light", query: str = "") -> Any:
+def open_page(browser, url, *, width=1280, scheme="light", query=""):
     """The app, opened by a new visitor: a browser profile of its own."""
     context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme)
     page = context.new_page()
@@ -78,38 +74,38 @@ def open_page(browser: Any, url: str, *, width: int = 1280, scheme: str = "light
 
 
 @pytest.fixture
-def visit(browser: Any, served: Served) -> Iterator[Callable[..., Any]]:
+def visit(browser, served):
     """Open the app as a new visitor, which takes four seconds: ``desk`` and ``phone`` are open already."""
-    contexts: list[Any] = []
+    contexts = []
 
-    def as_new_visitor(**how: Any) -> Any:
+    def as_new_visitor(**how):
         page = open_page(browser, served.url, **how)
         contexts.append(page.context)
         return page
 
-    as_new_visitor.contexts = contexts  # type: ignore[attr-defined]
+    as_new_visitor.contexts = contexts
     yield as_new_visitor
     for context in contexts:
         context.close()
 
 
 @pytest.fixture(scope="session")
-def lasting_pages(browser: Any) -> Iterator[dict[str, Any]]:
+def lasting_pages(browser):
     """Pages that stay open, by device."""
-    pages: dict[str, Any] = {}
+    pages = {}
     yield pages
     for page in pages.values():
         page.context.close()
 
 
-def _lend(device: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+def _lend(device, request):
     pages = request.getfixturevalue("lasting_pages")
     if device not in pages:
         browser, served = request.getfixturevalue("browser"), request.getfixturevalue("served")
         pages[device] = open_page(browser, served.url, **DEVICES[device])
     page, errors = pages[device], []
 
-    def note(error: Any) -> None:
+    def note(error):
         errors.append(str(error))
 
     page.on("pageerror", note)
@@ -121,19 +117,19 @@ def _lend(device: str, request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture
-def desk(request: pytest.FixtureRequest) -> Iterator[Any]:
+def desk(request):
     """A page of a wide and light screen that earlier tests may have used; no script of it may fail."""
     yield from _lend("desk", request)
 
 
 @pytest.fixture
-def phone(request: pytest.FixtureRequest) -> Iterator[Any]:
+def phone(request):
     """The same, narrow and dark, of another visitor."""
     yield from _lend("phone", request)
 
 
 @pytest.fixture(scope="session")
-def axe() -> Path:
+def axe():
     """axe-core from node_modules; fetched once where npm can, else the test is skipped."""
     if not AXE.is_file() and shutil.which("npm"):
         command = ["npm", "install", "--no-save", "--no-package-lock", "--prefix", str(ROOT), "axe-core@4"]

@@ -16,6 +16,9 @@ SWITCH_JS = """async (key) => {
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   return performance.now() - started;
 }"""
+SETTLE_JS = """async () => {
+  for (let i = 0; i < 8; i++) await new Promise((done) => requestAnimationFrame(() => requestIdleCallback(done)));
+}"""
 # A run is over once its status said that it waits for a turn ("…") and then no longer does, and its button is back.
 FOLLOW_JS = """([status, run, stop]) => {
   const words = () => document.querySelector(status).textContent;
@@ -36,6 +39,11 @@ def switch(page: Any, key: str) -> float:
     return float(page.evaluate(SWITCH_JS, key))
 
 
+def settle(page: Any) -> None:
+    """Wait until the page has nothing to do, and has painted, several times in a row."""
+    page.evaluate(SETTLE_JS)
+
+
 def open_accordion(page: Any, name: str) -> None:
     """Open what is folded away, and wait until Gradio has put its first values in.
 
@@ -44,7 +52,7 @@ def open_accordion(page: Any, name: str) -> None:
     if page.locator(f"#{name} > button.open").count():
         return
     page.locator(f"#{name} > button").first.click()
-    page.wait_for_timeout(600)
+    settle(page)
 
 
 @contextmanager

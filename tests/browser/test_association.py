@@ -1,27 +1,14 @@
-"""Association and Internal in a real page: presets, words of one's own, the pictures behind the numbers."""
-
-from __future__ import annotations
-
-import time
-from pathlib import Path
-from typing import Any
+"""Association, Internal and Objects in a real page: presets, and the pictures behind the numbers."""
 
 import pytest
 
-from tests.browser.doing import a_run, open_accordion, run_preset, switch
-from tests.browser.timing import slowdown
+from tests.browser.doing import run_preset
 
 pytestmark = pytest.mark.browser
 PRESET = "Science and arts, male and female"
 
 
-def fill_in_own_words(page: Any, words: str) -> None:
-    page.fill("#association-own-x textarea", "")
-    page.fill("#association-own-x textarea", words)
-    page.wait_for_selector("#association-use-own input:checked")
-
-
-def test_an_association_preset_runs_to_its_words_prompts_and_pictures(desk: Any, tmp_path: Path) -> None:
+def test_an_association_preset_runs_to_its_words_prompts_and_pictures(desk, tmp_path):
     run_preset(desk, "association", PRESET, "by-attribute")
     assert "96 of 96 pictures" in desk.inner_text("#association-header")
     words = desk.inner_text("#association-words")
@@ -37,44 +24,7 @@ def test_an_association_preset_runs_to_its_words_prompts_and_pictures(desk: Any,
     assert (tmp_path / "influence.csv").read_text().startswith("name,start,end")
 
 
-def test_own_words_are_run_once_they_are_typed_and_a_mistake_loses_nothing(desk: Any) -> None:
-    switch(desk, "association")
-    open_accordion(desk, "association-own")
-    fill_in_own_words(desk, "Sky: sun")
-    with a_run(desk, "association"):
-        desk.click("#association-run")
-    desk.wait_for_selector("#association-status [role=alert]")
-    assert "concept X needs 2 to 100 words" in desk.inner_text("#association-status")
-    desk.fill("#association-own-x textarea", "Sky: sun, moon, star")
-    with a_run(desk, "association"):
-        desk.click("#association-run")
-    desk.wait_for_selector("#association-header h2:has-text('Sky')")
-    assert "Sky" in desk.inner_text("#association-header h2")
-    assert "Sour" in desk.inner_text("#association-header h2")
-
-
-def test_stop_ends_a_study_soon_and_it_can_be_run_again(desk: Any) -> None:
-    switch(desk, "association")
-    open_accordion(desk, "association-own")
-    fill_in_own_words(desk, f"Slow: {', '.join(f'slow star {n}' for n in range(40))}")
-    desk.get_by_label("number input for Pictures per prompt").fill("20")  # at work for a minute
-    desk.get_by_label("number input for Pictures per prompt").blur()
-    with a_run(desk, "association"):
-        desk.click("#association-run")
-        desk.wait_for_selector("#association-status .bar")
-        pressed = time.monotonic()
-        desk.click("#association-stop")
-        desk.wait_for_selector("#association-stop", state="hidden")
-        assert time.monotonic() - pressed < 10 * slowdown()
-        assert desk.is_visible("#association-run")
-    assert "Stopping" not in desk.inner_text("#association-status")
-    open_accordion(desk, "association-own")  # which the run has folded
-    desk.get_by_label("number input for Pictures per prompt").fill("4")
-    run_preset(desk, "association", PRESET)
-    assert "96 of 96 pictures" in desk.inner_text("#association-header")
-
-
-def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(phone: Any) -> None:
+def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(phone):
     run_preset(phone, "internal", "Four occupations", "by-attribute")
     phone.wait_for_selector("#internal-words .score")
     assert phone.locator("#internal-words .score").count() == 4
@@ -87,3 +37,17 @@ def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(phone: Any) -
         "document.querySelector('#internal-opened article')?.innerText.includes('treating a patient')"
     )
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_preset_of_objects_compares_conditions_and_an_object_finds_its_pictures(desk):
+    page = desk
+    run_preset(page, "objects", "A planted object, three conditions", "by-attribute")
+    assert "Against fair, on the same prompts" in page.inner_text("#objects-header")
+    page.wait_for_selector("#objects-space svg.plot")
+    assert page.locator("#objects-curve svg.plot").is_visible()
+    assert "vocabulary" in page.inner_text("#objects-curve")
+    page.locator("#objects-top [data-object=cup]").first.click()
+    page.wait_for_selector("#objects-grid .chosen:has-text('objects: cup')")
+    page.locator("#objects-grid .thumbnail-item").first.click()
+    page.wait_for_selector("#objects-picture article")
+    assert "cup" in page.inner_text("#objects-picture")

@@ -1,14 +1,9 @@
 """A person at the real page; the models are the renderer and a reader of pixels (tests/ui/fakes.py)."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
 import zipfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,17 +22,7 @@ BUSY_JS = """(wait) => new MutationObserver((_, observer) => {
 }).observe(document.body, {childList: true, subtree: true, attributes: true})"""
 
 
-def test_the_page_paints_before_anything_is_asked(visit: Callable[..., Any]) -> None:
-    page = visit()
-    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    assert paint < 3000 * slowdown()
-    assert page.inner_text("h1") == "T2I Bias Explorer"
-    assert page.is_visible(".welcome")
-    page.wait_for_selector("#header .example-note:has-text('is no run of yours')")
-    assert page.is_visible(".welcome")
-
-
-def test_an_example_gives_a_full_result(desk: Any) -> None:
+def test_an_example_gives_a_full_result(desk):
     switch(desk, "explore")
     desk.fill(CONCEPT, "")
     desk.get_by_role("button", name="nurse", exact=True).click()
@@ -50,7 +35,7 @@ def test_an_example_gives_a_full_result(desk: Any) -> None:
     assert "n = 15" in desk.inner_text("#explore-sentences")
 
 
-def test_what_is_pasted_as_a_concept_has_its_attributes_before_the_field_is_left(desk: Any) -> None:
+def test_what_is_pasted_as_a_concept_has_its_attributes_before_the_field_is_left(desk):
     switch(desk, "explore")
     for concept, name in (("nurse", "Nurse"), ("doctor", "Doctor")):
         desk.locator(CONCEPT).evaluate(
@@ -65,7 +50,7 @@ def test_what_is_pasted_as_a_concept_has_its_attributes_before_the_field_is_left
         desk.wait_for_function(f"(name) => {menus}.some((menu) => menu.value === name)", arg=name)
 
 
-def test_a_page_that_is_busy_while_a_run_ends_shows_all_of_its_end(desk: Any) -> None:
+def test_a_page_that_is_busy_while_a_run_ends_shows_all_of_its_end(desk):
     explore(desk)
     for wait in (30, 50):  # the run's words then come while the page does nothing: without care it lost some
         with a_run(desk, "explore"):
@@ -74,21 +59,7 @@ def test_a_page_that_is_busy_while_a_run_ends_shows_all_of_its_end(desk: Any) ->
         assert "Done in" in desk.inner_text("#status")
 
 
-def test_an_error_stays_in_place_and_loses_nothing(desk: Any) -> None:
-    explore(desk)
-    desk.fill(CONCEPT, "")
-    with a_run(desk, "explore"):
-        desk.click("#generate")
-    desk.wait_for_selector("#status [role=alert]")
-    assert "concept is empty" in desk.inner_text("#status")
-    assert desk.is_visible("#generate")
-    assert desk.is_visible("#results table")
-    assert desk.locator(GRID).count() == 15  # one is blocked
-
-
-def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads_hold_what_is_shown(
-    desk: Any, tmp_path: Path
-) -> None:
+def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads_hold_what_is_shown(desk, tmp_path):
     explore(desk)
     desk.get_by_role("button", name="Picture 3", exact=True).first.click()
     desk.wait_for_selector("#explore-picture article")
@@ -122,7 +93,7 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads
     )
 
 
-def test_a_group_and_the_map_choose_pictures(desk: Any) -> None:
+def test_a_group_and_the_map_choose_pictures(desk):
     switch(desk, "explore")
     open_accordion(desk, "options")
     desk.fill("#clusters input", "3")
@@ -147,23 +118,7 @@ def test_a_group_and_the_map_choose_pictures(desk: Any) -> None:
     desk.wait_for_selector(f"#explore-grid .chosen:has-text('{framed} chosen on the map')")
 
 
-def test_stop_ends_the_run_and_scores_what_is_there(desk: Any) -> None:
-    switch(desk, "explore")
-    desk.fill(CONCEPT, "slow person")  # of whom no test has stored a picture
-    with a_run(desk, "explore"):
-        desk.click("#generate")
-        desk.wait_for_selector("#explore-drawing .finished")
-        pressed = time.monotonic()
-        desk.click("#stop")
-    desk.wait_for_selector("#header h2")
-    assert time.monotonic() - pressed < 10 * slowdown()
-    assert "pictures that were finished" in desk.inner_text("#header")
-    assert 4 <= desk.locator(GRID).count() < 16
-    assert desk.is_visible("#generate")
-    assert not desk.is_visible("#stop")
-
-
-def test_what_is_typed_is_never_run(desk: Any) -> None:
+def test_what_is_typed_is_never_run(desk):
     evil = "<img src=x onerror=window.hacked=1>${window.hacked=2}{{7*7}} 医生 🩺"
     explore(desk, evil)
     assert desk.evaluate("window.hacked") is None
@@ -173,7 +128,7 @@ def test_what_is_typed_is_never_run(desk: Any) -> None:
 
 # What is seen of a run as it draws; it is stopped once pictures form beside finished ones and their shares.
 WATCH_JS = """() => {
-  window.drawing = [];
+  [window.drawing, window.stopped] = [[], false];
   const shown = (id) => Boolean(document.querySelector(id)?.offsetParent);
   const count = (selector) => document.querySelectorAll(`#explore-drawing ${selector}`).length;
   new MutationObserver((_, observer) => {
@@ -183,18 +138,22 @@ WATCH_JS = """() => {
     window.drawing.push({places, forming, finished, shares, first, before: shown('#header') || shown('#results')});
     if (!(forming && finished && shares)) return;
     observer.disconnect();
+    window.stopped = true;
     document.querySelector('#stop').click();
   }).observe(document.querySelector('#explore-drawing'), {childList: true, subtree: true});
 }"""
 
 
-def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(desk: Any) -> None:
+def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(desk):
     explore(desk)
     assert desk.is_visible("#results")
     desk.fill(CONCEPT, "slow doctor")
     desk.evaluate(WATCH_JS)
     with a_run(desk, "explore"):
         desk.click("#generate")
+        desk.wait_for_function("window.stopped")
+        stopped = time.monotonic()
+    assert time.monotonic() - stopped < 10 * slowdown()
     seen = desk.evaluate("window.drawing")
     assert {one["places"] for one in seen} == {32}
     # A whole batch; which one is caught first hangs on how busy the machine is.
@@ -202,6 +161,8 @@ def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(de
     assert not any(one["before"] for one in seen)
     assert seen[-1]["finished"] >= 4
     assert not desk.locator("#explore-drawing li").count()
+    assert 4 <= desk.locator(GRID).count() < 16
+    assert desk.is_visible("#generate")
     assert desk.is_visible("#results")
     assert "slow doctor" in desk.inner_text("#header")
     assert "that were finished" in desk.inner_text("#header")

@@ -1,38 +1,26 @@
 """The rater's screen in a real browser, served without the rest of the app."""
 
-from __future__ import annotations
-
 import io
-import os
 import re
-import socket
-import subprocess
-import sys
-import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from time import sleep
-from typing import Any
 
 import pytest
 
 from bias_core.annotation.collected import given_answers
 from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.task_owner import CreatedTask, set_status
+from bias_core.annotation.task_owner import set_status
 from bias_core.world.render import render
 from tests.annotation.raters import open_task
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.doing import empty_upload, open_accordion, serious, switch, violations
 from tests.browser.timing import slowdown
 from tests.ui.fakes import _pair
-from tests.ui.served import Served
+from tests.ui.served import serving
 
 pytestmark = pytest.mark.browser
-ROOT = Path(__file__).parent.parent.parent
 KEYS = {"f": "feminine", "m": "masculine", "c": "cannot_identify", "n": "not_two_people"}
 
 
@@ -44,54 +32,34 @@ class Door:
     store: LabelStore
     folder: Path
 
-    def task(self, n: int = 12) -> CreatedTask:
+    def task(self, n=12):
         return open_task(self.store, self.folder / "originals", n)
 
-    def said(self, task: CreatedTask) -> list[tuple[str, ...]]:
+    def said(self, task):
         return [tuple(given.choices.values()) for given in given_answers(self.store, task.key)]
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+def door(tmp_path_factory):
     folder = tmp_path_factory.mktemp("door")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    data = folder / "data"
-    store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
-    command = [sys.executable, "-m", "tests.annotation.serve", str(data), str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, env=os.environ)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            assert process.poll() is None
-            with suppress(OSError):
-                urllib.request.urlopen(f"{url}/label").close()
-                break
-            sleep(0.1)
-        yield Door(url=url, store=store, folder=folder)
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
+    with serving(folder, "tests.annotation.serve") as served:
+        data = served.data_dir
+        store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
+        yield Door(url=served.url, store=store, folder=folder)
         store.close()
 
 
 @pytest.fixture
-def rater(browser: Any, door: Door) -> Iterator[Callable[..., Any]]:
+def rater(browser, door):
     """Open the link on a device of its own."""
     contexts = []
 
-    def on_a_device(
-        task: CreatedTask, *, width: int = 1280, height: int = 860, scheme: str = "light", locale: str = "en-US"
-    ) -> Any:
+    def on_a_device(task, *, width=1280, height=860, scheme="light", locale="en-US"):
         phone = width < 500
         context = browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme=scheme,
-            has_touch=phone,
-            is_mobile=phone,
+            viewport={"width": width, "height": height}, color_scheme=scheme, has_touch=phone, is_mobile=phone,
             locale=locale,
-        )
+        )  # fmt: skip
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
@@ -105,7 +73,7 @@ def rater(browser: Any, door: Door) -> Iterator[Callable[..., Any]]:
         context.close()
 
 
-def join(page: Any) -> str:
+def join(page):
     """Agree, and take the code along."""
     page.check("#agreed")
     page.click("#join")
@@ -116,13 +84,11 @@ def join(page: Any) -> str:
     return str(code)
 
 
-def wait_for(page: Any, n_answered: int) -> None:
+def wait_for(page, n_answered):
     page.wait_for_selector(f"#rate:not([hidden]):not([aria-busy]) #counts:text('{n_answered} answered')")
 
 
-def test_a_rater_joins_answers_by_keyboard_goes_on_elsewhere_and_deletes(
-    door: Door, rater: Callable[..., Any], axe: Path
-) -> None:
+def test_a_rater_joins_answers_by_keyboard_goes_on_elsewhere_and_deletes(door, rater, axe):
     task = door.task(40)
     page = rater(task)
     assert "stereotypes" in page.inner_text("#content-note")
@@ -175,9 +141,7 @@ def test_a_rater_joins_answers_by_keyboard_goes_on_elsewhere_and_deletes(
     assert "no rater has this code" in page.inner_text("#alert")
 
 
-def test_a_german_rater_reads_german_and_gives_the_same_answers(
-    door: Door, rater: Callable[..., Any], axe: Path
-) -> None:
+def test_a_german_rater_reads_german_and_gives_the_same_answers(door, rater, axe):
     task = door.task(2)
     page = rater(task, width=390, height=780, scheme="dark", locale="de-AT")
     page.wait_for_selector("#join:text('Beginnen')")
@@ -203,9 +167,7 @@ def test_a_german_rater_reads_german_and_gives_the_same_answers(
     assert door.said(task) == [("feminine", "masculine"), ("not_two_people", "not_two_people")]
 
 
-def test_an_answer_that_could_not_be_sent_is_kept_over_a_reload_and_counts_once(
-    door: Door, rater: Callable[..., Any]
-) -> None:
+def test_an_answer_that_could_not_be_sent_is_kept_over_a_reload_and_counts_once(door, rater):
     task = door.task(4)
     page = rater(task)
     join(page)
@@ -233,9 +195,7 @@ def test_an_answer_that_could_not_be_sent_is_kept_over_a_reload_and_counts_once(
     assert "You have answered 2 pictures" in page.inner_text("#done")
 
 
-def test_on_a_phone_the_picture_and_all_answers_are_seen_at_once_and_forty_are_quick(
-    door: Door, rater: Callable[..., Any]
-) -> None:
+def test_on_a_phone_the_picture_and_all_answers_are_seen_at_once_and_forty_are_quick(door, rater):
     task = door.task(41)
     page = rater(task, width=390, height=700, scheme="dark")
     join(page)
@@ -268,7 +228,7 @@ def test_on_a_phone_the_picture_and_all_answers_are_seen_at_once_and_forty_are_q
     assert len(door.said(task)) == 40
 
 
-def pairs_of_a_closed_model(path: Path, n: int) -> Path:
+def pairs_of_a_closed_model(path, n):
     """A zip with pictures of two people and a table of whom they were to show."""
     lines = ["file_name,prompt,left,right"]
     with zipfile.ZipFile(path, "w") as archive:
@@ -281,9 +241,7 @@ def pairs_of_a_closed_model(path: Path, n: int) -> Path:
     return path
 
 
-def test_an_owner_brings_pictures_makes_a_task_of_them_and_sees_what_raters_say(
-    desk: Any, visit: Callable[..., Any], served: Served, axe: Path, tmp_path: Path
-) -> None:
+def test_an_owner_brings_pictures_makes_a_task_of_them_and_sees_what_raters_say(desk, visit, served, axe, tmp_path):
     page = desk
     empty_upload(page)
     page.set_input_files("#runs-upload input[type=file]", pairs_of_a_closed_model(tmp_path / "mine.zip", 5))
@@ -328,9 +286,7 @@ def test_an_owner_brings_pictures_makes_a_task_of_them_and_sees_what_raters_say(
     elsewhere.wait_for_selector("#label-progress:has-text('4 of 6 answers')")
 
 
-def test_a_visitor_answers_the_demonstration_by_keyboard_and_sees_agreement_change(
-    visit: Callable[..., Any], served: Served, axe: Path
-) -> None:
+def test_a_visitor_answers_the_demonstration_by_keyboard_and_sees_agreement_change(visit, served, axe):
     page = visit()
     switch(page, "label")
     page.wait_for_selector("#label-demo [data-answer]")

@@ -1,18 +1,13 @@
 """Origins in a real page: the film of steps follows mouse and keys, a text is drawn beside its cluster."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from tests.browser.doing import run_preset, serious, switch
+from tests.browser.doing import run_preset, serious
 
 pytestmark = pytest.mark.browser
 
 
-def at(page: Any, share: float) -> None:
+def at(page, share):
     """Move over the curves, as far from their left end as ``share`` says."""
     plot = page.locator(".film-plot")
     plot.scroll_into_view_if_needed()
@@ -20,7 +15,7 @@ def at(page: Any, share: float) -> None:
     page.mouse.move(box["x"] + share * box["width"], box["y"] + 40)
 
 
-def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk: Any, tmp_path: Path) -> None:
+def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk, axe, tmp_path):
     page = desk
     run_preset(page, "origins", "When does the beard enter?")
     film, output = page.locator(".film"), page.locator(".film output")
@@ -56,9 +51,10 @@ def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk: Any, tmp_pat
         page.locator(".film [data-take^='figure:gain'][data-take$=':csv']").click()
     download.value.save_as(tmp_path / "spi.csv")
     assert (tmp_path / "spi.csv").read_text().startswith("group,x,value")
+    assert not serious(page, axe, "#origins-results")
 
 
-def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone: Any) -> None:
+def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone):
     page = phone
     run_preset(page, "origins", "Clusters and their texts", "by-attribute")
     page.locator("#origins-clusters [data-text]").nth(1).click()
@@ -71,21 +67,3 @@ def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone: Any) -> Non
     assert "not what people see" in text
     assert page.is_visible("#origins-go")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_the_steps_are_told_to_need_another_model_and_axe_finds_nothing_serious(desk: Any, axe: Path) -> None:
-    page = desk
-    switch(page, "origins")
-    for part, name in (
-        ("study", "Stereotypes of nationalities"),
-        ("model", "Calibration world, renderer"),
-        ("study", "When stereotypes enter a picture"),
-    ):
-        page.locator(f"#origins-{part} input").click()
-        page.get_by_role("option", name=name).click()
-    page.wait_for_function("document.querySelector('#origins-model input').value.includes('diffusion')")
-    assert "has none" in page.inner_text("#origins-status")
-    run_preset(page, "origins", "The sombrero, step by step")
-    page.wait_for_selector(".film:has-text('sombrero')")
-    page.wait_for_timeout(500)
-    assert not serious(page, axe, "#origins-results")

@@ -1,11 +1,7 @@
 """The Paired tab in a real page: a preset, a label corrected in place, two identities of one's own."""
 
-from __future__ import annotations
-
 import csv
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,13 +10,13 @@ from tests.browser.doing import a_run, open_accordion, run_preset, switch, unfol
 pytestmark = pytest.mark.browser
 
 
-def score(page: Any) -> float:
+def score(page):
     found = re.search(r"stereotype test score ([+−][\d.]+)", page.inner_text("#paired-header"))
     assert found
     return float(found.group(1).replace("−", "-"))
 
 
-def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(desk: Any, tmp_path: Path) -> None:
+def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(desk, tmp_path):
     page = desk
     run_preset(page, "paired", "Eight occupations, in pairs and alone", "numbers", "by-attribute")
     assert "lean" in page.inner_text("#paired-header")
@@ -44,7 +40,7 @@ def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(desk
     page.wait_for_function(f"document.querySelector('#paired-labels select').value === '{first}'")
 
 
-def test_two_identities_of_ones_own_are_run_in_both_orders(phone: Any) -> None:
+def test_two_identities_of_ones_own_are_run_in_both_orders(phone):
     page = phone
     switch(page, "paired")
     open_accordion(page, "paired-own")

@@ -1,12 +1,11 @@
-"""Every result page: its order, its height with everything folded, and what is seen without scrolling."""
+"""Every result page: soon there, its order, its height while folded, and what is seen without scrolling."""
 
-from __future__ import annotations
-
-from typing import Any
+import time
 
 import pytest
 
-from tests.browser.doing import explore, switch
+from tests.browser.doing import explore, settle, switch
+from tests.browser.timing import slowdown
 
 pytestmark = pytest.mark.browser
 
@@ -30,17 +29,16 @@ SEEN_JS = """async ([header, lead]) => {
 
 
 @pytest.mark.parametrize("device", ["desk", "phone"])
-def test_no_folded_result_page_is_tall_and_its_order_is_the_same_everywhere(visit: Any, device: str) -> None:
+def test_no_folded_result_page_is_tall_and_its_order_is_the_same_everywhere(visit, device):
     page = visit(**({"width": 390, "scheme": "dark"} if device == "phone" else {}))
-    heights: dict[str, int] = {}
-    wrong: dict[str, Any] = {}
+    heights, wrong = {}, {}
     if device == "desk":
         page.set_viewport_size({"width": 1280, "height": 900})
 
-    def look(key: str, header: str, results: str) -> None:
+    def look(key, header, results):
         page.wait_for_selector(f"{header} h2")
         page.wait_for_selector(f"#{key}-plot svg:visible, .film-plot svg:visible")
-        page.wait_for_timeout(400)
+        settle(page)
         name = key if key not in heights else f"{key}, a run"
         heights[name] = page.evaluate("document.documentElement.scrollHeight")
         titles = page.evaluate(TITLES_JS, results)
@@ -52,7 +50,10 @@ def test_no_folded_result_page_is_tall_and_its_order_is_the_same_everywhere(visi
 
     look("explore", "#header", "#results")
     for key in TABS:
+        opened = time.monotonic()
         switch(page, key)
+        page.wait_for_selector(f"#{key}-header .example-note:visible")
+        assert time.monotonic() - opened < 3 * slowdown()
         look(key, f"#{key}-header", f"#{key}-results")
     switch(page, "runs")
     page.click("#compare-runs")

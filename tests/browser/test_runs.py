@@ -1,13 +1,8 @@
 """A person comes back to earlier runs, and brings pictures along."""
 
-from __future__ import annotations
-
 import io
 import zipfile
-from collections.abc import Callable
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -18,11 +13,11 @@ from tests.ui.fakes import _portrait
 pytestmark = pytest.mark.browser
 
 
-def act(page: Any, name: str) -> None:
+def act(page, name):
     page.locator("#runs-list").get_by_role("button", name=name).first.click()
 
 
-def test_arms_come_back_after_a_reload_and_their_run_is_listed_and_opens_in_its_tab(visit: Callable[..., Any]) -> None:
+def test_arms_come_back_after_a_reload_and_their_run_is_listed_and_opens_in_its_tab(visit):
     page = visit(query="?tab=objects&study=tbyb-general&condition=fair&percent=1")
     open_accordion(page, "objects-arms")
     for n, condition in enumerate(("published", "extreme"), start=2):
@@ -52,7 +47,7 @@ def test_arms_come_back_after_a_reload_and_their_run_is_listed_and_opens_in_its_
     page.wait_for_selector("#objects-count:has-text('in 2 arms')")
 
 
-def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk: Any) -> None:
+def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk):
     page = desk
     switch(page, "explore")
     page.fill("#concept textarea, #concept input", "slow nurse")
@@ -81,7 +76,7 @@ def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk: Any) -> None:
     page.wait_for_selector("#header:has-text('pictures that were finished')")  # Explore shows what it has
 
 
-def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk: Any, tmp_path: Path) -> None:
+def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path):
     rng = Random(1)
     for prompt, n in (("a photo of a mechanic", 6), ("a photo of a nurse", 5)):
         for i in range(n):
@@ -109,17 +104,3 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk: Any, tmp_
     download.value.save_as(tmp_path / "all.zip")
     with zipfile.ZipFile(io.BytesIO((tmp_path / "all.zip").read_bytes())) as archive:
         assert {"README.md", "croissant.json"} < set(archive.namelist())
-
-
-def test_an_example_opens_at_once_and_says_what_it_is(desk: Any) -> None:
-    switch(desk, "association")
-    button = desk.locator("#association-example-0")
-    if not button.count():
-        pytest.skip("no example of this tab is shipped")
-    button.click()
-    desk.wait_for_selector("#association-header .example-note")
-    assert desk.is_visible("#association-results")
-    note = desk.inner_text("#association-header .example-note")
-    assert "no run of yours" in note
-    assert "calibration-renderer" in note
-    desk.wait_for_selector("#association-grid .thumbnail-item")

@@ -34,6 +34,8 @@ def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
         assert process.poll() is None, "the app ended at its start"
         try:
             urllib.request.urlopen(url).close()
+        except urllib.error.HTTPError:
+            return
         except (urllib.error.URLError, ConnectionError):
             time.sleep(0.2)
         else:
@@ -42,12 +44,12 @@ def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def serving(folder: Path, **environment: str) -> Iterator[Served]:
-    """The address of an app that keeps everything below ``folder``."""
+def serving(folder: Path, module: str = "tests.ui.serve", **environment: str) -> Iterator[Served]:
+    """The address of an app, or of what else a module serves, that keeps everything below ``folder``."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tests.ui.serve", str(folder / "data"), str(port)]
+    command = [sys.executable, "-m", module, str(folder / "data"), str(port)]
     own = {"GRADIO_TEMP_DIR": str(folder / "cache"), "GRADIO_ANALYTICS_ENABLED": "False"}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradio as gr
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bias_core.services import Services
+    from bias_core.studies.kit.types import StudyReport
     from bias_core.ui.study.study_tab import StudyTab
 
     T = TypeVar("T", bound=StudyTab)
@@ -37,6 +39,12 @@ def opened_folds(tab: StudyTab, shown: Mapping[Any, Any]) -> dict[Any, Any]:
     report = shown[tab.parts["report"]]
     later = {part: value for name in LATER for part, value in tab.on_unfold(name, report, ()).items()}
     return {**shown, **later}
+
+
+def changed(report: StudyReport, key: str, **values: Any) -> StudyReport:
+    """The report with other values in a table."""
+    tables = [replace(t, frame=t.frame.assign(**values)) if t.key == key else t for t in report.results.tables]
+    return replace(report, results=replace(report.results, tables=tuple(tables)))
 
 
 def form_values(tab: StudyTab, form: Mapping[str, Any] | None = None, **own: Any) -> list[Any]:

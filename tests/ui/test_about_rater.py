@@ -1,42 +1,23 @@
 """Questions to raters about themselves: asked once, kept apart, told of groups that are large enough."""
 
-from __future__ import annotations
-
 import zipfile
-from pathlib import Path
 
 import pandas as pd
 import pytest
-from starlette.applications import Starlette
-from starlette.testclient import TestClient
 
 from bias_core.annotation.collected import export_labels, labelled_items, task_progress
 from bias_core.annotation.crowd import facts_of_raters
 from bias_core.annotation.task_owner import change_task, delete_task, exclude_rater
-from bias_core.annotation.tasks import about_rater_from_lines, about_rater_lines, pst_task
+from bias_core.annotation.tasks import about_rater_from_lines, about_rater_lines, own_task, pst_task
 from bias_core.errors import InvalidInput
-from bias_core.labels.api import LabelDoor
 from bias_core.labels.groups import HIDDEN, group_tables, visible_groups
 from bias_core.labels.report import label_report
-from tests.annotation.raters import CHOICES, every_row, new_id, open_task, to_join
-from tests.ui.fakes import FakeServices
+from tests.annotation.raters import answer_to, every_row, joined, open_task
 
 ABOUT = {"How old are you?": ("under 40", "40 or older"), "Where do you live?": ("zq-town", "country")}
 
 
-@pytest.fixture
-def client(fakes: FakeServices):
-    with TestClient(Starlette(routes=LabelDoor(fakes).routes())) as client:
-        yield client
-
-
-def joined(client: TestClient, task) -> dict[str, str]:
-    return {"X-Rater-Code": client.post("/label/join", json=to_join(client, task.join_code)).json()["code"]}
-
-
-def test_a_rater_is_asked_once_before_the_first_picture_and_may_say_nothing(
-    client: TestClient, fakes: FakeServices, tmp_path: Path
-) -> None:
+def test_a_rater_is_asked_once_before_the_first_picture_and_may_say_nothing(client, fakes, tmp_path):
     task = open_task(fakes.labels, tmp_path, 2, about_rater=ABOUT)
     rater = joined(client, task)
     asked = client.get("/label/next", headers=rater).json()
@@ -50,9 +31,7 @@ def test_a_rater_is_asked_once_before_the_first_picture_and_may_say_nothing(
     assert client.get("/label/next", headers=joined(client, plain)).json()["about"] is None
 
 
-def test_what_does_not_fit_the_questions_changes_nothing(
-    client: TestClient, fakes: FakeServices, tmp_path: Path
-) -> None:
+def test_what_does_not_fit_the_questions_changes_nothing(client, fakes, tmp_path):
     task = open_task(fakes.labels, tmp_path, 1, about_rater=ABOUT)
     rater = joined(client, task)
     client.get("/label/next", headers=rater)
@@ -63,15 +42,12 @@ def test_what_does_not_fit_the_questions_changes_nothing(
     assert every_row(fakes.labels) == before
 
 
-def test_what_raters_say_of_themselves_is_in_no_export_and_goes_with_their_answers(
-    client: TestClient, fakes: FakeServices, tmp_path: Path
-) -> None:
+def test_what_raters_say_of_themselves_is_in_no_export_and_goes_with_their_answers(client, fakes, tmp_path):
     task = open_task(fakes.labels, tmp_path / "pictures", 1, about_rater=ABOUT)
     raters = [joined(client, task) for _ in range(2)]
     for rater in raters:
         turn = client.post("/label/about", headers=rater, json={"version": 1, "choices": [-1, 0]}).json()
-        answer = {"id": new_id(), "item": turn["item"], "choices": CHOICES, "duration_ms": 900}
-        client.post("/label/answer", headers=rater, json=answer)
+        client.post("/label/answer", headers=rater, json=answer_to(turn))
     with zipfile.ZipFile(export_labels(fakes.labels, task.key, tmp_path / "all.zip")) as archive:
         names = [name for name in archive.namelist() if b"zq-town" in archive.read(name)]
     assert names == ["task.json"]  # what was asked, not what was said
@@ -83,7 +59,7 @@ def test_what_raters_say_of_themselves_is_in_no_export_and_goes_with_their_answe
     assert every_row(fakes.labels)["rater_facts"] == []
 
 
-def test_an_owner_changes_the_questions_and_odd_lines_say_what_to_write(fakes: FakeServices, tmp_path: Path) -> None:
+def test_an_owner_changes_the_questions_and_odd_lines_say_what_to_write(fakes, tmp_path):
     lines = "How old are you? under 40 / 40 or older / Prefer not to say\nHome: zq-town / country"
     questions = about_rater_from_lines(lines)
     assert questions == {"How old are you?": ("under 40", "40 or older"), "Home": ("zq-town", "country")}
@@ -108,7 +84,7 @@ def test_shares_and_agreement_of_groups_are_right_by_hand():
     rows = [(picture, "picture", rater, says[rater]) for picture in ("a", "b") for rater in facts]
     answers = pd.DataFrame(rows, columns=["image_id", "position", "rater", "answer"])
     task = pst_task(paired=True, about_rater={"Home": ("town", "country")})
-    task = type(task)(**{**vars(task), "questions": {"picture": "?"}, "answers": _yes_no()})
+    task = type(task)(**{**vars(task), "questions": {"picture": "?"}, "answers": own_task("?", ["yes", "no"]).answers})
     shares, agreement = (one.frame for one in group_tables(answers, facts, task))
     of_country = shares[(shares["group"] == "country") & (shares["answer"] == "yes")].iloc[0]
     assert of_country["share"] == 0.5  # mean of 1, 1, 1, 0, 0, 0
@@ -117,19 +93,12 @@ def test_shares_and_agreement_of_groups_are_right_by_hand():
     assert agreement.set_index("group")["α"]["country"] == pytest.approx(-0.1)
 
 
-def _yes_no():
-    from bias_core.annotation.tasks import own_task
-
-    return own_task("?", ["yes", "no"]).answers
-
-
-def test_the_report_of_a_task_tells_of_groups(client: TestClient, fakes: FakeServices, tmp_path: Path) -> None:
+def test_the_report_of_a_task_tells_of_groups(client, fakes, tmp_path):
     task = open_task(fakes.labels, tmp_path, 1, about_rater=ABOUT, raters_per_item=9)
     for place in range(6):
         rater = joined(client, task)
         turn = client.post("/label/about", headers=rater, json={"version": 1, "choices": [0, 0 if place else 1]}).json()
-        answer = {"id": new_id(), "item": turn["item"], "choices": CHOICES, "duration_ms": 900}
-        client.post("/label/answer", headers=rater, json=answer)
+        client.post("/label/answer", headers=rater, json=answer_to(turn))
     given = task_progress(fakes.labels, task.key), labelled_items(fakes.labels, task.key)
     report = label_report(*given, facts=facts_of_raters(fakes.labels, task.key))
     shown = {(row.question, row.group) for row in report.results.frame("group_agreement").itertuples()}

@@ -1,10 +1,6 @@
 """The Association tab: what a person who knows none of the numbers is told, and what stands behind them."""
 
-from __future__ import annotations
-
-from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,59 +8,40 @@ from bias_core.number_text import format_interval, format_number
 from bias_core.settings import ASSETS
 from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.association.tests import own_association
-from bias_core.studies.kit.designs import find_design, program_of
-from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.saved import list_examples, open_example
 from bias_core.studies.reports.text import table_of
-from bias_core.studies.running.run import complete, run_study, with_options
+from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.closer_look import extremes_html, opened_html
 from bias_core.ui.study.pictures import which_choices
 from bias_core.ui.study.view import header_html
 from bias_core.ui.visitor import Visitor
 from tests import shared
-from tests.ui.fakes import FakeServices
-from tests.ui.tabs import built, form_values, opened_folds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from tests.ui.tabs import built, changed, form_values, opened_folds
 
 services = shared.fake_services
 
 EVIL = "<img src=x onerror=alert(1)>"
 # The fake model draws a man where a prompt says "man", so edits with "man" and "woman" differ.
 OWN = own_association(
-    f"{EVIL}: math, physics, logic",
-    "Arts: poetry, music, dance",
-    "man",
-    "woman",
-    kind="gender",
-    template="a person who likes {}",
-    n=5,
-)
+    f"{EVIL}: math, physics, logic", "Arts: poetry, music, dance", "man", "woman", kind="gender",
+    template="a person who likes {}", n=5,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def report(services: FakeServices) -> StudyReport:
+def report(services):
     return complete(run_study(OWN, StudySettings(options={"n_permutations": 100}), services))
 
 
 @pytest.fixture(scope="module")
-def tab(services: FakeServices) -> AssociationTab:
+def tab(services):
     return built(AssociationTab, services)
 
 
-def changed(report: StudyReport, key: str, **values: Sequence[Any]) -> StudyReport:
-    """The report with other values in a table."""
-    tables = [
-        StudyTable(key=t.key, title=t.title, frame=t.frame.assign(**values) if t.key == key else t.frame)
-        for t in report.results.tables
-    ]
-    return replace(report, results=replace(report.results, tables=tuple(tables)))
-
-
-def test_every_number_is_said_in_words(report: StudyReport, tab: AssociationTab) -> None:
+def test_every_number_is_said_in_words(report, tab):
     html = tab.closer_html(report, "own")
     row = table_of(report, "table1").frame.loc[0]
     ends = row["low"], row["high"]
@@ -77,7 +54,7 @@ def test_every_number_is_said_in_words(report: StudyReport, tab: AssociationTab)
     assert 'data-take="figure:influence_own:csv"' in html
 
 
-def test_a_score_that_rests_on_one_prompt_is_said_to(report: StudyReport, tab: AssociationTab) -> None:
+def test_a_score_that_rests_on_one_prompt_is_said_to(report, tab):
     turned = changed(report, "influence", **{"S changes its sign": [True] + [False] * 5})
     first = table_of(report, "influence").frame.loc[0, "left out"]
     assert f"without {first} it would change its sign" in tab.closer_html(turned, "own")
@@ -85,9 +62,7 @@ def test_a_score_that_rests_on_one_prompt_is_said_to(report: StudyReport, tab: A
     assert "stays on the same side of 0" in tab.closer_html(firm, "own")
 
 
-def test_a_negative_number_has_a_minus_sign_and_words_stay_as_they_were_typed(
-    report: StudyReport, tab: AssociationTab
-) -> None:
+def test_a_negative_number_has_a_minus_sign_and_words_stay_as_they_were_typed(report, tab):
     cold = changed(report, "table1", X=["-5 degrees"], S=[-0.25], low=[-0.31], high=[-0.19])
     html = tab.closer_html(cold, "own")
     assert "S = −0.250<small>[−0.310, −0.190]" in html
@@ -95,7 +70,7 @@ def test_a_negative_number_has_a_minus_sign_and_words_stay_as_they_were_typed(
     assert "-5 degrees" in html
 
 
-def test_a_headline_says_the_side_and_never_that_nothing_is_there(report: StudyReport, tab: AssociationTab) -> None:
+def test_a_headline_says_the_side_and_never_that_nothing_is_there(report, tab):
     clear = headline(changed(report, "table1", q=[0.01], S=[-0.2]))
     assert clear.startswith(f"Pictures of Arts lean more to “man” than pictures of {EVIL} do: S = −0.20 [")
     unclear = headline(changed(report, "table1", q=[0.3]))
@@ -105,15 +80,14 @@ def test_a_headline_says_the_side_and_never_that_nothing_is_there(report: StudyR
     assert "no proof that they are drawn alike" in enough
 
 
-def test_words_of_the_visitor_are_never_markup(report: StudyReport, tab: AssociationTab) -> None:
+def test_words_of_the_visitor_are_never_markup(report, tab):
     parts = (tab.closer_html(report, "own"), tab.behind_html(report, "own"), header_html(report, headline(report)))
     assert not any("<img src=x" in part for part in parts)
     assert any("&lt;img" in part for part in parts)
 
 
-def test_the_extremes_are_the_lowest_and_highest_pictures_and_none_is_shown_twice(report: StudyReport) -> None:
+def test_the_extremes_are_the_lowest_and_highest_pictures_and_none_is_shown_twice(report):
     frame = report.pictures
-    assert frame is not None
     neutral = frame[frame["association"].notna() & (frame["side"] == "y")].sort_values("association")
     html = extremes_html(report, "association", {"Arts": neutral}, low="l", high="h")
     shown = [part.split('"')[0] for part in html.split('data-image="')[1:]]
@@ -125,8 +99,7 @@ def test_the_extremes_are_the_lowest_and_highest_pictures_and_none_is_shown_twic
     assert extremes_html(report, "association", {"A": neutral.head(1)}, low="", high="") == ""
 
 
-def test_only_a_picture_of_this_report_opens(report: StudyReport) -> None:
-    assert report.pictures is not None
+def test_only_a_picture_of_this_report_opens(report):
     image_id = report.pictures["image_id"].iloc[0]
     assert "<article" in opened_html(report, image_id)
     assert opened_html(report, "../../etc/passwd") == opened_html(None, image_id) == ""
@@ -141,9 +114,7 @@ def test_only_a_picture_of_this_report_opens(report: StudyReport) -> None:
         ("t2iat-human", {"scale": 0.001}, "τ ="),
     ],
 )
-def test_every_study_has_a_headline_a_menu_and_pictures_behind_it(
-    services: FakeServices, tab: AssociationTab, study: str, settings: dict[str, Any], says: str
-) -> None:
+def test_every_study_has_a_headline_a_menu_and_pictures_behind_it(services, tab, study, settings, says):
     found = complete(run_study(find_design(study), StudySettings(**settings), services))
     assert says in headline(found).replace("none of 8", "of 8")
     looks = tab.closer_looks(found)
@@ -152,15 +123,7 @@ def test_every_study_has_a_headline_a_menu_and_pictures_behind_it(
     assert bool(tab.closer_html(found, looks[0][1])) == (study == "t2iat-tests")
 
 
-@pytest.mark.parametrize("place", range(len(AssociationTab.presets)))
-def test_a_preset_draws_a_few_hundred_pictures_at_most(tab: AssociationTab, place: int) -> None:
-    preset = tab.presets[place]
-    design = tab.designs[preset.study]
-    shots = program_of(design).shots(design, with_options(design, StudySettings(**preset.settings)))
-    assert 40 <= sum(shot.n for shot in shots) <= 400
-
-
-def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(tab: AssociationTab) -> None:
+def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(tab):
     form = {"study": "t2iat-human", "condition": "fair", "percent": 1, "option.tests": "science_arts",
             "option.n_images": 5, "option.crossing": "full"}  # fmt: skip
     design, settings = tab.design_and_settings(form_values(tab, form, x="A: rose, tulip, lily", n=2))
@@ -170,7 +133,7 @@ def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(tab
     assert tab.design_and_settings(form_values(tab))[0] == tab.designs["t2iat-tests"]
 
 
-def test_a_run_shows_its_words_and_another_test_is_a_choice_away(tab: AssociationTab, tmp_path: Path) -> None:
+def test_a_run_shows_its_words_and_another_test_is_a_choice_away(tab, tmp_path):
     *_, last = tab.on_run(Visitor(), *form_values(tab, x="a: math, logic", y="b: art, music", n=2))
     shown = last[tab.parts["report"]]
     assert not last[tab.parts["by_attribute"]]["open"]
@@ -184,13 +147,13 @@ def test_a_run_shows_its_words_and_another_test_is_a_choice_away(tab: Associatio
     assert "<article" in tab.on_open(shown, SimpleNamespace(image=image_id))
 
 
-def test_words_that_make_no_test_are_an_error_in_place(tab: AssociationTab) -> None:
+def test_words_that_make_no_test_are_an_error_in_place(tab):
     *_, last = tab.on_run(Visitor(), *form_values(tab, x="rose"))
     assert "concept X needs 2 to 100 words" in last[tab.parts["status"]]
     assert tab.parts["report"] not in last
 
 
-def test_the_menu_of_pictures_says_nothing_twice_and_no_names_of_the_programs_own() -> None:
+def test_the_menu_of_pictures_says_nothing_twice_and_no_names_of_the_programs_own():
     (first, *_) = list_examples("association", ASSETS / "examples")
     choices = which_choices(open_example(first, ASSETS / "examples").report)
     kinds = dict.fromkeys(words.partition(":")[0] for words, value in choices if value)

@@ -1,50 +1,31 @@
 """Raters of a crowd platform go back to it with the code that says how their part went."""
 
-from __future__ import annotations
-
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from starlette.applications import Starlette
-from starlette.testclient import TestClient
 
 from bias_core.annotation.collected import crowd_frame, export_labels, task_progress
 from bias_core.annotation.task_owner import change_task, create_task, exclude_rater, set_status
 from bias_core.annotation.tasks import pst_task
 from bias_core.errors import InvalidInput, NotAllowed
-from bias_core.labels.api import LabelDoor
-from tests.annotation.raters import CHOICES, GOLD, every_row, new_id, open_task, pictures, to_join
-from tests.ui.fakes import FakeServices
+from tests.annotation.raters import CHOICES, GOLD, answer_to, every_row, joined, open_task, pictures, to_join
 
 CODES = {"completion_code": "DONE-1", "failed_code": "FAIL2", "screened_out_code": "OUT3"}
 BACK = "https://app.prolific.com/submissions/complete?cc="
 
 
-@pytest.fixture
-def client(fakes: FakeServices):
-    with TestClient(Starlette(routes=LabelDoor(fakes).routes())) as client:
-        yield client
-
-
-def joined(client: TestClient, task) -> dict[str, str]:
-    said = client.post("/label/join", json=to_join(client, task.join_code))
-    return {"X-Rater-Code": said.json()["code"]}
-
-
-def answered(client: TestClient, rater: dict[str, str], choices=CHOICES) -> dict:
+def answered(client, rater, choices=CHOICES):
     """What the rater is told in the end."""
     turn = client.get("/label/next", headers=rater).json()
     while turn["item"]:
-        answer = {"id": new_id(), "item": turn["item"], "choices": choices, "duration_ms": 900}
+        answer = answer_to(turn, choices=choices)
         turn = client.post("/label/answer", headers=rater, json=answer).json()
     return turn
 
 
-def test_the_code_says_whether_a_rater_worked_failed_the_checks_or_had_nothing_to_do(
-    client: TestClient, fakes: FakeServices, tmp_path: Path
-) -> None:
+def test_the_code_says_whether_a_rater_worked_failed_the_checks_or_had_nothing_to_do(client, fakes, tmp_path):
     same = {"raters_per_item": 2, "gold_share": 0.5, **CODES}
     task = open_task(fakes.labels, tmp_path / "originals", 4, n_gold=3, **same)
     good, bad = joined(client, task), joined(client, task)
@@ -60,46 +41,32 @@ def test_the_code_says_whether_a_rater_worked_failed_the_checks_or_had_nothing_t
     assert client.get("/label/next", headers=good).json()["crowd"] == f"{BACK}DONE-1"
 
 
-def test_nobody_is_sent_away_before_the_end_or_without_a_code(
-    client: TestClient, fakes: FakeServices, tmp_path: Path
-) -> None:
+def test_nobody_is_sent_away_before_the_end_or_without_a_code(client, fakes, tmp_path):
     task = open_task(fakes.labels, tmp_path / "originals", 2, **CODES)
     rater = joined(client, task)
     assert client.get("/label/next", headers=rater).json().get("crowd") is None
     set_status(fakes.labels, task.key, "paused")
-    other = joined_while_open(client, fakes, task)
+    set_status(fakes.labels, task.key, "open")
+    other = joined(client, task)
+    set_status(fakes.labels, task.key, "paused")
     assert client.get("/label/next", headers=other).json().get("crowd") is None
     plain = open_task(fakes.labels, tmp_path / "plain", 1)
     assert answered(client, joined(client, plain)).get("crowd") is None
     assert client.get(f"/label/task/{plain.join_code}").json().get("decline") is None
 
 
-def joined_while_open(client: TestClient, fakes: FakeServices, task) -> dict[str, str]:
-    set_status(fakes.labels, task.key, "open")
-    rater = joined(client, task)
-    set_status(fakes.labels, task.key, "paused")
-    return rater
-
-
 PID, OTHER_PID = "5f00a1b2c3d4e5f6a7b8c9d0", "6000a1b2c3d4e5f6a7b8c9d1"
 
 
-def from_prolific(client: TestClient, task, participant: str = PID, session: str = "s1") -> dict[str, str]:
+def from_prolific(client, task, participant=PID, session="s1"):
     """The header of a rater whom Prolific sent."""
-    crowd = {"participant": participant, "study": "study1", "session": session}
-    said = client.post("/label/join", json=to_join(client, task.join_code) | {"crowd": crowd})
-    assert said.status_code == 200, said.text
-    return {"X-Rater-Code": said.json()["code"]}
+    return joined(client, task, crowd={"participant": participant, "study": "study1", "session": session})
 
 
-def test_one_participant_is_one_rater_who_goes_on_where_they_were(
-    client: TestClient, fakes: FakeServices, tmp_path: Path
-) -> None:
+def test_one_participant_is_one_rater_who_goes_on_where_they_were(client, fakes, tmp_path):
     task = open_task(fakes.labels, tmp_path / "originals", 3, **CODES)
     first = from_prolific(client, task)
-    turn = client.get("/label/next", headers=first).json()
-    answer = {"id": new_id(), "item": turn["item"], "choices": CHOICES, "duration_ms": 900}
-    client.post("/label/answer", headers=first, json=answer)
+    client.post("/label/answer", headers=first, json=answer_to(client.get("/label/next", headers=first).json()))
     again = from_prolific(client, task, session="s2")  # another device, another session
     assert client.get("/label/next", headers=again).json()["progress"]["answered"] == 1
     assert again == first
@@ -112,9 +79,7 @@ def test_one_participant_is_one_rater_who_goes_on_where_they_were(
     assert client.post("/label/join", json=body).status_code == 403
 
 
-def test_ids_are_the_owners_alone_and_go_with_the_raters_answers(
-    client: TestClient, fakes: FakeServices, tmp_path: Path
-) -> None:
+def test_ids_are_the_owners_alone_and_go_with_the_raters_answers(client, fakes, tmp_path):
     task = open_task(fakes.labels, tmp_path / "originals", 2, n_gold=1, gold_share=0.6, **CODES)
     rater = from_prolific(client, task)
     answered(client, rater, GOLD)
@@ -132,9 +97,7 @@ def test_ids_are_the_owners_alone_and_go_with_the_raters_answers(
         crowd_frame(fakes.labels, task.key)
 
 
-def test_a_task_without_codes_keeps_no_ids_and_odd_ones_are_refused(
-    client: TestClient, fakes: FakeServices, tmp_path: Path
-) -> None:
+def test_a_task_without_codes_keeps_no_ids_and_odd_ones_are_refused(client, fakes, tmp_path):
     plain = open_task(fakes.labels, tmp_path / "plain", 1)
     assert client.get(f"/label/task/{plain.join_code}").json()["of_a_crowd"] is False
     assert from_prolific(client, plain) != from_prolific(client, plain)
@@ -149,9 +112,7 @@ def test_a_task_without_codes_keeps_no_ids_and_odd_ones_are_refused(
     assert every_row(fakes.labels) == before
 
 
-def test_who_does_not_agree_goes_back_and_what_the_platform_says_of_them_is_not_kept(
-    client: TestClient, fakes: FakeServices, tmp_path: Path
-) -> None:
+def test_who_does_not_agree_goes_back_and_what_the_platform_says_of_them_is_not_kept(client, fakes, tmp_path):
     task = open_task(fakes.labels, tmp_path / "originals", 1, **CODES)
     link = f"/label/task/{task.join_code}?PROLIFIC_PID=5f00secret&STUDY_ID=s1&SESSION_ID=t1"
     assert client.get(link).json()["decline"] == f"{BACK}OUT3"
@@ -159,9 +120,7 @@ def test_who_does_not_agree_goes_back_and_what_the_platform_says_of_them_is_not_
     assert "5f00secret" not in str(every_row(fakes.labels))
 
 
-def test_codes_are_changed_with_the_task_and_a_code_that_is_none_is_refused(
-    fakes: FakeServices, tmp_path: Path
-) -> None:
+def test_codes_are_changed_with_the_task_and_a_code_that_is_none_is_refused(fakes, tmp_path):
     task = open_task(fakes.labels, tmp_path / "originals", 1)
     changed = change_task(fakes.labels, task.key, replace(task.task, completion_code="NEW9"))
     assert changed.completion_code == "NEW9"

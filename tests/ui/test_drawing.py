@@ -1,11 +1,8 @@
 """What the page shows of a run at work: numbered pictures, forming and finished, and the shares so far."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from PIL import Image
 
@@ -14,28 +11,25 @@ from bias_core.types import Estimate, ImageRow, StoredImage
 from bias_core.ui.study import drawing
 from bias_core.ui.study.drawing import MOST_SHOWN, DrawingUpdates, drawing_html
 
-if TYPE_CHECKING:
-    import pytest
-
 GREY = Image.new("RGB", (16, 16), "grey")
 SHARE = Estimate(value=0.75, low=0.4, high=0.95, n=8, null_value=0.5)
 
 
-def rows_of(n: int, prompt: str = "a photo of a doctor") -> tuple[ImageRow, ...]:
+def rows_of(n, prompt="a photo of a doctor"):
     return tuple(ImageRow(prompt=prompt, seed=seed, model="m") for seed in range(n))
 
 
-def stored(row: ImageRow, *, blocked: bool = False) -> StoredImage:
+def stored(row, *, blocked=False):
     return StoredImage(row=row, truth=None, blocked=blocked, path=Path(f"/data/{row.id}.png"))
 
 
-def at(rows: tuple[ImageRow, ...], n_finished: int, n_forming: int, **more: object) -> Progress:
+def at(rows, n_finished, n_forming, **more):
     forming = {row.id: GREY for row in rows[n_finished : n_finished + n_forming]}
     images = tuple(map(stored, rows[:n_finished]))
-    return Progress(message="", done=n_finished, total=len(rows), images=images, drawing=rows, forming=forming, **more)  # type: ignore[arg-type]
+    return Progress(message="", done=n_finished, total=len(rows), images=images, drawing=rows, forming=forming, **more)
 
 
-def test_every_picture_has_its_number_and_says_where_it_is() -> None:
+def test_every_picture_has_its_number_and_says_where_it_is():
     html = drawing_html(at(rows_of(7), 2, 3))
     words = re.findall(r'(?:alt|aria-label)="(Picture[^"]*)"', html)
     assert words == [
@@ -46,15 +40,11 @@ def test_every_picture_has_its_number_and_says_where_it_is() -> None:
     assert "2 of 7 pictures finished, 3 forming" in html
     assert html.count('src="data:image/webp') == 3
     assert html.count('src="gradio_api/file=/data/') == 2
-
-
-def test_a_picture_that_was_blanked_says_so() -> None:
     rows = rows_of(2)
-    html = drawing_html(replace(at(rows, 1, 0), images=(stored(rows[0], blocked=True),)))
-    assert "Picture 1 was blanked" in html
+    assert "Picture 1 was blanked" in drawing_html(replace(at(rows, 1, 0), images=(stored(rows[0], blocked=True),)))
 
 
-def test_of_a_large_run_those_around_what_is_drawn_are_shown() -> None:
+def test_of_a_large_run_those_around_what_is_drawn_are_shown():
     rows = rows_of(2 * MOST_SHOWN + 5)
     html = drawing_html(at(rows, MOST_SHOWN + 3, 4))
     numbers = [int(n) for n in re.findall(r"Picture (\d+) ", html)]
@@ -62,14 +52,14 @@ def test_of_a_large_run_those_around_what_is_drawn_are_shown() -> None:
     assert f"shown are {MOST_SHOWN + 1} to {2 * MOST_SHOWN}" in html
 
 
-def test_pictures_stand_under_their_prompts_and_what_a_person_wrote_is_no_markup() -> None:
+def test_pictures_stand_under_their_prompts_and_what_a_person_wrote_is_no_markup():
     rows = rows_of(2, "a <b>doctor</b>") + rows_of(3, "a nurse")
     html = drawing_html(at(rows, 0, 0))
     assert re.findall(r"<h4>(.*?)</h4>", html) == ["a &lt;b&gt;doctor&lt;/b&gt;", "a nurse"]
     assert "<b>doctor" not in html
 
 
-def test_shares_so_far_stand_beside_the_pictures_with_what_they_are_compared_with() -> None:
+def test_shares_so_far_stand_beside_the_pictures_with_what_they_are_compared_with():
     unknown = Estimate.undefined(0, "no picture yet", null_value=0.3)
     shares = (WatchedShare(name="man", estimate=SHARE), WatchedShare(name="old", estimate=unknown))
     html = drawing_html(at(rows_of(9), 8, 1, shares=shares))
@@ -80,7 +70,7 @@ def test_shares_so_far_stand_beside_the_pictures_with_what_they_are_compared_wit
     assert "what it is compared with" in html
 
 
-def test_the_place_of_shares_is_kept_free_until_the_first_pictures_are_read() -> None:
+def test_the_place_of_shares_is_kept_free_until_the_first_pictures_are_read():
     before = drawing_html(at(rows_of(9), 0, 8, watches_shares=True))
     assert 'class="drawing watched"' in before
     assert "Shares follow with the first finished pictures." in before
@@ -88,7 +78,7 @@ def test_the_place_of_shares_is_kept_free_until_the_first_pictures_are_read() ->
     assert 'class="drawing"' in drawing_html(at(rows_of(9), 0, 8))  # of a study without shares
 
 
-def test_only_what_changed_is_sent_and_nothing_of_pictures_that_were_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_changed_is_sent_and_nothing_of_pictures_that_were_all_there(monkeypatch):
     monkeypatch.setattr(drawing, "_PAUSE", 0.0)
     monkeypatch.setattr(drawing, "_PAUSE_PER_PICTURE", 0.0)
     seen, rows = DrawingUpdates("part"), rows_of(5)
@@ -102,7 +92,7 @@ def test_only_what_changed_is_sent_and_nothing_of_pictures_that_were_all_there(m
     assert not DrawingUpdates("part").at(replace(at(rows, 5, 0), drawing=()))
 
 
-def test_a_run_that_ends_without_a_result_leaves_what_was_finished() -> None:
+def test_a_run_that_ends_without_a_result_leaves_what_was_finished():
     rows, shares = rows_of(6), (WatchedShare(name="man", estimate=SHARE),)
     stopped, at_once = DrawingUpdates("part"), DrawingUpdates("part")
     at_once.note(at(rows, 0, 3))
@@ -115,7 +105,7 @@ def test_a_run_that_ends_without_a_result_leaves_what_was_finished() -> None:
     assert "forming" not in left
 
 
-def test_pictures_are_not_sent_more_often_than_the_page_can_bear() -> None:
+def test_pictures_are_not_sent_more_often_than_the_page_can_bear():
     seen, rows = DrawingUpdates("part"), rows_of(6)
     sent = [bool(seen.at(at(rows, n, 0))) for n in range(7)]
     assert sent == [True, *[False] * 5, True]  # the last one at once

@@ -1,22 +1,16 @@
 """The page is made once for each address, small on the line, and starts without what Gradio watches in vain."""
 
-from __future__ import annotations
-
 import gzip
 import urllib.request
-from typing import Any
 
-import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from bias_core.app.first_page import FirstPage
 from bias_core.ui.templates import script
-from tests.ui.served import Served
 
 _CONFIG = '<script>window.gradio_config = {"a": "\\u003cscript\\u003e"};</script>'
 _INFO = "<script>window.gradio_api_info = {};</script>"
@@ -25,20 +19,20 @@ _INFO = "<script>window.gradio_api_info = {};</script>"
 class Pages:
     """An app that counts what it makes, and says to whom."""
 
-    def __init__(self, status: int = 200) -> None:
+    def __init__(self, status=200):
         self.n, self.status = 0, status
 
-    def answer(self, request: Request) -> Response:
+    def answer(self, request):
         self.n += 1
         said = f"{request.url.hostname} {request.query_params.get('page', '')} {self.n}"
         return HTMLResponse(_CONFIG + _INFO + said, status_code=self.status)
 
-    def client(self) -> TestClient:
+    def client(self):
         routes = [Route("/{path:path}", self.answer, methods=["GET", "POST"])]
         return TestClient(Starlette(routes=routes, middleware=[Middleware(FirstPage)]))
 
 
-def test_one_address_is_answered_with_one_page_whatever_a_link_asks_for() -> None:
+def test_one_address_is_answered_with_one_page_whatever_a_link_asks_for():
     pages = Pages()
     with pages.client() as client:
         texts = [client.get(f"http://here{path}").text for path in ("/", "/?model=a", "/?concept=doctor#results")]
@@ -47,28 +41,19 @@ def test_one_address_is_answered_with_one_page_whatever_a_link_asks_for() -> Non
     assert texts[0].endswith("here  1")
 
 
-@pytest.mark.parametrize(
-    ("path", "more"),
-    [
-        ("http://there/", {}),
-        ("https://here/", {}),
-        ("http://here/", {"headers": {"x-forwarded-proto": "https"}}),
-        ("http://here/", {"headers": {"x-forwarded-host": "there"}}),
-        ("http://here/?page=runs", {}),
-        ("http://here/?deep_link=1", {}),
-        ("http://here/config", {}),
-        ("http://here/", {"method": "POST"}),
-    ],
-)
-def test_what_could_be_another_page_is_made(path: str, more: dict[str, Any]) -> None:
-    pages = Pages()
-    with pages.client() as client:
-        client.get("http://here/")
-        assert client.request(**{"method": "GET", "url": path} | more).text.endswith("2")
-    assert pages.n == 2
+def test_what_could_be_another_page_is_made():
+    here = "http://here/"
+    urls = ("http://there/", "https://here/", f"{here}?page=runs", f"{here}?deep_link=1", f"{here}config")
+    headers = ({"x-forwarded-proto": "https"}, {"x-forwarded-host": "there"})
+    for asked in (*({"url": url} for url in urls), *({"headers": one} for one in headers), {"method": "POST"}):
+        pages = Pages()
+        with pages.client() as client:
+            client.get(here)
+            assert client.request(**{"method": "GET", "url": here} | asked).text.endswith("2"), asked
+        assert pages.n == 2
 
 
-def test_an_answer_that_is_no_page_is_not_kept() -> None:
+def test_an_answer_that_is_no_page_is_not_kept():
     pages = Pages(status=503)
     with pages.client() as client:
         for n in (1, 2):
@@ -77,7 +62,7 @@ def test_an_answer_that_is_no_page_is_not_kept() -> None:
             assert answer.text == f"{_CONFIG}{_INFO}here  {n}"
 
 
-def test_the_script_stands_once_after_the_description_and_before_all_that_reads_it() -> None:
+def test_the_script_stands_once_after_the_description_and_before_all_that_reads_it():
     with Pages().client() as client:
         text = client.get("http://here/").text
     assert text.startswith(_CONFIG)
@@ -86,7 +71,7 @@ def test_the_script_stands_once_after_the_description_and_before_all_that_reads_
     assert text == f"{_CONFIG}{_INFO.replace('>', f'>{quick}', 1)}here  1"
 
 
-def test_the_real_page_is_compressed_for_who_can_read_that(served: Served) -> None:
+def test_the_real_page_is_compressed_for_who_can_read_that(served):
     request = urllib.request.Request(served.url, headers={"Accept-Encoding": "gzip"})
     with urllib.request.urlopen(request) as answer:
         assert answer.headers["content-encoding"] == "gzip"

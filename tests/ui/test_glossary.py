@@ -3,7 +3,6 @@
 import re
 
 from bias_core.metrics.cards import METRICS, glossary
-from bias_core.ui.templates import STATIC, render, script
 
 SYMBOLS = ("P", "P*", "Ψ", "STS", "SPI", "MCAS", "δ", "δ′", "α", "α′", "κ", "H_J", "M_G", "B_D", "WALS")
 
@@ -30,10 +29,3 @@ def test_a_symbol_in_the_name_of_a_measure_is_in_the_glossary():
         if re.fullmatch(r"[A-Z]_[A-Z]|[ΨδακαP][′*]?|[A-Z]{3,4}", word) and word not in symbols
     }
     assert unknown <= {"II", "TT"}
-
-
-def test_the_page_has_the_switch_and_the_script_that_needs_it():
-    assert 'role="switch"' in render("header")
-    text = script("glossary", terms=[])
-    assert "#words-switch" in text
-    assert (STATIC / "glossary.js").read_text(encoding="utf-8") in text

@@ -1,9 +1,6 @@
 """On a Space with ZeroGPU it stands beside the button how many more pictures a visitor's GPU time draws today."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,41 +11,38 @@ from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 class OnZeroGpu(FakeServices):
     """A hub that knows one account, and a model that draws a picture a second."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         super().__init__(folder)
         self.borrows_gpu = True
-        self.asked: list[str] = []
+        self.asked = []
 
-    def gpu_seconds_left(self) -> float | None:
+    def gpu_seconds_left(self):
         self.asked.append(self._token.get_secret_value())
         return 64.0 if self.asked[-1] else None
 
-    def text_to_image(self, name: str) -> Any:
+    def text_to_image(self, name):
         if name == "no such model":
             raise UnknownModel("no such model")
         return super().text_to_image(name) if name == "calibration-renderer" else Lent()
 
 
 class Lent:
-    def pictures_in(self, seconds: float, steps: int) -> int:
+    def pictures_in(self, seconds, steps):
         return int(seconds) // steps
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Any:
+def services(tmp_path):
     services = OnZeroGpu(tmp_path)
     yield services
     services.close()
 
 
-def test_it_is_said_of_the_chosen_model_to_who_has_signed_in(services: OnZeroGpu) -> None:
+def test_it_is_said_of_the_chosen_model_to_who_has_signed_in(services):
     tab, visitor = built(ExploreTab, services), Visitor()
     assert tab.on_gpu_time(visitor, "stable-diffusion-v1-5") == ""  # nobody knows
     visitor = Visitor()
@@ -61,7 +55,7 @@ def test_it_is_said_of_the_chosen_model_to_who_has_signed_in(services: OnZeroGpu
     assert services.asked == ["", "hf_mine"]
 
 
-def test_tabs_that_ask_at_once_ask_the_hub_once(services: OnZeroGpu) -> None:
+def test_tabs_that_ask_at_once_ask_the_hub_once(services):
     visitor = Visitor()
     visitor.signed_in_token = "hf_mine"
     threads = [threading.Thread(target=visitor.gpu_seconds_left, args=(services,)) for _ in range(5)]
@@ -73,6 +67,6 @@ def test_tabs_that_ask_at_once_ask_the_hub_once(services: OnZeroGpu) -> None:
 
 
 @pytest.mark.parametrize("kind", [ExploreTab, PairedTab])
-def test_it_has_a_place_on_such_a_space_alone(services: OnZeroGpu, fakes: FakeServices, kind: Any) -> None:
+def test_it_has_a_place_on_such_a_space_alone(services, fakes, kind):
     assert "gpu_time" in built(kind, services).parts
     assert "gpu_time" not in built(kind, fakes).parts

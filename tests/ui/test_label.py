@@ -1,18 +1,15 @@
 """The Label tab's handlers: a task is made from a run, opened, watched, changed, taken along and used."""
 
-from __future__ import annotations
-
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
+import gradio as gr
 import pytest
 
 from bias_core.annotation.collected import task_items
 from bias_core.annotation.rating import give_answer, join, next_item
-from bias_core.annotation.task_owner import CreatedTask, OwnerKey, owned_task
+from bias_core.annotation.task_owner import OwnerKey, owned_task
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_make import FIELDS, READY
 from bias_core.studies.association.tab import AssociationTab
@@ -30,7 +27,6 @@ from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.annotation.raters import new_id
 from tests.explored import explore
-from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
 
 services = shared.fake_services
@@ -39,45 +35,61 @@ EVIL = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
-def tab(services: FakeServices) -> LabelTab:
-    return built(LabelTab, services)  # type: ignore[type-var]
+def tab(services):
+    return built(LabelTab, services)
 
 
 @pytest.fixture(scope="module")
-def visitor() -> Iterator[Visitor]:
+def visitor():
     visitor = Visitor()
     yield visitor
     visitor.leave()
 
 
 @pytest.fixture(scope="module")
-def run(services: FakeServices, visitor: Visitor) -> str:
+def run(services, visitor):
     design = find_design("pst-occupations")
     return complete(run_study(design, StudySettings(scale=0.01), services, session=visitor.key)).run_id
 
 
-def values(tab: LabelTab, **changes: Any) -> list[Any]:
+def values(tab, **changes):
     asked = {name: tab.making.form[name].value for name in FIELDS}
     asked |= {"consent": "You may stop.", "title": "A task", "instructions": "", "content_note": ""}
     return [(asked | changes)[name] for name in FIELDS]
 
 
-def made(tab: LabelTab, visitor: Visitor, run: str, **changes: Any) -> str:
+def made(tab, visitor, run, **changes):
     """The owner's key of a new task."""
     told = tab.on_make(visitor, None, None, *values(tab, source=run, **changes))
     assert tab.parts["key"] in told, told[tab.parts["status"]]
     return str(told[tab.parts["key"]])
 
 
-def details(tab: LabelTab, told: dict[Any, Any]) -> str:
+def opened(tab, services, visitor, run, *said, **changes):
+    """The owner's key of a task that is open, once these raters have always said the same."""
+    key = made(tab, visitor, run, **changes)
+    tab.on_status["open"](visitor, None, key)
+    answer_all(services, key, *said)
+    return key
+
+
+def taking(what):
+    return SimpleNamespace(take=what)
+
+
+def picked(index):
+    return SimpleNamespace(index=index)
+
+
+def details(tab, told):
     """What the fold of details shows once it is opened."""
     return str(tab.answers.show_later("details", told[tab.parts["report"]])[tab.answers.parts["tables"]])
 
 
-def answer_all(services: FakeServices, key: str, answer: str, *others: str) -> None:
+def answer_all(services, key, *answers):
     """Raters who always say the same."""
     _, join_code = owned_task(services.labels, OwnerKey.parse(key))
-    for said in (answer, *others):
+    for said in answers:
         code = join(services.labels, join_code).code
         turn = next_item(services.labels, code)
         while turn.item:
@@ -85,9 +97,7 @@ def answer_all(services: FakeServices, key: str, answer: str, *others: str) -> N
             turn = give_answer(services.labels, code, answer_id=new_id(), item=turn.item, choices=choices)
 
 
-def test_a_task_is_made_from_a_run_opened_paused_and_closed(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
-) -> None:
+def test_a_task_is_made_from_a_run_opened_paused_and_closed(tab, services, visitor, run):
     parts, form = tab.parts, tab.making.form
     assert [value for _, value in tab.making.on_sources(visitor)["choices"]] == [run]
     told = tab.making.on_source(visitor, run)
@@ -110,7 +120,7 @@ def test_a_task_is_made_from_a_run_opened_paused_and_closed(
         assert tab.on_status[then](visitor, None, key)[parts[then]]["visible"] is False
 
 
-def test_what_cannot_be_made_is_said_in_place(tab: LabelTab, visitor: Visitor, run: str) -> None:
+def test_what_cannot_be_made_is_said_in_place(tab, visitor, run):
     for changes, words in (
         ({"source": None}, "choose one of your runs"),
         ({"source": "../../etc"}, "run id has letters"),
@@ -135,13 +145,7 @@ def test_what_cannot_be_made_is_said_in_place(tab: LabelTab, visitor: Visitor, r
         assert "<img" not in told[tab.parts["status"]]
 
 
-def picked(index: int) -> Any:
-    return SimpleNamespace(index=index)
-
-
-def test_a_picture_is_marked_as_an_attention_check_by_clicking(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
-) -> None:
+def test_a_picture_is_marked_as_an_attention_check_by_clicking(tab, services, visitor, run):
     checks, gold = tab.making, tab.making.form["gold"]
     parts, asked = checks.parts, ("pst_paired", "", "", "", "")
     told = checks.on_pick(visitor, run, picked(3), *asked, "")
@@ -169,7 +173,7 @@ def test_a_picture_is_marked_as_an_attention_check_by_clicking(
     assert checks.on_mark(4, *asked, marked[gold])[gold] == "2: cannot_identify, cannot_identify"
 
 
-def test_a_mark_that_cannot_be_set_is_said_in_place(tab: LabelTab, visitor: Visitor, run: str) -> None:
+def test_a_mark_that_cannot_be_set_is_said_in_place(tab, visitor, run):
     checks = tab.making
     says, own = checks.parts["says"], ("own", "", "", "Is it day?", "yes\nno")
     for told, words in (
@@ -186,7 +190,7 @@ def test_a_mark_that_cannot_be_set_is_said_in_place(tab: LabelTab, visitor: Visi
     assert told[checks.parts["said"][0]]["choices"] == [("yes", "yes"), ("no", "no")]
 
 
-def test_another_question_forgets_what_was_marked(tab: LabelTab, visitor: Visitor, run: str) -> None:
+def test_another_question_forgets_what_was_marked(tab, visitor, run):
     for told in (
         tab.making.on_source(visitor, run), tab.making.on_kind(visitor, run, "association", "a", "b")
     ):  # fmt: skip
@@ -195,12 +199,9 @@ def test_another_question_forgets_what_was_marked(tab: LabelTab, visitor: Visito
     assert "the right answer is on record" in tab.making.on_source(visitor, run)[tab.making.form["found"]]
 
 
-def test_the_report_says_how_raters_did_on_the_checks(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
-) -> None:
-    key = made(tab, visitor, run, n=2, raters=2, share=99, gold="1: feminine\n2: feminine")
-    tab.on_status["open"](visitor, None, key)
-    answer_all(services, key, "feminine", "masculine")
+def test_the_report_says_how_raters_did_on_the_checks(tab, services, visitor, run):
+    gold = {"share": 99, "gold": "1: feminine\n2: feminine"}
+    key = opened(tab, services, visitor, run, "feminine", "masculine", n=2, raters=2, **gold)
     told = tab.on_open(visitor, None, key)
     report = told[tab.parts["report"]]
     tables = {table.key: table.frame for table in report.results.tables}
@@ -214,7 +215,7 @@ def test_the_report_says_how_raters_did_on_the_checks(
     assert "Attention checks <small>(4 rows)</small>" in details(tab, told)
 
 
-def test_another_visitor_sees_neither_the_run_nor_the_task(tab: LabelTab, visitor: Visitor, run: str) -> None:
+def test_another_visitor_sees_neither_the_run_nor_the_task(tab, visitor, run):
     stranger = Visitor()
     assert tab.making.on_sources(stranger)["choices"] == []
     told = tab.on_make(stranger, None, None, *values(tab, source=run))
@@ -225,18 +226,14 @@ def test_another_visitor_sees_neither_the_run_nor_the_task(tab: LabelTab, visito
         assert list(told) == [tab.parts["status"]]
         told = tab.on_status["open"](stranger, None, guess)
         assert list(told) == [tab.parts["status"]]
-        event: Any = SimpleNamespace(take="labels:zip")
-        assert list(tab.on_take(stranger, guess, None, event)) == [tab.parts["status"]]
+        assert list(tab.on_take(stranger, guess, None, taking("labels:zip"))) == [tab.parts["status"]]
     assert tab.parts["header"] in tab.on_open(stranger, None, f" {key} ")  # who has the key owns the task
     stranger.leave()
 
 
-def test_answers_are_shown_compared_taken_along_and_used(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
-) -> None:
+def test_answers_are_shown_compared_taken_along_and_used(tab, services, visitor, run):
     parts, scores = tab.parts, tab.scores
-    key = made(tab, visitor, run, raters=3)
-    tab.on_status["open"](visitor, None, key)
+    key = opened(tab, services, visitor, run, n=4, raters=3)
     assert "Not enough answers" in tab.on_open(visitor, None, key)[tab.answers.parts["header"]]
     answer_all(services, key, "feminine", "masculine", "feminine")
     told = tab.on_open(visitor, None, key)
@@ -248,17 +245,13 @@ def test_answers_are_shown_compared_taken_along_and_used(
         ("labels:csv", "labels.csv"), ("labels:zip", "labels.zip"), ("table:raters:csv", "-raters.csv"),
         ("figure:raters:svg", "-raters.svg"),
     ):  # fmt: skip
-        event: Any = SimpleNamespace(take=what)
-        path = Path(tab.on_take(visitor, key, report, event)[parts["file"]])
+        path = Path(tab.on_take(visitor, key, report, taking(what))[parts["file"]])
         assert path.name.endswith(name)
         assert path.stat().st_size > 100
     with zipfile.ZipFile(visitor.folder / "labels.zip") as archive:
         assert {"README.md", "labels.csv", "labels.parquet"} <= set(archive.namelist())
-    event = SimpleNamespace(take="labels:../../x")
-    assert "nothing to take" in tab.on_take(visitor, key, report, event)[parts["status"]]
-    key = made(tab, visitor, run, raters=1)
-    tab.on_status["open"](visitor, None, key)
-    answer_all(services, key, "feminine")
+    assert "nothing to take" in tab.on_take(visitor, key, report, taking("labels:../../x"))[parts["status"]]
+    key = opened(tab, services, visitor, run, "feminine", raters=1)
     assert run in [value for _, value in tab.on_open(visitor, None, key)[scores.parts["source"]]["choices"]]
     *_, told = scores.on_use(visitor, key, run, None, None)
     assert "In pairs, all occupations" in told[scores.parts["used"]]
@@ -267,16 +260,18 @@ def test_answers_are_shown_compared_taken_along_and_used(
     assert "choose a run" in told[scores.parts["status"]]
 
 
-def test_an_exploration_is_corrected_by_people(tab: LabelTab, services: FakeServices, visitor: Visitor) -> None:
+def explored(services, visitor, **asked):
     man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
-    settings = explore_settings(
-        concept="doctor", attributes=(man,), model="calibration-renderer", attribute_a="", attribute_b=""
-    )
-    *_, report = explore(settings, services, session=visitor.key)
+    asked |= {"attributes": (man,), "model": "calibration-renderer", "attribute_a": "", "attribute_b": ""}
+    *_, found = explore(explore_settings(**asked), services, session=visitor.key)
+    return found.report
+
+
+def test_an_exploration_is_corrected_by_people(tab, services, visitor):
+    report = explored(services, visitor, concept="doctor", n_images=12)
     assert tab.making.on_source(visitor, report.run_id)[tab.making.form["kind"]] == "own"
     words = {"kind": "own", "question": f"A man? {EVIL}", "answers": "yes\nno", "raters": 1}
-    key = made(tab, visitor, report.run_id, **words)
-    tab.on_status["open"](visitor, None, key)
+    key = opened(tab, services, visitor, report.run_id, **words)
     chosen = tab.scores.on_run_chosen(visitor, key, report.run_id)
     assert chosen[tab.scores.parts["attribute"]]["value"] == "man"
     assert chosen[tab.scores.parts["present"]]["value"] == "yes"
@@ -287,13 +282,9 @@ def test_an_exploration_is_corrected_by_people(tab: LabelTab, services: FakeServ
     assert "corrected by people" in told[tab.scores.parts["used"]]
 
 
-def test_a_report_s_button_makes_its_task_and_shows_what_people_say(
-    tab: LabelTab, services: FakeServices, visitor: Visitor
-) -> None:
-    man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
-    alone = {"attribute_a": "", "attribute_b": "", "n_images": 12, "model": "calibration-renderer"}
-    *_, explored = explore(explore_settings(concept="nurse", attributes=(man,), **alone), services, session=visitor.key)
-    report, shown = explored.report, built(ExploreTab, services)  # type: ignore[type-var]
+def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, services, visitor):
+    report = explored(services, visitor, concept="nurse", n_images=12)
+    shown = built(ExploreTab, services)
     tab.parts["tabs"] = "tabs"
     people, status = shown.people, shown.parts["status"]
     updates = shown.finished(report)
@@ -324,10 +315,8 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(
     assert "not on record" in press(visitor, None, report, 4, "")[status]
 
 
-def test_of_a_paired_test_people_alone_are_asked_about_too(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
-) -> None:
-    shown, report = built(PairedTab, services), open_run(services, visitor.key, run).report  # type: ignore[type-var]
+def test_of_a_paired_test_people_alone_are_asked_about_too(tab, services, visitor, run):
+    shown, report = built(PairedTab, services), open_run(services, visitor.key, run).report
     tab.parts["tabs"] = "tabs"
     choices = [value for _, value in shown.finished(report)[shown.people.by]["choices"]]
     assert choices == ["", "people", "setting=single"]
@@ -341,16 +330,16 @@ def test_of_a_paired_test_people_alone_are_asked_about_too(
     assert button_text(None, "people") == "Label 0 of these by people"
 
 
-def test_reports_that_people_cannot_correct_have_no_button(services: FakeServices, visitor: Visitor) -> None:
+def test_reports_that_people_cannot_correct_have_no_button(services, visitor):
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 50})
     report = complete(run_study(find_design("t2iat-tests"), settings, services, session=visitor.key))
-    shown = built(AssociationTab, services)  # type: ignore[type-var]
+    shown = built(AssociationTab, services)
     updates = shown.finished(report)
     assert not updates[shown.people.box]["visible"]
     assert not updates[shown.people.corrected]["visible"]
 
 
-def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab: LabelTab, visitor: Visitor, run: str) -> None:
+def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab, visitor, run):
     key = made(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, EVIL, "Look twice.", "You may stop.", "", 20)
     assert "Version 2" in told[tab.parts["status"]]
@@ -361,24 +350,9 @@ def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab: LabelTab, vis
     assert tab.on_return(visitor, None, "", None) == {tab.parts["key"]: "", tab.parts["status"]: READY}
 
 
-def test_a_task_made_in_python_opens_here_too(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, tmp_path: Path
-) -> None:
-    from tests.annotation.raters import open_task
-
-    task: CreatedTask = open_task(services.labels, tmp_path, 3)
-    told = tab.on_open(visitor, {"other.key": "Another"}, task.key.text)
-    assert told[tab.scores.parts["source"]]["choices"] == []  # of none of this visitor's runs
-    assert list(told[tab.parts["memory"]]) == ["other.key", task.key.text]
-
-
-def test_an_owner_excludes_a_rater_and_takes_them_back_in(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
-) -> None:
+def test_an_owner_excludes_a_rater_and_takes_them_back_in(tab, services, visitor, run):
     parts = tab.parts
-    key = made(tab, visitor, run, raters=3)
-    tab.on_status["open"](visitor, None, key)
-    answer_all(services, key, "feminine", "feminine", "masculine")
+    key = opened(tab, services, visitor, run, "feminine", "feminine", "masculine", n=3, raters=3)
     told = tab.on_open(visitor, None, key)
     choices = told[parts["rater"]]["choices"]
     bad = choices[2][1]
@@ -387,8 +361,7 @@ def test_an_owner_excludes_a_rater_and_takes_them_back_in(
     assert f"{bad} counts in nothing" in shown[parts["status"]]
     assert "raters excluded: 1" in shown[parts["progress"]]
     assert "excluded" in shown[parts["rater"]]["choices"][2][0]
-    event: Any = SimpleNamespace(take="labels:csv")
-    assert bad not in Path(tab.on_take(visitor, key, None, event)[parts["file"]]).read_text()
+    assert bad not in Path(tab.on_take(visitor, key, None, taking("labels:csv"))[parts["file"]]).read_text()
     shown = tab.on_include(visitor, None, key, None, bad)
     assert "raters excluded" not in shown[parts["progress"]]
     for rater, words in ((None, "choose a rater"), ("rater-of-nobody", "no rater"), ("\ud800", "no rater")):
@@ -396,9 +369,7 @@ def test_an_owner_excludes_a_rater_and_takes_them_back_in(
     assert "no task of yours" in tab.on_exclude(visitor, None, key[:-1], None, bad)[parts["status"]]
 
 
-def test_a_task_is_deleted_when_its_title_is_typed(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
-) -> None:
+def test_a_task_is_deleted_when_its_title_is_typed(tab, services, visitor, run):
     parts = tab.parts
     key, other = made(tab, visitor, run), made(tab, visitor, run)
     memory = {key: "A task", other: "Another"}
@@ -416,23 +387,18 @@ def test_a_task_is_deleted_when_its_title_is_typed(
     assert parts["header"] in tab.on_return(visitor, memory, other, key)  # an owner's link
 
 
-def test_the_owner_s_key_is_kept_by_the_browser_and_the_report_is_made_anew(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
-) -> None:
-    import gradio as gr
-
+def test_the_owner_s_key_is_kept_by_the_browser_and_the_report_is_made_anew(tab, services, visitor, run):
     key = made(tab, visitor, run, raters=1)
     assert isinstance(tab.parts["key"], gr.BrowserState)  # a gr.State is gone after 200 other sessions
     tab.on_status["open"](visitor, None, key)
     answer_all(services, key, "feminine")
-    event: Any = SimpleNamespace(take="table:raters:csv")
-    fresh = Visitor()  # as after the server forgot this session
+    event, fresh = taking("table:raters:csv"), Visitor()  # as after the server forgot this session
     assert tab.on_take(fresh, key, None, event)[tab.parts["file"]].endswith("-raters.csv")
     assert "Nothing has been measured" in tab.scores.on_take(fresh, None, event)[tab.scores.parts["status"]]
     fresh.leave()
 
 
-def test_limits_of_joining_are_the_owner_s(tab: LabelTab, services: FakeServices, visitor: Visitor, run: str) -> None:
+def test_limits_of_joining_are_the_owner_s(tab, services, visitor, run):
     key = made(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, 30, 60)
     assert "Version 2" in told[tab.parts["status"]]
@@ -443,14 +409,10 @@ def test_limits_of_joining_are_the_owner_s(tab: LabelTab, services: FakeServices
         assert "joins per address" in told[tab.parts["status"]]
 
 
-BAD: tuple[Any, ...] = (
-    None, -1, 10**400, float("nan"), "\ud800", "x" * 300, "../../etc", [1], b"x",
-)  # fmt: skip
+BAD = (None, -1, 10**400, float("nan"), "\ud800", "x" * 300, "../../etc", [1], b"x")
 
 
-def test_whatever_an_owner_sends_is_answered_in_words(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
-) -> None:
+def test_whatever_an_owner_sends_is_answered_in_words(tab, services, visitor, run):
     key, status = made(tab, visitor, run, n=1), tab.parts["status"]
     for bad in BAD:
         asked = {
@@ -461,7 +423,7 @@ def test_whatever_an_owner_sends_is_answered_in_words(
             "delete": tab.on_delete(None, key, bad),
             "deleting key": tab.on_delete(bad, bad, "x"),
             "change": tab.on_change(visitor, None, bad, None, "T", "", "You may stop.", "", 10),
-            "take": tab.on_take(visitor, key, None, SimpleNamespace(take=bad)),  # type: ignore[arg-type]
+            "take": tab.on_take(visitor, key, None, taking(bad)),
             "source": {status: tab.making.on_source(visitor, bad)[tab.making.status]},
         }
         for name, told in asked.items():
@@ -471,17 +433,13 @@ def test_whatever_an_owner_sends_is_answered_in_words(
             assert status in told, (name, bad)
         for told in (tab.on_memory(bad), tab.on_open(visitor, bad, key)):
             assert tab.parts["mine"] in told
-        picked: Any = SimpleNamespace(index=bad)
-        tab.making.on_pick(visitor, run, picked, "pst_paired", "a", "b", "", "", "")
+        tab.making.on_pick(visitor, run, picked(bad), "pst_paired", "a", "b", "", "", "")
         tab.making.on_mark(bad, "pst_paired", "a", "b", "", "", "", "feminine", "masculine")
     assert owned_task(services.labels, OwnerKey.parse(key))[0].status == "draft"
 
 
-def test_a_task_s_report_is_laid_out_as_a_study_s_with_pictures_by_what_people_say(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
-) -> None:
-    key, page = made(tab, visitor, run, raters=2), tab.answers
-    tab.on_status["open"](visitor, None, key)
+def test_a_task_s_report_is_laid_out_as_a_study_s_with_pictures_by_what_people_say(tab, services, visitor, run):
+    key, page = opened(tab, services, visitor, run, n=4, raters=2), tab.answers
     asked = tab.on_open(visitor, None, key)
     assert not asked[page.parts["beside"]]["visible"]  # no answer yet, so no plot
     assert "no answer yet" in asked[page.pictures.grid] or "data:image" in asked[page.pictures.grid]
@@ -494,5 +452,5 @@ def test_a_task_s_report_is_laid_out_as_a_study_s_with_pictures_by_what_people_s
     assert "people say" in page.pictures.large(report, image_id)
     assert "Coverage" in details(tab, told)
     assert not told[page.parts["shell"]]["visible"]
-    path = Path(tab.on_take(visitor, key, report, SimpleNamespace(take="report::html"))[tab.parts["file"]])
+    path = Path(tab.on_take(visitor, key, report, taking("report::html"))[tab.parts["file"]])
     assert path.stat().st_size > 1000

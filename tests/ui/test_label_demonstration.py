@@ -1,15 +1,11 @@
 """The demonstration of the Label tab: what a third rater changes, and that nothing of it is kept."""
 
-from __future__ import annotations
-
 import json
 from html import unescape
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.labels.demonstration import FILE, YOU, Demonstration
@@ -18,30 +14,21 @@ from bias_core.metrics.agreement import krippendorff_alpha
 from bias_core.settings import ASSETS
 from bias_core.studies.reports.figures import to_bytes
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.ui.fakes import FakeServices
-
 
 @pytest.fixture(scope="module")
-def demonstration() -> Demonstration:
+def demonstration():
     return Demonstration.read(ASSETS)
 
 
-def test_it_is_a_handful_of_small_pictures_on_which_two_raters_agree_in_part(demonstration: Demonstration) -> None:
-    assert 6 <= len(demonstration.pictures) <= 10
-    assert len({path.read_bytes() for path in demonstration.pictures}) == len(demonstration.pictures)
-    for path in demonstration.pictures:
-        with Image.open(path) as image:
-            assert image.size == (64, 64)
+def test_it_is_a_handful_of_small_pictures_on_which_two_raters_agree_in_part(demonstration):
+    assert len({path.read_bytes() for path in demonstration.pictures}) == len(demonstration.pictures) > 5
     assert sum(path.stat().st_size for path in demonstration.pictures) < 20_000
     assert demonstration.ratings.shape[1] == 2
     assert 0 < demonstration.before.value < 1
     assert set(demonstration.ratings.to_numpy().ravel()) <= set(demonstration.answers)
 
 
-def test_a_third_rater_s_answers_change_agreement_as_the_coefficient_says(demonstration: Demonstration) -> None:
+def test_a_third_rater_s_answers_change_agreement_as_the_coefficient_says(demonstration):
     for choices in (list(demonstration.ratings["rater A"]), ["cannot_identify"] * len(demonstration.ratings)):
         comparison = demonstration.compared(choices)
         third = np.column_stack([demonstration.ratings.to_numpy(), choices])
@@ -60,35 +47,34 @@ def test_a_third_rater_s_answers_change_agreement_as_the_coefficient_says(demons
         assert html.count("<tr class=") == len(choices)
 
 
-def test_one_who_says_what_a_rater_said_agrees_with_that_one_wholly(demonstration: Demonstration) -> None:
+def test_one_who_says_what_a_rater_said_agrees_with_that_one_wholly(demonstration):
     comparison = demonstration.compared(list(demonstration.ratings["rater B"]))
     pair = comparison.figure.data.set_index("name")["value"]
     assert pair[f"{YOU} and rater B"] == 1
     assert pair[f"{YOU} and rater A"] == pytest.approx(demonstration.before.value)
 
 
-@pytest.mark.parametrize("answers", ["", "feminine", "feminine," * 9, "feminine,<i>," * 4])
-def test_other_answers_are_refused_in_one_sentence(fakes: FakeServices, answers: str) -> None:
+def test_other_answers_are_refused_in_one_sentence(fakes):
     part = DemonstrationPart(fakes)
-    event: Any = SimpleNamespace(answers=answers)
-    html = part.on_answers(event)
-    assert "the demonstration asks for 8 answers of feminine, masculine, cannot_identify" in html
-    assert "<i>" not in html
-    with pytest.raises(InvalidInput):
-        part.demonstration.compared(answers.split(","))
+    for answers in ("", "feminine", "feminine," * 9, "feminine,<i>," * 4):
+        html = part.on_answers(SimpleNamespace(answers=answers))
+        assert "the demonstration asks for 8 answers of feminine, masculine, cannot_identify" in html
+        assert "<i>" not in html
+        with pytest.raises(InvalidInput):
+            part.demonstration.compared(answers.split(","))
 
 
-def test_nothing_of_it_is_kept_and_no_store_of_labels_is_opened(fakes: FakeServices) -> None:
+def test_nothing_of_it_is_kept_and_no_store_of_labels_is_opened(fakes):
     part = DemonstrationPart(fakes)
     before = sorted(fakes.settings.data_dir.rglob("*"))
-    event: Any = SimpleNamespace(answers=",".join(part.demonstration.ratings["rater A"]))
+    event = SimpleNamespace(answers=",".join(part.demonstration.ratings["rater A"]))
     assert "Before you, rater A and rater B" in part.on_answers(event)
     assert sorted(fakes.settings.data_dir.rglob("*")) == before
     assert not (fakes.settings.data_dir / "labels.sqlite").exists()
     assert YOU not in part.demonstration.ratings
 
 
-def test_a_broken_one_is_said(tmp_path: Path) -> None:
+def test_a_broken_one_is_said(tmp_path):
     (tmp_path / "label").mkdir()
     (tmp_path / FILE).write_text(json.dumps({"question": "?", "answers": {}, "pictures": [{}]}))
     with pytest.raises(StorageError, match="demonstration"):

@@ -1,7 +1,5 @@
 """The raters' page in other languages: every text of it stands in each, and nothing in it is left over."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -24,23 +22,22 @@ _SOURCES = (
 )  # fmt: skip
 
 
-def phrases_of(code: str) -> dict[str, str]:
-    phrases: dict[str, str] = json.loads((PAGE / "languages" / f"{code}.json").read_text(encoding="utf-8"))
-    return phrases
+def phrases_of(code):
+    return json.loads((PAGE / "languages" / f"{code}.json").read_text(encoding="utf-8"))
 
 
-def form_of(english: str) -> re.Pattern[str]:
+def form_of(english):
     """What an entry stands for: ``{name}`` for any words, a letter for a number."""
     form = re.escape(english).replace(r"\{", "{").replace(r"\}", "}")
     return re.compile(_PLACE.sub(lambda place: r"([\d.,]+)" if len(place[0]) == 3 else "(.+?)", form))
 
 
 @every(CODES)
-def test_the_page_stands_in_the_language_with_every_task_that_the_program_words(code: str) -> None:
+def test_the_page_stands_in_the_language_with_every_task_that_the_program_words(code):
     phrases, texts = phrases_of(code), raters_texts()
     forms = [form_of(english) for english in phrases if _PLACE.search(english)]
 
-    def is_known(text: str) -> bool:
+    def is_known(text):
         return text in phrases or any(form.fullmatch(text) for form in forms)
 
     parts = {part for text in texts if not is_known(text) for part in _SENTENCES.split(text)}
@@ -50,12 +47,12 @@ def test_the_page_stands_in_the_language_with_every_task_that_the_program_words(
 
 
 @every(CODES)
-def test_no_phrase_is_left_whose_english_is_gone(code: str) -> None:
+def test_no_phrase_is_left_whose_english_is_gone(code):
     texts = {part for text in raters_texts() for part in (text, *_SENTENCES.split(text))}
     sources = "\n".join(path.read_text(encoding="utf-8") for path in _SOURCES)
     sources = " ".join(re.sub(r"\"\s*\n\s*f?\"", "", sources).split())  # strings that go on in the next line are one
 
-    def is_somewhere(english: str) -> bool:
+    def is_somewhere(english):
         longest = max(re.split(r"\{[a-z]+\}", english), key=len).strip()
         return longest in sources or any(form_of(english).fullmatch(text) for text in texts)
 
@@ -64,14 +61,14 @@ def test_no_phrase_is_left_whose_english_is_gone(code: str) -> None:
 
 
 @every(CODES)
-def test_phrases_keep_their_places_and_are_english_for_nothing_else(code: str) -> None:
+def test_phrases_keep_their_places_and_are_english_for_nothing_else(code):
     phrases = phrases_of(code)
     for english, own in phrases.items():
         assert sorted(_PLACE.findall(english)) == sorted(_PLACE.findall(own)), english
         assert phrases.get(own, own) == own  # what was looked up is looked up again
 
 
-def test_a_language_is_one_file_that_the_page_names() -> None:
+def test_a_language_is_one_file_that_the_page_names():
     page = (PAGE / "index.html").read_text(encoding="utf-8")
     assert f'data-languages="{" ".join(CODES)}"' in page
     reply = TestClient(Starlette(routes=page_routes())).get("/label/languages/de.json")

@@ -1,15 +1,10 @@
 """Owners who sign in at the Hub: tasks are theirs by the session of the sign-in, and by nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time
 from base64 import b64encode
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import gradio as gr
 import httpx
@@ -18,7 +13,7 @@ from gradio.utils import get_type_hints
 from itsdangerous import TimestampSigner
 
 from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.task_owner import CreatedTask, OwnerKey, create_task, owned_task, tasks_of
+from bias_core.annotation.task_owner import OwnerKey, create_task, owned_task, tasks_of
 from bias_core.annotation.tasks import pst_task
 from bias_core.errors import NotAllowed
 from bias_core.labels import tab_parts
@@ -27,8 +22,7 @@ from bias_core.labels.tab_parts import offers_login, owner_of, task_choices, use
 from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.annotation.raters import pictures
-from tests.ui.fakes import FakeServices
-from tests.ui.served import Served, serving
+from tests.ui.served import serving
 from tests.ui.tabs import built
 
 services = shared.fake_services
@@ -36,12 +30,12 @@ services = shared.fake_services
 SECRET = "of this test alone"
 
 
-def userinfo(sub: str, name: str = "ada") -> dict[str, str]:
+def userinfo(sub, name="ada"):
     there = f"https://hub.test/{name}"
     return {"sub": sub, "name": "Ada", "preferred_username": name, "profile": there, "picture": f"{there}.png"}
 
 
-def signed_in(sub: str, name: str = "ada") -> gr.OAuthProfile:
+def signed_in(sub, name="ada"):
     return gr.OAuthProfile(userinfo(sub, name))
 
 
@@ -49,33 +43,31 @@ ADA, EVE = signed_in("1001"), signed_in("2002", "ada")  # Eve took Ada's old nam
 
 
 @pytest.fixture(scope="module")
-def tab(services: FakeServices) -> LabelTab:
-    return built(LabelTab, services)  # type: ignore[type-var]
+def tab(services):
+    return built(LabelTab, services)
 
 
 @pytest.fixture
-def task(services: FakeServices, tmp_path: Path) -> CreatedTask:
+def task(services, tmp_path):
     """A task that Ada made."""
     return create_task(services.labels, pst_task(paired=True), pictures(tmp_path, 2), hub_user="1001")
 
 
 @pytest.fixture
-def visitor() -> Iterator[Visitor]:
+def visitor():
     visitor = Visitor()
     yield visitor
     visitor.leave()
 
 
-def test_a_user_is_known_by_the_number_of_the_account_and_only_from_a_session() -> None:
+def test_a_user_is_known_by_the_number_of_the_account_and_only_from_a_session():
     assert user_of(ADA) == "1001"
-    strangers: list[Any] = [None, userinfo("1001"), "1001", SimpleNamespace(sub="1001"), signed_in("")]
+    strangers = [None, userinfo("1001"), "1001", SimpleNamespace(sub="1001"), signed_in("")]
     assert [user_of(stranger) for stranger in strangers] == [""] * 5
     assert owner_of("abc.def", ADA) == OwnerKey(task_id="abc", secret="def", hub_user="1001")
 
 
-def test_every_action_works_by_sign_in_as_by_key(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, task: CreatedTask
-) -> None:
+def test_every_action_works_by_sign_in_as_by_key(tab, services, visitor, task):
     parts, key = tab.parts, OwnerKey(task_id=task.task.id).text
     told = tab.on_open(visitor, None, key, ADA)
     assert "your sign-in at the Hub" in told[parts["header"]]
@@ -85,21 +77,19 @@ def test_every_action_works_by_sign_in_as_by_key(
     changed = tab.on_change(visitor, None, key, ADA, "Another title", "", "You may stop.", "", 25)
     assert "Version 2" in changed[parts["status"]]
     assert owned_task(services.labels, task.key)[0].gold_share == 0.25
-    event: Any = SimpleNamespace(take="labels:zip")
+    event = SimpleNamespace(take="labels:zip")
     assert parts["file"] in tab.on_take(visitor, key, None, event, ADA)
     *_, used = tab.scores.on_use(visitor, key, None, None, None, ADA)
     assert "choose a run" in used[tab.scores.parts["status"]]
 
 
 @pytest.mark.parametrize("who", [None, EVE, userinfo("1001")], ids=["nobody", "another", "a form"])
-def test_nobody_else_reaches_it(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, task: CreatedTask, who: Any
-) -> None:
+def test_nobody_else_reaches_it(tab, services, visitor, task, who):
     parts = tab.parts
     for key in (f"{task.task.id}.", f"{task.task.id}.1001", f"{task.task.id}.ada", task.task.id):
         with pytest.raises(NotAllowed):
             owned_task(services.labels, owner_of(key, who))
-        event: Any = SimpleNamespace(take="labels:zip")
+        event = SimpleNamespace(take="labels:zip")
         refused = (
             tab.on_open(visitor, None, key, who),
             tab.on_return(visitor, None, key, None, who),
@@ -114,7 +104,7 @@ def test_nobody_else_reaches_it(
     assert owned_task(services.labels, task.key)[0].title == task.task.title
 
 
-def test_the_list_has_the_user_s_tasks_once(services: FakeServices, task: CreatedTask) -> None:
+def test_the_list_has_the_user_s_tasks_once(services, task):
     key, mine = task.key.text, OwnerKey(task_id=task.task.id).text
     assert mine in [value for _, value in task_choices(services, None, ADA)]
     listed = [value for _, value in task_choices(services, {key: "Remembered"}, ADA)]
@@ -122,9 +112,7 @@ def test_the_list_has_the_user_s_tasks_once(services: FakeServices, task: Create
     assert task_choices(services, {key: "Remembered"}, None) == [("Remembered", key)]
 
 
-def test_a_task_belongs_to_whoever_was_signed_in_when_it_was_made(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_belongs_to_whoever_was_signed_in_when_it_was_made(tab, services, visitor, tmp_path, monkeypatch):
     order = pst_task(paired=True), pictures(tmp_path, 2)
     monkeypatch.setattr(tab.making, "order", lambda *_: order)
     for who, owner in ((signed_in("77"), "77"), (None, "")):
@@ -134,13 +122,13 @@ def test_a_task_belongs_to_whoever_was_signed_in_when_it_was_made(
         assert [one.id for one in tasks_of(services.labels, owner)] == ([key.task_id] if owner else [])
 
 
-def test_gradio_sees_who_asks_for_a_profile(tab: LabelTab) -> None:
+def test_gradio_sees_who_asks_for_a_profile(tab):
     handlers = [tab.on_make, tab.on_memory, tab.on_return, tab.on_open, tab.on_status["open"], tab.on_change]
     handlers += [tab.on_take, tab.scores.on_run_chosen, tab.scores.on_use]
     assert {get_type_hints(handler).get("profile") for handler in handlers} == {gr.OAuthProfile | None}
 
 
-def test_without_a_space_nothing_changes(tab: LabelTab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_space_nothing_changes(tab, monkeypatch):
     assert not offers_login()
     assert not any(isinstance(part, gr.LoginButton) for part in tab.parts.values())
     for name in tab_parts._NEEDED:
@@ -157,7 +145,7 @@ def test_without_a_space_nothing_changes(tab: LabelTab, monkeypatch: pytest.Monk
 
 
 @pytest.fixture(scope="module")
-def space(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, LabelStore]]:
+def space(tmp_path_factory):
     """The whole app as a Space would serve it, and its labels."""
     folder = tmp_path_factory.mktemp("space")
     given = dict.fromkeys(tab_parts._NEEDED, SECRET)
@@ -168,14 +156,14 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, La
         store.close()
 
 
-def cookie(sub: str, secret: str = SECRET, *, expires_in: float = 3600) -> dict[str, str]:
+def cookie(sub, secret=SECRET, *, expires_in=3600):
     session = {"oauth_info": {"userinfo": userinfo(sub), "expires_at": time.time() + expires_in}}
     key = hashlib.sha256(f"{secret}-v4".encode()).hexdigest()
     signed = TimestampSigner(key).sign(b64encode(json.dumps(session).encode())).decode()
     return {"Cookie": f"session={signed}"}
 
 
-def listeners(url: str) -> dict[str, int]:
+def listeners(url):
     """Which listener lists an owner's tasks, and which opens one."""
     config = httpx.get(f"{url}/config", timeout=60).json()
     ids = {part["props"].get("elem_id"): part["id"] for part in config["components"]}
@@ -189,7 +177,7 @@ def listeners(url: str) -> dict[str, int]:
     return found
 
 
-def ask(url: str, index: int, data: list[Any], headers: dict[str, str]) -> str:
+def ask(url, index, data, headers):
     """What a listener of the page says, as text."""
     body = {"data": data, "fn_index": index, "session_hash": f"s{time.time_ns()}"}
     with httpx.Client(base_url=f"{url}/gradio_api", headers=headers, timeout=60) as client:
@@ -201,7 +189,7 @@ def ask(url: str, index: int, data: list[Any], headers: dict[str, str]) -> str:
     raise AssertionError("no answer")
 
 
-def test_the_page_knows_a_user_by_the_signed_cookie_alone(space: tuple[Served, LabelStore], tmp_path: Path) -> None:
+def test_the_page_knows_a_user_by_the_signed_cookie_alone(space, tmp_path):
     served, store = space
     task = create_task(store, pst_task(paired=True), pictures(tmp_path, 2), hub_user="1001")
     url, mine, there = served.url, f"{task.task.id}.", listeners(served.url)
@@ -219,6 +207,6 @@ def test_the_page_knows_a_user_by_the_signed_cookie_alone(space: tuple[Served, L
     assert "This task is" in ask(url, there["open"], [None, {}, task.key.text], {})
 
 
-def test_elsewhere_there_is_no_button(served: Served) -> None:
+def test_elsewhere_there_is_no_button(served):
     assert listeners(served.url)["button"] == -1
     assert httpx.get(f"{served.url}/login/huggingface", follow_redirects=False).status_code == 404

@@ -1,44 +1,37 @@
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
-
-import pytest
 
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import with_options
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
 from bias_core.ui.study.form import FORM, read_settings
-
-if TYPE_CHECKING:
-    from tests.ui.fakes import FakeServices
+from tests import shared
 
 TABS = {"explore": (), "association": ("t2iat-tests", "t2iat-occupations"), "methods": ()}
 
 
-def read(fakes: FakeServices, **query: str) -> Link:
-    return read_link(query, TABS, fakes)
+services = shared.fake_services
 
 
-def test_a_link_fills_a_form_with_values_of_the_right_kind(fakes: FakeServices) -> None:
+def read(services, **query):
+    return read_link(query, TABS, services)
+
+
+def test_a_link_fills_a_form_with_values_of_the_right_kind(services):
     link = read(
-        fakes, tab="association", study="t2iat-occupations", model="calibration-diffusion",
+        services, tab="association", study="t2iat-occupations", model="calibration-diffusion",
         condition="extreme", percent="12.5", seed="7",
     )  # fmt: skip
     assert link.tab == "association"
     assert link.values == {
-        "study": "t2iat-occupations",
-        "model": "calibration-diffusion",
-        "condition": "extreme",
-        "percent": 12.5,
+        "study": "t2iat-occupations", "model": "calibration-diffusion", "condition": "extreme", "percent": 12.5,
         "seed": 7,
-    }
+    }  # fmt: skip
     assert notice_html(link) == ""
 
 
-def test_every_setting_and_option_travels(fakes: FakeServices) -> None:
+def test_every_setting_and_option_travels(services):
     settings = StudySettings(
         condition="fair", scale=0.25, num_inference_steps=9, guidance_scale=2.5, negative_prompt="a hat, ink",
         confidence=0.9,
@@ -46,8 +39,8 @@ def test_every_setting_and_option_travels(fakes: FakeServices) -> None:
     )  # fmt: skip
     design = find_design("t2iat-tests")
     settings = with_options(design, settings)
-    report: Any = SimpleNamespace(settings=settings, design=design)
-    link = read_link(dict(parse_qsl(address_of("association", report)[1:])), TABS, fakes)
+    report = SimpleNamespace(settings=settings, design=design)
+    link = read_link(dict(parse_qsl(address_of("association", report)[1:])), TABS, services)
     assert notice_html(link) == ""
     form = {key: one.shown(getattr(settings, one.name)) for key, one in FORM.items()}
     form |= {key: value for key, value in link.values.items() if key != "options"}
@@ -55,63 +48,34 @@ def test_every_setting_and_option_travels(fakes: FakeServices) -> None:
     assert with_options(design, read_settings(form, design)) == settings
 
 
-def test_no_address_gives_files_or_consent(fakes: FakeServices) -> None:
-    assert read(fakes, tab="association", images="/etc", labels="/etc", force="true").values == {}
+def test_no_address_gives_files_or_consent(services):
+    assert read(services, tab="association", images="/etc", labels="/etc", force="true").values == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("study", "pst-pairs"),
-        ("study", "../../etc/passwd"),
-        ("model", "no such model"),
-        ("condition", "worse"),
-        ("percent", "0"),
-        ("percent", "101"),
-        ("percent", "nan"),
-        ("percent", "many"),
-        ("seed", "-1"),
-        ("seed", "1.5"),
-        ("seed", "inf"),
-        ("seed", "9" * 30),
-        ("concept", "x" * 201),
-        ("measure", "bias"),
-        ("steps", "0"),
-        ("steps", "2.5"),
-        ("guidance", "nan"),
-        ("guidance", "31"),
-        ("confidence", "100"),
-        ("encoder", "x" * 201),
-        ("negative", "a\x00"),
-        ("option.n_permutations", "0"),
-        ("option.crossing", "both"),
-        ("option.colour", "red"),
-    ],
-)
-def test_what_is_not_known_is_left_out_and_said(fakes: FakeServices, name: str, text: str) -> None:
-    link = read(fakes, tab="association", seed="3") if name != "seed" else read(fakes, tab="association")
-    bad = read_link({"tab": "association", "seed": "3"} | {name: text}, TABS, fakes)
-    assert name not in bad.values
-    assert dict(bad.values) == dict(link.values)
-    assert text[:50] in notice_html(bad)
+def test_what_is_not_known_is_left_out_and_said(services):
+    for name, texts in {
+        "study": ("pst-pairs", "../../etc/passwd"), "model": ("no such model",), "condition": ("worse",),
+        "percent": ("0", "101", "nan", "many"), "seed": ("-1", "1.5", "inf", "9" * 30), "concept": ("x" * 201,),
+        "measure": ("bias",), "steps": ("0", "2.5"), "guidance": ("nan", "31"), "confidence": ("100",),
+        "encoder": ("x" * 201,), "negative": ("a\x00",), "option.n_permutations": ("0",), "option.crossing": ("both",),
+        "option.colour": ("red",),
+    }.items():  # fmt: skip
+        good = {"tab": "association"} | ({} if name == "seed" else {"seed": "3"})
+        for text in texts:
+            bad = read_link(good | {name: text}, TABS, services)
+            assert dict(bad.values) == dict(read_link(good, TABS, services).values), (name, text)
+            assert text[:50] in notice_html(bad)
 
 
-def test_an_unknown_tab_opens_nothing(fakes: FakeServices) -> None:
-    link = read(fakes, tab="<script>", seed="3")
+def test_an_unknown_tab_opens_nothing(services):
+    link = read(services, tab="<script>", seed="3")
     assert link.tab == ""
     assert not link.values
     assert "&lt;script&gt;" in notice_html(link)
 
 
-def test_settings_without_a_tab_are_of_the_first_one(fakes: FakeServices) -> None:
-    assert read(fakes, concept="  a   nurse ") == Link(tab="explore", values={"concept": "a nurse"})
-
-
-def test_what_others_put_into_an_address_is_none_of_our_business(fakes: FakeServices) -> None:
-    assert read(fakes, __theme="dark", utm_source="mail") == Link()
-
-
-def test_without_a_page_there_is_no_query() -> None:
-    request: Any = SimpleNamespace(query_params={"tab": "methods"})
-    assert query_of(request) == {"tab": "methods"}
+def test_settings_without_a_tab_are_of_the_first_one_and_what_others_put_into_an_address_is_none_of_ours(services):
+    assert read(services, concept="  a   nurse ") == Link(tab="explore", values={"concept": "a nurse"})
+    assert read(services, __theme="dark", utm_source="mail") == Link()
+    assert query_of(SimpleNamespace(query_params={"tab": "methods"})) == {"tab": "methods"}
     assert query_of(None) == {}

@@ -1,9 +1,5 @@
 """Menus that say what a choice would download."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 import gradio as gr
 import pytest
 
@@ -14,12 +10,9 @@ from bias_core.studies.paired.tab import PairedTab
 from bias_core.ui.model_menu import HINT, encoder_choices, model_choices, model_hint
 from tests.ui.tabs import built
 
-if TYPE_CHECKING:
-    from tests.ui.fakes import FakeServices
-
 
 @pytest.fixture
-def on_a_laptop(fakes: FakeServices, monkeypatch: pytest.MonkeyPatch) -> FakeServices:
+def on_a_laptop(fakes, monkeypatch):
     monkeypatch.setattr(services_module, "this_machine", lambda: Machine(memory=8 * 10**9))
     monkeypatch.setattr("bias_core.adapters.model_sources.is_cached", lambda *_: False)
     monkeypatch.setattr(services_module, "download_gb", lambda *_: 2.5)
@@ -27,14 +20,14 @@ def on_a_laptop(fakes: FakeServices, monkeypatch: pytest.MonkeyPatch) -> FakeSer
     return fakes
 
 
-def test_every_named_model_is_in_the_menu_and_the_embedded_ones_first(on_a_laptop: FakeServices) -> None:
+def test_every_named_model_is_in_the_menu_and_the_embedded_ones_first(on_a_laptop):
     choices = model_choices(on_a_laptop)
     assert {value for _, value in choices} == {info.id for info in on_a_laptop.models()}
     assert choices[0] == ("Calibration world, diffusion model", "calibration-diffusion")
     assert "not on this machine" in {value: text for text, value in choices}["stable-diffusion-v1-5"]
 
 
-def test_a_chosen_model_says_what_it_means_here(on_a_laptop: FakeServices) -> None:
+def test_a_chosen_model_says_what_it_means_here(on_a_laptop):
     assert model_hint(on_a_laptop, "calibration-renderer") == HINT
     assert model_hint(on_a_laptop, "no model!") == HINT
     hint = model_hint(on_a_laptop, "org/name")
@@ -44,14 +37,14 @@ def test_a_chosen_model_says_what_it_means_here(on_a_laptop: FakeServices) -> No
     )
 
 
-def test_readers_say_what_they_download(fakes: FakeServices) -> None:
+def test_readers_say_what_they_download(fakes):
     shown = {value: text for text, value in encoder_choices(fakes)}
     assert shown["calibration-clip"] == "Calibration CLIP"
     (large,) = (info for info in fakes.tools("encoder") if info.id.endswith("ViT-L-14/openai"))
     assert shown[large.id] == f"{large.name} · {large.download_gb:g} GB"
 
 
-def test_a_model_without_conditions_can_be_run_from_the_form(fakes: FakeServices) -> None:
+def test_a_model_without_conditions_can_be_run_from_the_form(fakes):
     tab = built(PairedTab, fakes)
     for name, before, chosen in (("org/photographs", "fair", None), ("calibration-renderer", None, "published")):
         menu = tab.on_model(name, before)[tab.form["condition"]]
@@ -64,7 +57,7 @@ def test_a_model_without_conditions_can_be_run_from_the_form(fakes: FakeServices
 
 
 @pytest.mark.parametrize("kind", [PairedTab, ExploreTab])
-def test_another_model_keeps_the_condition_and_one_chosen_meanwhile(fakes: FakeServices, kind: type[Any]) -> None:
+def test_another_model_keeps_the_condition_and_one_chosen_meanwhile(fakes, kind):
     tab = built(kind, fakes)
     for name, before, kept in (
         ("calibration-renderer", "extreme", True),

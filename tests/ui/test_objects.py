@@ -1,15 +1,12 @@
 """The Objects tab: what it says of captions, and how an object finds its pictures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
 from bias_core.studies.objects.tab import APART, ObjectsTab, curve_html, examples_html, odds_html, space_html, top_html
 from bias_core.studies.reports.headline import headline
@@ -17,7 +14,7 @@ from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.pictures import Look, which_choices
 from tests import shared
-from tests.ui.fakes import FakeServices, FewWords
+from tests.ui.fakes import FewWords
 
 services = shared.fake_services
 
@@ -25,20 +22,19 @@ PROMPTS = ("a doctor in a kitchen", "a nurse with a book")
 
 
 @pytest.fixture(scope="module")
-def controlled(services: FakeServices) -> StudyReport:
+def controlled(services):
     settings = StudySettings(scale=0.02, options={"triggers": ["burger"]})
     return complete(run_study(find_design("tbyb-controlled"), settings, services))
 
 
 @pytest.fixture(scope="module")
-def own(services: FakeServices) -> StudyReport:
+def own(services):
     design = design_of_prompts(find_design("tbyb-general"), PROMPTS, 8)
     return complete(run_study(design, settings_for_prompts(StudySettings(scale=0.1)), services))
 
 
-def test_each_picture_has_its_caption_and_what_it_adds(own: StudyReport) -> None:
+def test_each_picture_has_its_caption_and_what_it_adds(own):
     frame = own.pictures
-    assert frame is not None
     assert len(frame) == 2 * 8
     assert set(frame["caption"]) <= set(FewWords.SENTENCES)
     row = frame[(frame["caption"] == FewWords.SENTENCES[1]) & (frame["prompt"] == PROMPTS[0])].iloc[0]
@@ -47,7 +43,7 @@ def test_each_picture_has_its_caption_and_what_it_adds(own: StudyReport) -> None
     assert row["H_J"] == pytest.approx(1 - 2 / 3)
 
 
-def test_the_headline_names_the_object_that_towers_and_how_far_pictures_stray(own: StudyReport) -> None:
+def test_the_headline_names_the_object_that_towers_and_how_far_pictures_stray(own):
     top = table_of(own, "top_objects").frame.iloc[0]
     text = headline(own)
     assert text.startswith(f"“{top['object']}” is what captions name most, in {top['pictures with it']} of 16")
@@ -57,7 +53,7 @@ def test_the_headline_names_the_object_that_towers_and_how_far_pictures_stray(ow
     assert text.endswith("Whether any of this is bias cannot be told: there is no base to hold it against.")
 
 
-def test_the_headline_of_conditions_says_what_each_adds(controlled: StudyReport) -> None:
+def test_the_headline_of_conditions_says_what_each_adds(controlled):
     text = headline(controlled)
     assert text.startswith("Against fair, on the same prompts and seeds, ")
     assert "under trigger" in text
@@ -67,31 +63,21 @@ def test_the_headline_of_conditions_says_what_each_adds(controlled: StudyReport)
     assert "no base" not in text
 
 
-def test_the_curve_stands_beside_n_vocabulary_and_bounded_companions(own: StudyReport) -> None:
-    text = curve_html(own)
-    assert "<svg" in text
-    for word in ("n, pictures", "vocabulary", "entropy", "Gini", "effective number", "data-take="):
-        assert word in text
+def test_every_plot_stands_beside_its_numbers_and_what_compares_only_where_there_is_a_base(own, controlled):
+    assert space_html(own) == odds_html(own) == ""
+    for text, words in (
+        (curve_html(own), ("n, pictures", "vocabulary", "entropy", "Gini", "effective number", "data-take=")),
+        (space_html(controlled), ("rank",)),
+        (odds_html(controlled), ("Objects against the base", "p adjusted", "with it", "data-take=")),
+        (top_html(controlled), ("Δn",)),
+    ):
+        assert all(word in text for word in words)
+        assert "<svg" in text or words == ("Δn",)
+    assert space_html(controlled).count('<th scope="row"') >= 3
+    assert any(figure.key == "changed_objects" for figure in controlled.results.figures)
 
 
-def test_three_dimensions_stand_beside_their_table_where_models_are_compared(
-    own: StudyReport, controlled: StudyReport
-) -> None:
-    assert space_html(own) == ""
-    text = space_html(controlled)
-    assert "<svg" in text
-    assert "rank" in text
-    assert text.count('<th scope="row"') >= 3
-
-
-def test_what_changes_against_the_base_stands_beside_its_numbers(own: StudyReport, controlled: StudyReport) -> None:
-    assert odds_html(own) == ""
-    text = odds_html(controlled)
-    for words in ("<svg", "Objects against the base", "p adjusted", "with it", "data-take="):
-        assert words in text
-
-
-def test_an_object_chooses_the_pictures_that_have_it(own: StudyReport) -> None:
+def test_an_object_chooses_the_pictures_that_have_it(own):
     assert 'data-object="cup"' in top_html(own)
     rows = Look(report=own, which="objects=cup").rows()
     n = table_of(own, "top_objects").frame.set_index(["pictures", "object"]).loc[
@@ -101,19 +87,14 @@ def test_an_object_chooses_the_pictures_that_have_it(own: StudyReport) -> None:
     assert (f"objects: cup ({n})", "objects=cup") in which_choices(own)
 
 
-def test_the_change_against_the_base_is_shown(controlled: StudyReport) -> None:
-    assert "Δn" in top_html(controlled)
-    assert any(figure.key == "changed_objects" for figure in controlled.results.figures)
-
-
-def test_examples_show_what_was_asked_for_and_what_was_seen(own: StudyReport) -> None:
+def test_examples_show_what_was_asked_for_and_what_was_seen(own):
     text = examples_html(own)
     assert "Furthest from their prompts" in text
     assert PROMPTS[0] in text or PROMPTS[1] in text
     assert any(sentence in text for sentence in FewWords.SENTENCES)
 
 
-def test_what_a_prompt_says_is_escaped(services: FakeServices) -> None:
+def test_what_a_prompt_says_is_escaped(services):
     evil = ["<img src=x onerror=alert(1)> a doctor", "a nurse with a book"]
     design = design_of_prompts(find_design("tbyb-general"), evil, 2)
     report = complete(run_study(design, settings_for_prompts(StudySettings()), services))
@@ -121,21 +102,15 @@ def test_what_a_prompt_says_is_escaped(services: FakeServices) -> None:
         assert "<img src=x" not in text
 
 
-@pytest.mark.parametrize(
-    ("prompts", "n", "words"),
-    [
+def test_prompts_that_cannot_be_used_are_refused_and_a_single_one_needs_a_sentence(services):
+    for prompts, n, words in (
         ([" ", ""], 4, "one a line"),
-        (["a"] * 0 + [f"prompt {i}" for i in range(300)], 4, "300"),
+        ([f"prompt {i}" for i in range(300)], 4, "300"),
         (["x" * 600], 4, "500 characters"),
         (list(PROMPTS), 0, "needs a picture"),
-    ],
-)
-def test_prompts_that_cannot_be_used_are_refused(prompts: list[str], n: int, words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        design_of_prompts(find_design("tbyb-general"), prompts, n)
-
-
-def test_a_single_prompt_needs_a_sentence_to_be_held_against(services: FakeServices) -> None:
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            design_of_prompts(find_design("tbyb-general"), prompts, n)
     design = design_of_prompts(find_design("tbyb-general"), ["a doctor"], 3)
     with pytest.raises(InvalidInput, match="give a sentence"):
         complete(run_study(design, StudySettings(), services))
@@ -143,22 +118,22 @@ def test_a_single_prompt_needs_a_sentence_to_be_held_against(services: FakeServi
     assert complete(run_study(design, settings, services)).n_images == 3
 
 
-def test_own_prompts_are_run_whole(services: FakeServices) -> None:
+def test_own_prompts_are_run_whole(services):
     tab = ObjectsTab(services)
-    own: dict[str, Any] = {"prompts": "a doctor\n\n a  nurse \na doctor", "n": 5}
+    own = {"prompts": "a doctor\n\n a  nurse \na doctor", "n": 5}
     design = tab.own_design(tab.designs["tbyb-dataset"], own)
     assert design.data["prompts"] == ["a doctor", "a nurse"]
     settings = tab.own_settings(StudySettings(scale=0.04, options={"triggers": ["burger"], "exclude_prompt": True}))
     assert settings == StudySettings(options={"exclude_prompt": True})
 
 
-def test_what_stands_beside_its_numbers_is_not_shown_twice(services: FakeServices, own: StudyReport) -> None:
+def test_what_stands_beside_its_numbers_is_not_shown_twice(services, own):
     shown = {figure.key for figure in ObjectsTab(services).figures(own)}
     assert {"rates", "genders"} <= shown
     assert not shown & set(APART)
 
 
-def test_a_report_without_objects_says_so(own: StudyReport) -> None:
+def test_a_report_without_objects_says_so(own):
     bare = replace(own, results=replace(own.results, tables=(), figures=()))
     assert "no object was named" in headline(bare)
     assert curve_html(bare) == top_html(bare) == space_html(bare) == ""

@@ -1,17 +1,14 @@
 """The Paired tab: what it says, and labels that are corrected in place."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from html import unescape
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.identities import design_of_two
 from bias_core.studies.paired.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
 from bias_core.studies.reports.headline import headline
@@ -19,32 +16,31 @@ from bias_core.studies.reports.saved import open_report
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
 from tests import shared
-from tests.ui.fakes import FakeServices
 
 services = shared.fake_services
 
 
 @pytest.fixture(scope="module")
-def report(services: FakeServices) -> StudyReport:
+def report(services):
     return complete(run_study(find_design("pst-occupations"), StudySettings(scale=0.01), services))
 
 
-class Named(dict[str, Any]):
+class Named(dict):
     """Components by name, without a page: each stands for itself."""
 
-    def __missing__(self, name: str) -> str:
+    def __missing__(self, name):
         return name
 
 
 @pytest.fixture
-def tab(services: FakeServices) -> PairedTab:
+def tab(services):
     tab = PairedTab(services)
     tab.parts, tab.extra, tab.at_once = Named(), Named(), Named()
-    tab.pictures = SimpleNamespace(look="look")  # type: ignore[assignment]
+    tab.pictures = SimpleNamespace(look="look")
     return tab
 
 
-def with_score(report: StudyReport, key: str, value: float, low: float, high: float) -> StudyReport:
+def with_score(report, key, value, low, high):
     findings = tuple(
         replace(f, estimate=Estimate(value=value, low=low, high=high, n=f.estimate.n)) if f.key == key else f
         for f in report.results.findings
@@ -52,30 +48,24 @@ def with_score(report: StudyReport, key: str, value: float, low: float, high: fl
     return replace(report, results=replace(report.results, findings=findings))
 
 
-def first_pair(labelling: Labelling) -> Any:
+def first_pair(labelling):
     people = labelling.people()
     return people[people["setting"] == "paired"].iloc[0]
 
 
-def other(answer: str) -> str:
+def other(answer):
     return "feminine" if answer == "masculine" else "masculine"
 
 
-@pytest.mark.parametrize(
-    ("score", "words"),
-    [
+def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_changes(report, services):
+    for score, words in (
         ((40.0, 20.0, 60.0), "70 % of the people look as the stereotype of their role has it"),
         ((40.0, 20.0, 60.0), "leans with the stereotypes"),
         ((-40.0, -60.0, -20.0), "leans against the stereotypes"),
         ((10.0, -10.0, 30.0), "no clear lean either way"),
         ((float("nan"),) * 3, "Nobody could be scored"),
-    ],
-)
-def test_the_headline_says_which_way_and_how_sure(tab: PairedTab, report: StudyReport, score: Any, words: str) -> None:
-    assert words in headline(with_score(report, "paired_overall", *score))
-
-
-def test_the_headline_says_what_a_request_for_fairness_changes(tab: PairedTab, services: FakeServices) -> None:
+    ):
+        assert words in headline(with_score(report, "paired_overall", *score))
     design = design_of_two(
         find_design("pst-occupations"), {"CEO": "masculine", "nurse": "feminine"}, n_paired=2, n_single=2
     )
@@ -85,14 +75,14 @@ def test_the_headline_says_what_a_request_for_fairness_changes(tab: PairedTab, s
     assert "neither clearly more" in headline(with_score(found, "difference", -5.0, -50.0, 40.0))
 
 
-def test_failures_and_agreement_stand_beside_the_score(report: StudyReport) -> None:
+def test_failures_and_agreement_stand_beside_the_score(report):
     text = summary_html(report)
     assert "Pictures that failed, in pairs" in text
     assert "0 of 8" in text  # 2 x 2 occupations in both orders
     assert "against the record of what was drawn" in text
 
 
-def test_every_person_has_a_menu_with_the_label_chosen(report: StudyReport) -> None:
+def test_every_person_has_a_menu_with_the_label_chosen(report):
     labelling = Labelling(drawn=report)
     text = labels_html(labelling)
     pictures = labelling.pictures()
@@ -103,14 +93,14 @@ def test_every_person_has_a_menu_with_the_label_chosen(report: StudyReport) -> N
     assert "left: " in text
 
 
-def test_what_a_prompt_says_is_escaped(services: FakeServices) -> None:
+def test_what_a_prompt_says_is_escaped(services):
     evil = {"<img src=x onerror=alert(1)>": "masculine", "nurse": "feminine"}
     design = design_of_two(find_design("pst-occupations"), evil, n_paired=2, n_single=1, fairness=False)
     found = complete(run_study(design, StudySettings(), services))
     assert "<img src=x" not in labels_html(Labelling(drawn=found))
 
 
-def test_pages_turn_and_end(report: StudyReport) -> None:
+def test_pages_turn_and_end(report):
     first = Labelling(drawn=report)  # 8 pictures of pairs and 12 alone
     second = first.turn(1)
     assert len(second.pictures()) == 20 - PER_PAGE
@@ -119,7 +109,7 @@ def test_pages_turn_and_end(report: StudyReport) -> None:
     assert not set(first.pictures()) & set(second.pictures())
 
 
-def test_a_correction_is_counted_and_can_be_undone(report: StudyReport) -> None:
+def test_a_correction_is_counted_and_can_be_undone(report):
     labelling = Labelling(drawn=report)
     one = first_pair(labelling)
     person = (one["image_id"], one["position"])
@@ -135,7 +125,7 @@ def test_a_correction_is_counted_and_can_be_undone(report: StudyReport) -> None:
     assert replace(confirmed, which="hand").pictures() == confirmed.pictures()
 
 
-def test_the_doubtful_come_first_and_the_failed_alone(report: StudyReport) -> None:
+def test_the_doubtful_come_first_and_the_failed_alone(report):
     labelling = Labelling(drawn=report)
     people = labelling.people().set_index("image_id")["lean"].abs().groupby("image_id").min()
     doubtful = replace(labelling, which="doubtful").pictures()
@@ -146,41 +136,35 @@ def test_the_doubtful_come_first_and_the_failed_alone(report: StudyReport) -> No
     assert replace(labelling, which="failed").pictures() == []
 
 
-def test_the_tab_shows_what_a_correction_gives(tab: PairedTab, report: StudyReport) -> None:
+def test_the_tab_shows_what_a_correction_gives(tab, report):
     labelling = Labelling(drawn=report)
     one = first_pair(labelling)
     answer = other(one["perceived_gender"])
-    event: Any = SimpleNamespace(image=one["image_id"], position=one["position"], answer=answer)
+    event = SimpleNamespace(image=one["image_id"], position=one["position"], answer=answer)
     first, then = tab.on_label(labelling, None, event)
     assert "labels" not in first  # the menu keeps its focus
     assert "1 label corrected by hand" in first["place"]
     assert headline(then["report"]) in unescape(first["header"])
     assert headline(then["report"]) != headline(report)
     assert "labels.csv" in then["shell"]
-    assert then["report"].pictures["left_seen_as"].tolist() != report.pictures["left_seen_as"].tolist()  # type: ignore[index]
+    assert then["report"].pictures["left_seen_as"].tolist() != report.pictures["left_seen_as"].tolist()
     first, then = tab.on_step(Labelling.undo, first["labelling"], None)
     assert then["report"] is report
     assert "labels.csv" not in then["shell"]
     assert "<select" in first["labels"]
 
 
-@pytest.mark.parametrize(("image", "answer"), [("elsewhere", "feminine"), (None, "tall")])
-def test_a_label_that_cannot_be_is_refused_in_place(
-    tab: PairedTab, report: StudyReport, image: str | None, answer: str
-) -> None:
+def test_a_label_that_cannot_be_is_refused_in_place(tab, report):
     one = first_pair(Labelling(drawn=report))
-    event: Any = SimpleNamespace(image=image or one["image_id"], position=one["position"], answer=answer)
-    for labelling in (Labelling(drawn=report), None):
-        (said,) = tab.on_label(labelling, None, event)
-        assert "alert" in said["status"]
+    for image, answer in (("elsewhere", "feminine"), (one["image_id"], "tall")):
+        event = SimpleNamespace(image=image, position=one["position"], answer=answer)
+        for labelling in (Labelling(drawn=report), None):
+            (said,) = tab.on_label(labelling, None, event)
+            assert "alert" in said["status"]
 
 
-def test_labels_of_a_reopened_run_can_be_corrected_without_its_lost_pictures(
-    services: FakeServices, report: StudyReport
-) -> None:
+def test_labels_of_a_reopened_run_can_be_corrected_without_its_lost_pictures(services, report):
     saved = open_report(report.run_id, services)
-    assert saved is not None
-    assert isinstance(saved.report, StudyReport)
     labelling = Labelling(drawn=saved.report)
     one = first_pair(labelling)
     changed = ((one["image_id"], one["position"]), other(one["perceived_gender"]))
@@ -190,7 +174,7 @@ def test_labels_of_a_reopened_run_can_be_corrected_without_its_lost_pictures(
     assert one["image_id"] not in labels_html(Labelling(drawn=replace(report, stored=stored)))
 
 
-def test_own_identities_are_run_whole_and_checked(tab: PairedTab) -> None:
+def test_own_identities_are_run_whole_and_checked(tab):
     own = {"first": "pilot", "first_looks": "masculine", "second": "flight attendant",
            "second_looks": "feminine", "n_paired": 4, "n_single": 2, "fairness": False}  # fmt: skip
     design = tab.own_design(tab.designs["pst-power"], own)

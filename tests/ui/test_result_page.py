@@ -1,9 +1,6 @@
 """The order of a result page, and what leads from a number to its pictures and from a picture to how it was read."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,11 +13,7 @@ from bias_core.ui.study.pictures import FEW, Look, which_of
 from bias_core.ui.study.result_page import FOLDS, LATER, numbers_of
 from bias_core.ui.study.why import why_html
 from tests import shared
-from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, opened_folds
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.types import StudyReport
 
 services = shared.fake_services
 
@@ -31,29 +24,27 @@ ATTRIBUTES = (
 
 
 @pytest.fixture(scope="module")
-def tab(services: FakeServices) -> ExploreTab:
+def tab(services):
     return built(ExploreTab, services)
 
 
 @pytest.fixture(scope="module")
-def report(services: FakeServices) -> StudyReport:
+def report(services):
     settings = explore_settings(
         concept="doctor", n_images=29, n_clusters=2, attributes=ATTRIBUTES, model="calibration-renderer"
     )
     return complete(run_study(find_design("explore"), settings, services))
 
 
-def event(**said: Any) -> Any:
+def event(**said):
     return SimpleNamespace(**said)
 
 
-def test_every_kind_of_study_names_the_plot_of_its_page() -> None:
+def test_every_kind_of_study_names_the_plot_of_its_page():
     assert [design.name for design in list_designs() if not page_of(design).plots] == []
 
 
-def test_a_new_report_shows_pictures_and_one_plot_and_makes_what_is_folded_later(
-    tab: ExploreTab, report: StudyReport
-) -> None:
+def test_a_new_report_shows_pictures_and_one_plot_and_makes_what_is_folded_later(tab, report):
     shown = tab.finished(report)
     assert list(FOLDS.values()) == ["The numbers", "By attribute", "Details"]
     assert shown[tab.pictures.grid].count("data-image=") == FEW  # of 28, for one is blocked
@@ -67,16 +58,15 @@ def test_a_new_report_shows_pictures_and_one_plot_and_makes_what_is_folded_later
     assert "<details" in opened[tab.parts["tables"]]
     assert 'data-key="shares"' not in opened[tab.parts["attributes"]] + opened[tab.parts["figures"]]
     assert tab.on_unfold("details", report, ("details",)) == {tab.parts["filled"]: ("details",)}  # once
-    pressed: Any = SimpleNamespace(target=tab.parts["details"])
+    pressed = SimpleNamespace(target=tab.parts["details"])
     assert tab.on_fold(report, ("details",), pressed) == {tab.parts["filled"]: ("details",)}
 
 
-def test_a_share_is_pressed_and_the_pictures_that_make_it_up_are_shown(tab: ExploreTab, report: StudyReport) -> None:
+def test_a_share_is_pressed_and_the_pictures_that_make_it_up_are_shown(tab, report):
     plot = tab.finished(report)[tab.parts["plot"]]
     assert 'data-pictures="man: perceived=yes"' in plot
     assert 'role="group"' in plot  # what is in an image cannot be pressed
     frame = report.pictures
-    assert frame is not None
     seen = set(frame.loc[(frame["man: perceived"] == "yes"), "image_id"])
     shown = tab.on_mark(report, event(pictures="man: perceived=yes"))
     ids = {part.split('"')[0] for part in shown[tab.pictures.grid].split('data-image="')[1:]}
@@ -89,11 +79,8 @@ def test_a_share_is_pressed_and_the_pictures_that_make_it_up_are_shown(tab: Expl
     assert set(both["looks_like"]) == {"group 1"}
 
 
-def test_a_picture_says_why_each_attribute_was_read_so(
-    tab: ExploreTab, report: StudyReport, services: FakeServices
-) -> None:
+def test_a_picture_says_why_each_attribute_was_read_so(tab, report, services):
     frame = report.pictures
-    assert frame is not None
     row = frame.iloc[2]
     html = why_html(report, row["image_id"], services)
     assert html.count("<tr>") == 1 + len(ATTRIBUTES)
@@ -105,9 +92,8 @@ def test_a_picture_says_why_each_attribute_was_read_so(
     assert html in tab.pictures.large(report, row["image_id"])
 
 
-def test_a_frame_on_the_map_chooses_pictures_and_the_shares_follow(tab: ExploreTab, report: StudyReport) -> None:
+def test_a_frame_on_the_map_chooses_pictures_and_the_shares_follow(tab, report):
     frame = report.pictures
-    assert frame is not None
     some = frame[frame["number"].isin([2, 5, 9])]
     shown = tab.on_choose(report, event(number=0, group=-1, numbers="2,5,9"))
     assert shown[tab.pictures.grid].count("data-image=") == 3

@@ -1,11 +1,7 @@
 """A visitor sees the place in line; a full line gives the buttons back; addresses are those proxies saw."""
 
-from __future__ import annotations
-
 import asyncio
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import gradio as gr
 import pytest
@@ -19,14 +15,13 @@ from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.kit.types import Progress
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.visitor import Visitor, address_of
-from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values
 
 
-def occupied(line: RunLine, name: str) -> Any:
+def occupied(line, name):
     """A run that is at work, or waits, until it is closed."""
 
-    def steps() -> Any:
+    def steps():
         yield
 
     run = line.run(steps, Asker(name=name))
@@ -34,7 +29,7 @@ def occupied(line: RunLine, name: str) -> Any:
     return run
 
 
-def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back(fakes: FakeServices) -> None:
+def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back(fakes):
     fakes.run_line = RunLine(at_once=1, waiting=2)
     others = [occupied(fakes.run_line, name) for name in "ab"]
     tab = built(AssociationTab, fakes)
@@ -53,7 +48,7 @@ def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back
         other.close()
 
 
-def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_the_limit(fakes: FakeServices) -> None:
+def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_the_limit(fakes):
     fakes.run_line = RunLine(at_once=1, waiting=1)
     others = [occupied(fakes.run_line, name) for name in "ab"]  # who asks now is refused a place
     fakes.settings = fakes.settings.model_copy(update={"max_images": 20})
@@ -79,10 +74,10 @@ def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_
         other.close()
 
 
-def test_no_event_of_the_page_waits_for_runs(fakes: FakeServices, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_event_of_the_page_waits_for_runs(fakes, monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")  # where Gradio's own queue has room for one event
 
-    async def laid_out() -> gr.Blocks:  # Gradio's queue wants a running loop
+    async def laid_out():  # Gradio's queue wants a running loop
         return build_app(fakes)
 
     demo = asyncio.run(laid_out())
@@ -107,34 +102,28 @@ def test_no_event_of_the_page_waits_for_runs(fakes: FakeServices, monkeypatch: p
     assert not [fn for fn in waiting if special_args(fn)[2] is not None]
 
 
-@pytest.mark.parametrize(
-    ("space", "client", "forwarded", "address"),
-    [
+def test_an_address_is_what_the_last_public_proxy_saw(monkeypatch):
+    for space, client, forwarded, address in (
         ("", "127.0.0.1", "8.8.8.8", ""),
         ("", "203.0.113.9", "8.8.8.8", "203.0.113.9"),
         ("me/space", "10.0.0.3", "1.1.1.1, 8.8.8.8, 10.1.2.3", "8.8.8.8"),
         ("me/space", "10.0.0.3", "made up, 8.8.4.4", "8.8.4.4"),
         ("me/space", "10.0.0.3", "", "10.0.0.3"),
-    ],
-)
-def test_an_address_is_what_the_last_public_proxy_saw(
-    monkeypatch: pytest.MonkeyPatch, space: str, client: str, forwarded: str, address: str
-) -> None:
-    monkeypatch.setenv("SPACE_ID", space)
-    headers = {"x-forwarded-for": forwarded} if forwarded else {}
-    request: Any = SimpleNamespace(client=SimpleNamespace(host=client), headers=headers)
-    assert address_of(request) == address
-    assert address_of(None) == ""
+    ):
+        monkeypatch.setenv("SPACE_ID", space)
+        headers = {"x-forwarded-for": forwarded} if forwarded else {}
+        assert address_of(SimpleNamespace(client=SimpleNamespace(host=client), headers=headers)) == address
+        assert address_of(None) == ""
 
 
 def test_a_run_that_is_stopped_leaves_its_finished_pictures_and_shares_and_the_next_report_takes_their_place(
-    fakes: FakeServices, tmp_path: Path
-) -> None:
+    fakes, tmp_path
+):
     rows = tuple(ImageRow(prompt="p", seed=seed, model="m") for seed in range(5))
     images = tuple(StoredImage(row=row, truth=None, path=tmp_path / f"{row.id}.png") for row in rows[:2])
     tab = built(AssociationTab, fakes)
 
-    def stopped() -> Any:
+    def stopped():
         yield Progress(message="", drawing=rows, total=5)
         yield Progress(message="", drawing=rows, total=5, done=2, images=images)
         raise Cancelled("stopped; what was finished is kept")

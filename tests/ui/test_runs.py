@@ -1,15 +1,11 @@
 """The Runs tab's handlers, and what it says of a run and of an import."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
 
 import gradio as gr
 import pytest
@@ -19,7 +15,7 @@ from bias_core.errors import InvalidInput
 from bias_core.library.compare import sides_of
 from bias_core.library.tab import RunsTab, imported_html, look_through, runs_html
 from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.saved import list_examples
 from bias_core.studies.running.history import list_runs
@@ -28,7 +24,7 @@ from bias_core.ui.visitor import Visitor, on_arrive
 from bias_core.world.render import render
 from tests import shared
 from tests.explored import explore
-from tests.ui.fakes import FakeServices, _portrait
+from tests.ui.fakes import _portrait
 
 services = shared.fake_services
 
@@ -37,16 +33,16 @@ SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_perm
 
 
 @pytest.fixture(scope="module")
-def tab(services: FakeServices) -> RunsTab:
+def tab(services):
     """The tab as it stands in the whole app."""
-    kept: list[RunsTab] = []
+    kept = []
 
     class Kept(RunsTab):
-        def __init__(self, services: Any) -> None:
+        def __init__(self, services):
             super().__init__(services)
             kept.append(self)
 
-    async def lay_out() -> None:  # Gradio's queue wants a running loop
+    async def lay_out():  # Gradio's queue wants a running loop
         kept[0].events = build.build_app(services).fns.values()
 
     with pytest.MonkeyPatch.context() as patch:
@@ -57,17 +53,26 @@ def tab(services: FakeServices) -> RunsTab:
 
 
 @pytest.fixture
-def visitor() -> Iterator[Visitor]:
+def visitor():
     visitor = Visitor()
     yield visitor
     visitor.leave()
 
 
-def event(**values: str) -> Any:
-    return SimpleNamespace(**values)
+event = SimpleNamespace
 
 
-def zipped(path: Path, prompts: dict[str, int]) -> Path:
+def associated(services, visitor):
+    """A run of eight association tests, of one of them."""
+    return complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
+
+
+def of(tab, key):
+    """A tab of the app by its key."""
+    return next(other for other in tab.others if other.key == key)
+
+
+def zipped(path, prompts):
     rng = Random(2)
     with zipfile.ZipFile(path, "w") as archive:
         for prompt, n in prompts.items():
@@ -78,18 +83,17 @@ def zipped(path: Path, prompts: dict[str, int]) -> Path:
     return path
 
 
-def test_a_key_is_32_hex_digits_or_nobodys(visitor: Visitor) -> None:
+def test_a_key_is_32_hex_digits_or_nobodys(visitor):
     own = visitor.key
     for key in ("", "a" * 31, "A" * 32, "a" * 31 + "/", "../" * 10 + "aa", None, 7):
         with pytest.raises(InvalidInput):
-            visitor.key = key  # type: ignore[assignment]
+            visitor.key = key
     assert on_arrive(visitor, "no key") == own
     assert on_arrive(visitor, "c" * 32) == "c" * 32 == visitor.key
 
 
-def test_keep_delete_and_undo(tab: RunsTab, services: FakeServices, visitor: Visitor) -> None:
-    report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
-    parts, run = tab.parts, report.run_id
+def test_keep_delete_and_undo(tab, services, visitor):
+    parts, run = tab.parts, associated(services, visitor).run_id
     told = tab.on_act(visitor, None, event(act="keep", run=run))
     assert "Do not keep" in told[parts["list"]]
     told = tab.on_act(visitor, None, event(act="delete", run=run))
@@ -103,44 +107,36 @@ def test_keep_delete_and_undo(tab: RunsTab, services: FakeServices, visitor: Vis
     assert "no run" in told[parts["status"]]
 
 
-def test_a_run_opens_in_the_tab_of_its_study_with_its_form(
-    tab: RunsTab, services: FakeServices, visitor: Visitor
-) -> None:
-    report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
-    shown = tab.on_open(visitor, event(run=report.run_id))
-    assert shown[tab.tabs]["selected"] == "association"
-    there = next(other for other in tab.others if other.claims(report.design))
-    assert shown[there.form["percent"]] == 2
-    assert "Opened: a run of" in shown[there.parts["status"]]
-    assert set(shown) <= {tab.tabs, tab.parts["status"], *there.opened_outputs()}
-
-
-def test_an_exploration_opens_in_explore(tab: RunsTab, services: FakeServices, visitor: Visitor) -> None:
+def test_a_run_opens_in_the_tab_of_its_study_with_its_form(tab, services, visitor):
     settings = explore_settings(concept="nurse", n_images=5, attribute_a="", attribute_b="")
-    *_, report = explore(settings, services, session=visitor.key)
-    shown = tab.on_open(visitor, event(run=report.run_id))
-    assert shown[tab.tabs]["selected"] == "explore"
-    explorer = next(other for other in tab.others if other.key == "explore")
-    assert shown[explorer.form["concept"]] == "nurse"
-    assert shown[explorer.form["n_images"]] == 5
-    assert set(shown) <= {tab.tabs, tab.parts["status"], *explorer.opened_outputs()}
+    *_, explored = explore(settings, services, session=visitor.key)
+    for report, key, form in (
+        (associated(services, visitor), "association", {"percent": 2}),
+        (explored, "explore", {"concept": "nurse", "n_images": 5}),
+    ):
+        shown, there = tab.on_open(visitor, event(run=report.run_id)), of(tab, key)
+        assert shown[tab.tabs]["selected"] == key
+        assert there.claims(report.design)
+        assert {name: shown[there.form[name]] for name in form} == form
+        assert "Opened: a run of" in shown[there.parts["status"]]
+        assert set(shown) <= {tab.tabs, tab.parts["status"], *there.opened_outputs()}
 
 
-def test_a_run_that_is_no_longer_there_is_said(tab: RunsTab, visitor: Visitor) -> None:
+def test_a_run_that_is_no_longer_there_is_said(tab, visitor):
     for run in ("0" * 16, "../../etc"):
         assert "That did not work" in tab.on_open(visitor, event(run=run))[tab.parts["status"]]
         *_, last = tab.on_again(visitor, run)
         assert "That did not work" in last[tab.parts["status"]]
 
 
-def test_running_again_ends_where_the_study_is_shown(tab: RunsTab, services: FakeServices, visitor: Visitor) -> None:
-    report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
+def test_running_again_ends_where_the_study_is_shown(tab, services, visitor):
+    report = associated(services, visitor)
     *_, last = tab.on_again(visitor, report.run_id)
     assert last[tab.tabs]["selected"] == "association"
     assert any("Done in" in str(value) for value in last.values())
 
 
-def test_an_import_is_looked_through_and_measured(tab: RunsTab, visitor: Visitor, tmp_path: Path) -> None:
+def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     path = zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5, EVIL.replace("/", ""): 4})
     seen = tab.on_import(visitor, str(path))
     parts = tab.parts
@@ -153,7 +149,7 @@ def test_an_import_is_looked_through_and_measured(tab: RunsTab, visitor: Visitor
     assert "calibration-clip reads the pictures of the calibration world only" in refused[parts["status"]]
     *_, last = tab.on_measure(*asked, "", True)
     assert last[tab.tabs]["selected"] == "explore"
-    parts = next(other for other in tab.others if other.key == "explore").parts
+    parts = of(tab, "explore").parts
     assert last[parts["header"]].startswith('<p class="warning" role="alert">Forced:')
     assert "9 of 9 pictures scored" in last[parts["header"]]
     assert str(visitor.folder) not in last[parts["shell"]] + last[parts["python"]]
@@ -163,9 +159,7 @@ def test_an_import_is_looked_through_and_measured(tab: RunsTab, visitor: Visitor
     assert "tall, all pictures: P" in last[parts["findings"]]
 
 
-def test_an_import_is_labelled_without_being_measured(
-    tab: RunsTab, services: FakeServices, visitor: Visitor, tmp_path: Path
-) -> None:
+def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tmp_path):
     path = zipped(tmp_path / "mine.zip", {"one nurse on the left and one CEO on the right": 3, "a street": 2})
     imported = tab.on_import(visitor, str(path))[tab.parts["imported"]]
     *_, last = tab.on_label(visitor, imported)
@@ -187,7 +181,7 @@ def test_an_import_is_labelled_without_being_measured(
     assert "bring them again" in last[tab.parts["status"]]
 
 
-def test_errors_of_an_import_stay_in_place(tab: RunsTab, visitor: Visitor, tmp_path: Path) -> None:
+def test_errors_of_an_import_stay_in_place(tab, visitor, tmp_path):
     bad = tmp_path / "bad.zip"
     bad.write_bytes(b"no zip")
     parts = tab.parts
@@ -202,22 +196,17 @@ def test_errors_of_an_import_stay_in_place(tab: RunsTab, visitor: Visitor, tmp_p
     assert "no study" in last[parts["status"]]
 
 
-def test_what_others_wrote_is_only_text(services: FakeServices, tmp_path: Path, visitor: Visitor) -> None:
+def test_what_others_wrote_is_only_text_and_no_run_yet_says_what_will_be_here(services, tmp_path, visitor):
     settings = explore_settings(concept=EVIL, n_images=2, attribute_a="", attribute_b="")
     list(explore(settings, services, session=visitor.key))
     html = runs_html(list_runs(services, visitor.key))
     html += imported_html(look_through(zipped(tmp_path / "x.zip", {EVIL.replace("/", ""): 1})))
     assert "<img" not in html
     assert "&lt;img" in html
-
-
-def test_no_run_yet_says_what_will_be_here() -> None:
     assert "Nothing yet" in runs_html([])
 
 
-def test_every_report_of_a_shipped_study_has_a_tab(tab: RunsTab) -> None:
-    from bias_core.studies.kit.designs import list_designs
-
+def test_every_report_of_a_shipped_study_has_a_tab(tab):
     homeless = [d.name for d in list_designs() if not any(t.claims(d) for t in (*tab.others, tab))]
     assert homeless == []
     own = {"paired": "paired_two", "objects": "prompted_object_bias", "explore": "prompt_pack"}
@@ -226,15 +215,14 @@ def test_every_report_of_a_shipped_study_has_a_tab(tab: RunsTab) -> None:
     assert isinstance(tab.tabs, gr.Tabs)
 
 
-def test_an_example_opens_in_the_tab_of_its_study_and_says_that_it_is_one(tab: RunsTab, visitor: Visitor) -> None:
-    shown = tab.on_open(visitor, event(run="science-and-arts"))
-    association = next(other for other in tab.others if other.key == "association")
+def test_an_example_opens_in_the_tab_of_its_study_and_says_that_it_is_one(tab, visitor):
+    shown, association = tab.on_open(visitor, event(run="science-and-arts")), of(tab, "association")
     assert shown[tab.tabs]["selected"] == "association"
     assert "comes with the program" in shown[association.parts["header"]]
     assert shown[association.parts["report"]].design.name == "t2iat-tests"
 
 
-def test_two_finished_runs_are_compared_and_a_hole_in_the_choice_is_said(tab: RunsTab, visitor: Visitor) -> None:
+def test_two_finished_runs_are_compared_and_a_hole_in_the_choice_is_said(tab, visitor):
     name = "science-and-arts"
     shown = tab.on_compare(visitor, name, name)
     title = "Eight association tests"
@@ -243,7 +231,7 @@ def test_two_finished_runs_are_compared_and_a_hole_in_the_choice_is_said(tab: Ru
     assert "choose two to compare" in tab.on_compare(visitor, name, None)[tab.parts["status"]]
 
 
-def test_runs_opens_with_an_example_lists_the_shipped_ones_and_offers_two_to_compare(tab: RunsTab) -> None:
+def test_runs_opens_with_an_example_lists_the_shipped_ones_and_offers_two_to_compare(tab):
     newcomer, parts = Visitor(), tab.parts
     shown = tab.first_view(newcomer)
     assert "who is drawn as a nurse" in shown[parts["header"]]
@@ -251,8 +239,6 @@ def test_runs_opens_with_an_example_lists_the_shipped_ones_and_offers_two_to_com
     assert shown[tab.pictures.grid].count("<img") >= 8
     html = tab.on_list(newcomer)
     assert html.count("Example: ") == len(list_examples()) > 5
-    opened = tab.on_open(newcomer, event(run="science-and-arts"))
-    assert opened[tab.tabs]["selected"] == "association"
     part = tab.compare
     menus = part.on_list(newcomer)
     two = menus[part.first]["value"], menus[part.second]["value"]
@@ -262,7 +248,7 @@ def test_runs_opens_with_an_example_lists_the_shipped_ones_and_offers_two_to_com
     newcomer.leave()
 
 
-def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why(tab: RunsTab) -> None:
+def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why(tab):
     newcomer, parts = Visitor(), tab.parts
     shown = tab.on_compare(newcomer, "nurses", "doctors")
     report = shown[parts["report"]]
@@ -281,7 +267,7 @@ def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why
     newcomer.leave()
 
 
-def test_what_is_folded_and_pressed_in_runs_is_wired_as_in_a_study(tab: RunsTab) -> None:
+def test_what_is_folded_and_pressed_in_runs_is_wired_as_in_a_study(tab):
     wired = {target for one in tab.events for target in one.targets}
     pairs = (("by_attribute", "expand"), ("details", "expand"), ("plot", "submit"), ("findings", "submit"))
     assert [name for name, kind in pairs if (tab.parts[name]._id, kind) not in wired] == []

@@ -1,7 +1,5 @@
 """The environment that all markup comes from."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -46,7 +44,7 @@ def test_numbers_are_written_as_in_reports():
     )
 
 
-def test_words_that_begin_with_a_hyphen_stay_and_numbers_have_a_minus_sign() -> None:
+def test_words_that_begin_with_a_hyphen_stay_and_numbers_have_a_minus_sign():
     frame = pd.DataFrame({"name": ["-5 degrees", "no -1"], "value": [-0.25, 0.5], "low": [-0.5, 0.25], "n": [-3, 4]})
     frame = frame.assign(high=[0.125, 0.75])[["name", "value", "low", "high", "n"]]
     table = render("frame", frame=frame, name="a table")
@@ -79,7 +77,7 @@ def test_an_installed_copy_has_every_template_and_script(tmp_path):
         assert ours <= there
 
 
-def test_a_table_of_words_is_read_from_the_left_and_numbers_stand_below_each_other() -> None:
+def test_a_table_of_words_is_read_from_the_left_and_numbers_stand_below_each_other():
     frame = pd.DataFrame({"item": ["steps", "size"], "status": ["met", "differs"], "n": [3, 17]})
     html = render("frame", frame=frame, name="a table")
     assert '<td dir="auto" class="as-text">differs</td><td dir="auto">17</td>' in html

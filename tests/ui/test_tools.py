@@ -1,49 +1,40 @@
 """The tools that programs see: typed, limited, and with the numbers of the command line."""
 
-from __future__ import annotations
-
 import io
 import json
+import urllib.error
 import urllib.request
 import zipfile
 from base64 import b64decode
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
+from gradio_client import handle_file
+from gradio_client.exceptions import AppError
 from PIL import Image
 from typer.testing import CliRunner
 
 from bias_core.app.api import Tools
 from bias_core.metrics.cards import METRICS
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.attributes import load_attribute_sets
+from bias_core.studies.reports.documents import to_dict
+from tests.explored import explore
 from tests.ui.fakes import FakeServices
-from tests.ui.served import Served
 
 TOOLS = {
     "explore", "run_study", "compare", "get_report", "report_document", "label_run", "corrected_run", "list_studies",
     "list_models", "list_attribute_sets", "list_measures", "suggest_attributes",
 }  # fmt: skip
-STUDY: dict[str, Any] = {"study": "t2iat-tests", "scale": 0.02, "options": ["tests=science_arts", "n_permutations=200"]}
+STUDY = {"study": "t2iat-tests", "scale": 0.02, "options": ["tests=science_arts", "n_permutations=200"]}
 
 
 @pytest.fixture(scope="module")
-def client(served: Served) -> Iterator[Any]:
-    from gradio_client import Client
-
-    client = Client(served.url, verbose=False, analytics_enabled=False)
-    yield client
-    client.close()
+def study(programs):
+    return programs.predict(**STUDY, api_name="/run_study")
 
 
-@pytest.fixture(scope="module")
-def study(client: Any) -> dict[str, Any]:
-    report: dict[str, Any] = client.predict(**STUDY, api_name="/run_study")
-    return report
-
-
-def test_exactly_the_tools_are_public(client: Any, served: Served) -> None:
-    endpoints = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
+def test_exactly_the_tools_are_public(programs, served):
+    endpoints = programs.view_api(return_format="dict", print_info=False)["named_endpoints"]
     assert set(endpoints) == {f"/{name}" for name in TOOLS}
     with urllib.request.urlopen(f"{served.url}/gradio_api/mcp/schema") as answer:
         tools = json.load(answer)
@@ -51,7 +42,7 @@ def test_exactly_the_tools_are_public(client: Any, served: Served) -> None:
     assert len(tools) == len(TOOLS)
 
 
-def test_every_endpoint_and_parameter_says_what_it_is_for(served: Served) -> None:
+def test_every_endpoint_and_parameter_says_what_it_is_for(served):
     # A Space's agents.md is made of this: what is not said here no program is told.
     with urllib.request.urlopen(f"{served.url}/gradio_api/info") as answer:
         info = json.load(answer)
@@ -76,60 +67,76 @@ def test_every_endpoint_and_parameter_says_what_it_is_for(served: Served) -> Non
     assert scale["python_type"]["description"].endswith("Range: above 0 to 1.")
 
 
-def test_a_study_over_http_has_the_numbers_of_the_command_line(
-    study: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def numbers(report, parts=("attributes", "association", "clusters", "prompt", "settings", "unknown_words", "notes")):
+    return json.loads(json.dumps({name: report[name] for name in parts}))
+
+
+@pytest.fixture
+def by_command(tmp_path, monkeypatch):
+    """What a command line writes as its report."""
     from bias_core import cli, services
 
+    def run(*arguments):
+        done = CliRunner().invoke(cli.app, [*arguments, "--out", str(tmp_path / "report.json")])
+        assert done.exit_code == 0, done.output
+        return json.loads((tmp_path / "report.json").read_text())
+
     monkeypatch.setattr(services, "Services", lambda: FakeServices(tmp_path / "cli"))
-    arguments = ["study", "run", "t2iat-tests", "--scale", "0.02", "--out", str(tmp_path / "report.json")]
-    for option in STUDY["options"]:
-        arguments += ["--option", option]
-    run = CliRunner().invoke(cli.app, arguments)
-    assert run.exit_code == 0, run.output
-    by_command = json.loads((tmp_path / "report.json").read_text())
-    for part in ("findings", "tables", "figures", "notes", "n_images", "settings"):
-        assert json.loads(json.dumps(study[part])) == by_command[part], part
+    return run
 
 
-def test_a_report_comes_again_by_its_id_and_nothing_else_does(client: Any, study: dict[str, Any]) -> None:
-    from gradio_client.exceptions import AppError
+def test_a_study_over_http_has_the_numbers_of_the_command_line(study, by_command):
+    options = [word for option in STUDY["options"] for word in ("--option", option)]
+    parts = ("findings", "tables", "figures", "notes", "n_images", "settings")
+    told = by_command("study", "run", "t2iat-tests", "--scale", "0.02", *options)
+    assert numbers(study, parts) == numbers(told, parts)
 
-    assert client.predict(run_id=study["run_id"], api_name="/get_report") == study
+
+def test_api_cli_and_python_give_identical_numbers(programs, fakes, by_command):
+    asked = {"condition": "extreme", "n_images": 11, "seed": 5, "n_attribute_images": 3}
+    over_http = programs.predict(concept="nurse", attributes=["man", "glasses"], **asked, api_name="/explore")
+    told = by_command(
+        "explore", "nurse", "--attribute", "man", "--attribute", "glasses", "--condition", "extreme",
+        "-n", "11", "--seed", "5", "--n-attribute-images", "3",
+    )  # fmt: skip
+    nurse = next(item for item in load_attribute_sets() if item.key == "nurse")
+    attributes = tuple(a for a in nurse.attributes if a.name in {"man", "glasses"})
+    *_, report = explore(explore_settings(concept="nurse", attributes=attributes, **asked), fakes)
+    assert numbers(over_http) == numbers(told) == numbers(to_dict(report.report))
+
+
+def test_a_report_comes_again_by_its_id_and_nothing_else_does(programs, study):
+    assert programs.predict(run_id=study["run_id"], api_name="/get_report") == study
     for other in ("0" * 16, "../runs/x"):
         with pytest.raises(AppError, match="run"):
-            client.predict(run_id=other, api_name="/get_report")
+            programs.predict(run_id=other, api_name="/get_report")
 
 
-def test_a_report_comes_as_a_document_for_people(client: Any, study: dict[str, Any]) -> None:
-    from gradio_client.exceptions import AppError
-
+def test_a_report_comes_as_a_document_for_people(programs, study):
     run = study["run_id"]
-    text = client.predict(run_id=run, api_name="/report_document")
+    text = programs.predict(run_id=run, api_name="/report_document")
     assert text.startswith(f"# {study['title']}\n")
     assert " ".join(study["claims"][0].split()) in text
-    assert client.predict(run_id=run, form="html", api_name="/report_document").startswith("<!DOCTYPE html>")
-    assert client.predict(run_id=run, form="card", api_name="/report_document").startswith("## Bias, Risks")
-    records = b64decode(client.predict(run_id=run, form="every_eval_ever", api_name="/report_document"))
+    assert programs.predict(run_id=run, form="html", api_name="/report_document").startswith("<!DOCTYPE html>")
+    assert programs.predict(run_id=run, form="card", api_name="/report_document").startswith("## Bias, Risks")
+    records = b64decode(programs.predict(run_id=run, form="every_eval_ever", api_name="/report_document"))
     assert zipfile.is_zipfile(io.BytesIO(records))
     with pytest.raises(AppError, match="a report is no 'docx'; it can be html, md, card, json, every_eval_ever"):
-        client.predict(run_id=run, form="docx", api_name="/report_document")
+        programs.predict(run_id=run, form="docx", api_name="/report_document")
     with pytest.raises(AppError, match="no report of a run"):
-        client.predict(run_id="0" * 16, api_name="/report_document")
+        programs.predict(run_id="0" * 16, api_name="/report_document")
 
 
-def test_people_label_a_run_and_its_numbers_come_back_corrected(client: Any) -> None:
-    from gradio_client.exceptions import AppError
-
+def test_people_label_a_run_and_its_numbers_come_back_corrected(programs):
     drawn = {"concept": "doctor", "attributes": ["man"], "n_images": 8, "model": "calibration-renderer"}
-    report = client.predict(**drawn, attribute_a="", attribute_b="", api_name="/explore")
+    report = programs.predict(**drawn, attribute_a="", attribute_b="", api_name="/explore")
     with pytest.raises(AppError, match="no labelling task serves the run"):
-        client.predict(run_id=report["run_id"], api_name="/corrected_run")
-    task = client.predict(run_id=report["run_id"], n=6, api_name="/label_run")
+        programs.predict(run_id=report["run_id"], api_name="/corrected_run")
+    task = programs.predict(run_id=report["run_id"], n=6, api_name="/label_run")
     assert (task["status"], task["asks_about"]) == ("open", "man")
     assert task["sample"] == "6 of 8 pictures at random, seed 0"
-    assert client.predict(run_id=report["run_id"], api_name="/corrected_run")["notes"][0].startswith("Nobody has")
-    door = f"{client.src.rstrip('/')}/label"
+    assert programs.predict(run_id=report["run_id"], api_name="/corrected_run")["notes"][0].startswith("Nobody has")
+    door = f"{programs.src.rstrip('/')}/label"
     with urllib.request.urlopen(f"{door}/task/{task['raters_link'].partition('=')[2]}") as answer:
         page = json.load(answer)
     joining = {"task": task["raters_link"].partition("=")[2], "agreed": True, "page": page["page"]}
@@ -139,21 +146,21 @@ def test_people_label_a_run_and_its_numbers_come_back_corrected(client: Any) -> 
     for number in range(4):
         answer_of = {"id": f"answer-{number}", "item": turn["item"], "choices": {"man": "yes"}, "duration_ms": 900}
         turn = _posted(f"{door}/answer", answer_of, code)
-    corrected = client.predict(run_id=report["run_id"], api_name="/corrected_run")
+    corrected = programs.predict(run_id=report["run_id"], api_name="/corrected_run")
     p = corrected["numbers"][0]
     assert (p["title"], p["n_labelled"], p["corrected"]["n"]) == ("man: P", 4, 8)
     assert 0.3 < p["corrected"]["low"] < p["corrected"]["value"] <= 1
     with pytest.raises(AppError, match="no report of a run"):
-        client.predict(run_id="0" * 16, api_name="/label_run")
+        programs.predict(run_id="0" * 16, api_name="/label_run")
 
 
-def _posted(url: str, values: dict[str, Any], code: str) -> Any:
+def _posted(url, values, code):
     headers = {"Content-Type": "application/json", "X-Rater-Code": code}
     with urllib.request.urlopen(urllib.request.Request(url, json.dumps(values).encode(), headers)) as answer:
         return json.load(answer)
 
 
-def test_a_visitors_own_report_is_not_for_programs(fakes: FakeServices) -> None:
+def test_a_visitors_own_report_is_not_for_programs(fakes):
     import gradio as gr
 
     from bias_core.studies.kit.designs import find_design
@@ -166,37 +173,46 @@ def test_a_visitors_own_report_is_not_for_programs(fakes: FakeServices) -> None:
         Tools(fakes).get_report(report.run_id)
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "message"),
-    [
-        ("run_study", {"study": "no-such"}, "no study"),
-        ("run_study", {"study": "/etc/passwd.yaml"}, "no study"),
-        ("run_study", {"study": "t2iat-tests", "scale": 2.0}, "scale must be at most 1, got 2"),
-        ("run_study", {"study": "t2iat-tests", "options": ["colour=red"]}, "no option"),
-        ("run_study", {"study": "t2iat-tests", "options": ["tests"]}, "name=value"),
-        ("run_study", {"study": "tbyb-dataset"}, "needs a folder or zip"),
-        ("compare", {"concept": "doctor", "arms": ["condition=fair"]}, "arm"),
-        ("compare", {"concept": "doctor", "arms": ["condition=fair", "colour=red"]}, "colour"),
-    ],
-)
-def test_a_tool_says_what_is_wrong(client: Any, tool: str, arguments: dict[str, Any], message: str) -> None:
-    from gradio_client.exceptions import AppError
-
-    with pytest.raises(AppError, match=message):
-        client.predict(**arguments, api_name=f"/{tool}")
-
-
-def test_a_run_that_is_too_large_is_refused(tmp_path: Path) -> None:
-    import gradio as gr
-
-    services = FakeServices(tmp_path)
-    services.settings = services.settings.model_copy(update={"max_images": 10})
-    with pytest.raises(gr.Error, match="at most 10"):
-        Tools(services).run_study("t2iat-tests")
+def test_a_tool_says_what_is_wrong(programs):
+    for tool, message, arguments in (
+        ("run_study", "no study", {"study": "no-such"}),
+        ("run_study", "no study", {"study": "/etc/passwd.yaml"}),
+        ("run_study", "scale must be at most 1, got 2", {"study": "t2iat-tests", "scale": 2.0}),
+        ("run_study", "no option", {"study": "t2iat-tests", "options": ["colour=red"]}),
+        ("run_study", "name=value", {"study": "t2iat-tests", "options": ["tests"]}),
+        ("run_study", "needs a folder or zip", {"study": "tbyb-dataset"}),
+        ("compare", "arm", {"concept": "doctor", "arms": ["condition=fair"]}),
+        ("compare", "colour", {"concept": "doctor", "arms": ["condition=fair", "colour=red"]}),
+        ("explore", "concept is empty", {"concept": "  "}),
+        ("explore", "n_images must be at least 1", {"concept": "doctor", "n_images": -1}),
+        ("explore", "no model", {"concept": "doctor", "model": "no such model"}),
+        ("explore", "man", {"concept": "doctor", "attributes": ["man|a photo of a man"]}),
+        ("explore", "10,0", {"concept": "x" * 10_000}),
+    ):
+        with pytest.raises(AppError, match=message):
+            programs.predict(**arguments, api_name=f"/{tool}")
 
 
-def test_two_conditions_are_compared(client: Any) -> None:
-    report = client.predict(
+@pytest.mark.parametrize("path", ["runs", "embeddings.sqlite"])
+def test_records_of_runs_are_not_served(served, study, path):
+    found = served.data_dir / path
+    target = next(found.glob("*.json")) if found.is_dir() else found
+    assert target.exists()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{served.url}/gradio_api/file={target}")
+    with refused.value as answer:
+        assert answer.code in {403, 404}
+
+
+def test_the_same_question_of_two_visitors_is_two_runs(programs):
+    ask = {"concept": "doctor", "n_images": 4, "attribute_a": "", "attribute_b": "", "api_name": "/explore"}
+    first, second = programs.predict(**ask), programs.predict(**ask)
+    assert first["run_id"] != second["run_id"]
+    assert numbers(first) == numbers(second)
+
+
+def test_two_conditions_are_compared(programs):
+    report = programs.predict(
         concept="doctor", arms=["condition=fair", "condition=extreme"], attributes=["man"], n_images=12,
         api_name="/compare",
     )  # fmt: skip
@@ -204,19 +220,17 @@ def test_two_conditions_are_compared(client: Any) -> None:
     assert all(row["n"] <= 24 for row in report["findings"])
 
 
-def test_the_lists_tell_what_can_be_asked(client: Any) -> None:
-    studies = {entry["name"]: entry for entry in client.predict(api_name="/list_studies")}
+def test_the_lists_tell_what_can_be_asked(programs):
+    studies = {entry["name"]: entry for entry in programs.predict(api_name="/list_studies")}
     assert studies["t2iat-tests"]["pictures_at_full_size"] > 1000
     assert "tests" in studies["t2iat-tests"]["options"]
     assert "tbyb-dataset" not in studies  # it needs a dataset, which cannot be sent
-    measures = {entry["key"]: entry for entry in client.predict(api_name="/list_measures")}
+    measures = {entry["key"]: entry for entry in programs.predict(api_name="/list_measures")}
     assert set(measures) == set(METRICS)
     assert measures["stereotype_score"]["null_value"] == 0
 
 
-def test_pictures_that_are_uploaded_are_an_arm_and_no_path_of_the_server_is(client: Any, tmp_path: Path) -> None:
-    from gradio_client import handle_file
-
+def test_pictures_that_are_uploaded_are_an_arm_and_no_path_of_the_server_is(programs, tmp_path):
     path = tmp_path / "mine.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(
@@ -227,9 +241,9 @@ def test_pictures_that_are_uploaded_are_an_arm_and_no_path_of_the_server_is(clie
             Image.new("RGB", (32, 32), (40 * i, 90, 120)).save(picture, "PNG")
             archive.writestr(f"{i}.png", picture.getvalue())
     asked = {"study": "tbyb-dataset", "force": True, "options": ["negative=a wall"], "api_name": "/run_study"}
-    assert client.predict(pictures=[handle_file(str(path))], **asked)["n_images"] == 4
+    assert programs.predict(pictures=[handle_file(str(path))], **asked)["n_images"] == 4
     inside = tmp_path / "inside.zip"
     inside.write_bytes(path.read_bytes())
     for wrong in ({"path": str(inside)}, str(inside), {"name": "x"}):
         with pytest.raises(Exception, match="are files that were uploaded"):
-            client.predict(pictures=[wrong], **asked)
+            programs.predict(pictures=[wrong], **asked)

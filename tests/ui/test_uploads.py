@@ -1,7 +1,5 @@
 """Uploads: what one visitor and all together may bring, and where it stays."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

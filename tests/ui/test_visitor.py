@@ -1,11 +1,8 @@
 """A page whose state had to make room for others is still its visitor's, and nobody else's."""
 
-from __future__ import annotations
-
 import copy
 from contextvars import copy_context
 from types import SimpleNamespace
-from typing import Any
 
 from gradio.context import LocalContext
 
@@ -14,17 +11,17 @@ from bias_core.ui.visitor import Visitor, on_arrive
 KEY = "0123456789abcdef" * 2
 
 
-def in_page(page: str, do: Any) -> Any:
+def in_page(page, do):
     """Done in an event of this page."""
 
-    def work() -> Any:
-        LocalContext.request.set(SimpleNamespace(session_hash=page))  # type: ignore[arg-type]
+    def work():
+        LocalContext.request.set(SimpleNamespace(session_hash=page))
         return do()
 
     return copy_context().run(work)
 
 
-def test_an_evicted_page_keeps_its_runs_and_no_other_page_gets_them() -> None:
+def test_an_evicted_page_keeps_its_runs_and_no_other_page_gets_them():
     state = Visitor()  # of which Gradio gives each page a copy, and a new one after it let go of that
     assert in_page("page-1", lambda: on_arrive(copy.deepcopy(state), KEY)) == KEY
     assert in_page("page-1", lambda: copy.deepcopy(state).key) == KEY
@@ -34,10 +31,34 @@ def test_an_evicted_page_keeps_its_runs_and_no_other_page_gets_them() -> None:
     assert len(without) == len(KEY)
 
 
-def test_a_page_of_a_new_visitor_has_one_key_for_good() -> None:
+def test_a_page_of_a_new_visitor_has_one_key_for_good_and_what_is_no_key_is_not_taken_for_one():
     first = in_page("page-3", lambda: on_arrive(Visitor(), None))
     assert in_page("page-3", lambda: Visitor().key) == first
-
-
-def test_what_is_no_key_is_not_taken_for_one() -> None:
     assert in_page("page-4", lambda: on_arrive(Visitor(), "../../x")) != "../../x"
+
+
+def test_a_copied_visitor_is_another_visitor_and_leaving_deletes_the_downloads():
+    first = Visitor()
+    second = copy.deepcopy(first)
+    first.stop.set()
+    assert first.key != second.key
+    assert not second.stop.is_set()
+    assert len(first.key) == 32
+    folder = first.folder
+    first.leave()
+    assert not folder.exists()
+
+
+def test_a_new_run_stops_the_one_before_and_a_page_loaded_anew_that_of_the_page_before():
+    before, after, stranger = Visitor(), Visitor(), Visitor()
+    first = before.stop
+    before.start()
+    assert first.is_set()
+    flag = before.stop  # a run holds it
+    assert not flag.is_set()
+    after.key = before.key
+    after.stop.set()
+    assert flag.is_set()
+    assert not stranger.stop.is_set()
+    after.start()
+    assert not before.stop.is_set()  # of the newest run

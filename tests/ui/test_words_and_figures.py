@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -24,62 +21,56 @@ from bias_core.types import Attribute, Estimate, ReaderErrors
 from bias_core.ui import messages
 from bias_core.ui.study import view as study_html
 from bias_core.ui.templates import environment
-from bias_core.ui.visitor import Visitor
+from tests import shared
 from tests.explored import Explored, explore
 
-if TYPE_CHECKING:
-    from tests.ui.fakes import FakeServices
+services = shared.fake_services
 
 NAN = float("nan")
 
 
-def estimate(value: float, low: float, high: float, n: int = 7) -> Estimate:
+def estimate(value, low, high, n=7):
     return Estimate(value=value, low=low, high=high, n=n, note="constant" if math.isnan(value) else "")
 
 
-def score(value: float, low: float, high: float, reference: float | None = 0.5, name: str = "man") -> AttributeScore:
+def score(value, low, high, reference=0.5, name="man"):
     attribute = Attribute(name=name, positive="p", negative="n", reference=reference, reference_source="assumed")
     rest = dict.fromkeys(("stereotype", "signed_difference", "wals", "variance_share"), estimate(0.1, 0.0, 0.2))
     return AttributeScore(
-        attribute=attribute,
-        prevalence=estimate(value, low, high),
-        similarity_positive=np.zeros(7),
-        similarity_negative=np.ones(7),
-        **rest,
-    )
+        attribute=attribute, prevalence=estimate(value, low, high), similarity_positive=np.zeros(7),
+        similarity_negative=np.ones(7), **rest,
+    )  # fmt: skip
 
 
-def seen(report: Explored, **values: Any) -> Explored:
+def seen(report, **values):
     """The same report with other numbers."""
     changed = Explored(report.report)
     changed.__dict__.update(values)
     return changed
 
 
-@pytest.fixture
-def report(fakes: FakeServices) -> Explored:
+@pytest.fixture(scope="module")
+def report(services):
     attributes = load_attribute_sets()[1].attributes
     settings = explore_settings(concept="doctor", attributes=attributes, n_images=17, n_clusters=3)
-    *_, found = explore(settings, fakes)
-    assert isinstance(found, Explored)
+    *_, found = explore(settings, services)
     return found
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "reference", "where"),
-    [(0.6, 0.9, 0.5, "above"), (0.1, 0.4, 0.5, "below"), (0.4, 0.6, 0.5, "within"), (0.4, 0.6, None, "unknown")],
-)
-def test_the_verdict_is_where_the_interval_lies(low: float, high: float, reference: float | None, where: str) -> None:
-    assert verdict(score((low + high) / 2, low, high, reference)) == where
+def test_the_verdict_is_where_the_interval_lies():
+    for low, high, known in ((0.6, 0.9, "above"), (0.1, 0.4, "below"), (0.4, 0.6, "within")):
+        for reference, where in ((0.5, known), (None, "unknown")):
+            assert verdict(score((low + high) / 2, low, high, reference)) == where
 
 
-def test_an_undefined_share_never_reads_as_no_bias() -> None:
+def test_neither_an_undefined_share_nor_one_around_the_reference_reads_as_no_bias():
     undefined = score(NAN, NAN, NAN)
     assert "could not be measured" in sentences.says(undefined)
     assert "not a sign of no bias" in sentences.does_not_say(undefined)
+    assert "none ruled out" in sentences.says(score(0.5, 0.3, 0.7))
 
 
-def test_a_reader_that_is_no_better_than_chance_is_not_called_unknown() -> None:
+def test_a_reader_that_is_no_better_than_chance_is_not_called_unknown():
     read = score(0.5, 0.3, 0.7)
     assert "is not known" in sentences.does_not_say(replace(read, errors=None, corrected=None))
     chance = ReaderErrors(sensitivity=0.6, specificity=0.4, n_positive=100, n_negative=100)
@@ -88,18 +79,13 @@ def test_a_reader_that_is_no_better_than_chance_is_not_called_unknown() -> None:
     assert "errs otherwise here" in sentences.does_not_say(replace(read, errors=good, corrected=None))
 
 
-def test_an_interval_with_the_reference_inside_is_not_called_fair() -> None:
-    text = sentences.says(score(0.5, 0.3, 0.7))
-    assert "none ruled out" in text
-
-
-def sourced(name: str, source: str, share: Estimate, reference: float | None = 0.5) -> AttributeScore:
+def sourced(name, source, share, reference=0.5):
     found = score(share.value, share.low, share.high, reference)
     attribute = replace(found.attribute, name=name, reference=reference, reference_source=source)
     return replace(found, attribute=attribute, prevalence=share)
 
 
-def test_a_headline_compares_with_rates_that_have_a_source_and_else_with_nothing() -> None:
+def test_a_headline_compares_with_rates_that_have_a_source_and_else_with_nothing():
     far, near = estimate(0.95, 0.8, 1.0), estimate(0.56, 0.52, 0.7)
     guess = sourced("old", "assumed 50 %, a choice", far)
     census = sourced("man", "a census (2024)", near)
@@ -122,22 +108,19 @@ def test_a_headline_compares_with_rates_that_have_a_source_and_else_with_nothing
     assert not sourced("x", "bls2024", near, reference=None).attribute.has_source
 
 
-def test_which_way_pictures_lean_is_said_of_what_lies_beyond_an_even_mix(report: Explored) -> None:
+def test_which_way_pictures_lean_is_said_of_what_lies_beyond_an_even_mix(report):
     mean = estimate(0.1, 0.05, 0.15)
     lean = AssociationScore(
-        attribute_a="male",
-        attribute_b="female",
-        mean=mean,
-        associations=np.zeros(7),
+        attribute_a="male", attribute_b="female", mean=mean, associations=np.zeros(7),
         beyond=estimate(0.02, -0.03, 0.07),
-    )
+    )  # fmt: skip
     assert "no lean towards “male” or “female” is shown" in sentences.association_says(lean)
     assert "an even mix = 0" in sentences.association_says(lean)
     unvaried = replace(lean, beyond=None)
     assert sentences.association_says(unvaried).startswith("The pictures are more like those of “male”")
 
 
-def test_every_number_of_the_table_has_its_interval_and_n(report: Explored) -> None:
+def test_every_number_of_the_table_has_its_interval_and_n(report):
     html = study_html.findings_html(report.report)
     for found in report.attributes:
         assert format_number(found.prevalence.value, found.prevalence.low, found.prevalence.high) in html
@@ -146,14 +129,13 @@ def test_every_number_of_the_table_has_its_interval_and_n(report: Explored) -> N
     assert '<td data-label="n"><span>16</span></td>' in html  # 17 asked, picture 14 (seed 13) blocked
 
 
-def test_the_blocked_picture_is_counted_and_not_scored(report: Explored) -> None:
+def test_the_blocked_picture_is_counted_and_not_scored(report):
     assert "1 refused or blanked" in study_html.header_html(report.report, "")
     blocked = next(image for image in report.images if image.blocked)
     assert "never scored" in explore_view.picture_html(report, blocked.number)
 
 
-def test_groups_split_the_scored_pictures(report: Explored) -> None:
-    assert report.clusters is not None
+def test_groups_split_the_scored_pictures(report):
     groups = [explore_view.group_of(report, image.number) for image in report.images]
     assert sorted(set(groups) - {None}) == list(range(report.clusters.n_clusters))
     assert groups.count(None) == 1
@@ -161,12 +143,12 @@ def test_groups_split_the_scored_pictures(report: Explored) -> None:
     assert explore_view.map_html(report).count('tabindex="0"') == 1
 
 
-def test_a_dollar_in_a_name_is_no_mathematics() -> None:
+def test_a_dollar_in_a_name_is_no_mathematics():
     figure = share_figure([score(0.5, 0.2, 0.8, name="$x^2$")])
     assert "$x^2" in figure_svg(figure)
 
 
-def test_a_long_name_has_two_lines_in_a_narrow_figure_and_is_one_button() -> None:
+def test_a_long_name_has_two_lines_in_a_narrow_figure_and_is_one_button():
     name = "how low masculine-looking people stand"
     figure = share_figure([score(0.5, 0.2, 0.8, name=name), score(0.5, 0.2, 0.8, name="dark skin")])
     assert name in figure_svg(figure)
@@ -177,7 +159,7 @@ def test_a_long_name_has_two_lines_in_a_narrow_figure_and_is_one_button() -> Non
 
 
 @pytest.mark.parametrize("width", [NARROW, WIDEST])
-def test_long_names_that_begin_alike_leave_room_and_are_buttons_of_their_own(width: float) -> None:
+def test_long_names_that_begin_alike_leave_room_and_are_buttons_of_their_own(width):
     names = [
         f"Difference within pictures, of how near to the {where} they stand, after Holm" for where in ("middle", "left")
     ]
@@ -191,22 +173,25 @@ def test_long_names_that_begin_alike_leave_room_and_are_buttons_of_their_own(wid
         assert f'aria-label="Show the pictures of {name}"' in drawn
 
 
-@pytest.mark.parametrize(("n", "name", "fits"), [(5, "plain", True), (60, "plain", False), (5, "plain " * 9, False)])
-def test_a_few_points_with_short_names_fit_a_phone(n: int, name: str, fits: bool) -> None:
+def points(n, name):
     data = pd.DataFrame({"x": np.arange(n), "y": np.arange(n), "name": name, "group": name})
-    drawn = environment().filters["svg"](StudyFigure(key="few", title="Few", kind="scatter", data=data), {})
-    assert ('class="plot narrow"' in drawn) is fits
+    return StudyFigure(key="few", title="Few", kind="scatter", data=data)
 
 
-@pytest.mark.parametrize(("arms", "fits"), [(3, True), (5, False)])
-def test_a_mosaic_of_few_arms_fits_a_phone(arms: int, fits: bool) -> None:
+def mosaic(arms):
     data = pd.DataFrame({"column": [f"arm {k // 2}" for k in range(2 * arms)], "row": ["a", "b"] * arms})
     data = data.assign(value=0.5 / arms, n=9, small=False, null=0.5)
-    drawn = environment().filters["svg"](StudyFigure(key="arms1", title="Arms", kind="mosaic", data=data))
-    assert ('class="plot narrow"' in drawn) is fits
+    return StudyFigure(key="arms1", title="Arms", kind="mosaic", data=data)
 
 
-def test_text_of_the_user_is_never_markup(report: Explored) -> None:
+def test_a_few_points_with_short_names_and_a_mosaic_of_few_arms_fit_a_phone():
+    for figure in (points(5, "plain"), mosaic(3)):
+        assert 'class="plot narrow"' in environment().filters["svg"](figure, {})
+    for figure in (points(60, "plain"), points(5, "plain " * 9), mosaic(5)):
+        assert 'class="plot narrow"' not in environment().filters["svg"](figure, {})
+
+
+def test_text_of_the_user_is_never_markup(report):
     evil = "<img src=x onerror=alert(1)>"
     attribute = replace(report.attributes[0].attribute, name=evil, reference_source=evil)
     bad = seen(report, attributes=(replace(report.attributes[0], attribute=attribute),))
@@ -217,7 +202,7 @@ def test_text_of_the_user_is_never_markup(report: Explored) -> None:
     assert "<img" not in messages.error_html(evil)
 
 
-def test_errors_of_ours_are_kept_and_others_pass() -> None:
+def test_errors_of_ours_are_kept_and_others_pass():
     with messages.user_errors() as problem:
         raise InvalidInput("the concept is empty")
     assert problem.message == "the concept is empty"
@@ -225,54 +210,14 @@ def test_errors_of_ours_are_kept_and_others_pass() -> None:
         raise ZeroDivisionError
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(NAN, "left"), (0.2, "left"), (12.3, "13 s left"), (200.0, "4 min left")]
-)
-def test_the_time_left_is_shown_once_it_is_known(seconds: float, text: str) -> None:
-    html = messages.progress_html(Progress(done=3, total=11, seconds_left=seconds, message="3 of 11 pictures"))
-    assert (text in html) == (seconds >= 1)
-    assert 'aria-valuenow="3"' in html
+def test_the_time_left_is_shown_once_it_is_known():
+    for seconds, text in ((NAN, "left"), (0.2, "left"), (12.3, "13 s left"), (200.0, "4 min left")):
+        html = messages.progress_html(Progress(done=3, total=11, seconds_left=seconds, message="3 of 11 pictures"))
+        assert (text in html) == (seconds >= 1)
+        assert 'aria-valuenow="3"' in html
 
 
-def test_a_copied_visitor_is_another_visitor() -> None:
-    from copy import deepcopy
-
-    first = Visitor()
-    second = deepcopy(first)
-    first.stop.set()
-    assert first.key != second.key
-    assert not second.stop.is_set()
-    assert len(first.key) == 32
-
-
-def test_a_new_run_stops_the_one_before() -> None:
-    visitor = Visitor()
-    before = visitor.stop
-    visitor.start()
-    assert before.is_set()
-    assert not visitor.stop.is_set()
-
-
-def test_leaving_deletes_the_downloads() -> None:
-    visitor = Visitor()
-    folder = visitor.folder
-    visitor.leave()
-    assert not folder.exists()
-
-
-def test_a_page_that_was_loaded_anew_stops_the_run_of_the_page_before() -> None:
-    before, after, stranger = Visitor(), Visitor(), Visitor()
-    before.start()
-    flag = before.stop  # a run holds it
-    after.key = before.key
-    after.stop.set()
-    assert flag.is_set()
-    assert not stranger.stop.is_set()
-    after.start()
-    assert not before.stop.is_set()  # of the newest run
-
-
-def test_signs_of_life_come_at_most_four_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signs_of_life_come_at_most_four_times_a_second(monkeypatch):
     now = iter([10.0, 10.1, 10.24, 10.25, 10.4, 10.51])
     monkeypatch.setattr(messages.time, "monotonic", lambda: next(now))
     pace = messages.Pace()
