@@ -232,10 +232,3 @@ def test_control_c_between_two_steps_of_a_command_is_said_too(command, monkeypat
     result = command("study", "run", "t2iat-occupations", "--plan", "--model", "calibration-renderer")
     assert result.exit_code == 130
     assert "what is finished is kept" in result.output
-
-
-def test_help_loads_no_model_library():
-    heavy = ("torch", "diffusers", "transformers", "gradio", "scipy")
-    code = f"import sys, bias_core.cli; print([name for name in {heavy} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"

@@ -157,15 +157,6 @@ def test_encoders_of_other_pictures_or_another_resampling_are_not_averaged():
         mean_over_encoders([])
 
 
-@pytest.mark.parametrize("position", range(6))
-@pytest.mark.parametrize("bad", [np.empty((0, D)), np.full((2, D), np.nan), np.zeros((2, D)), np.ones((2, D + 1))])
-def test_bad_embeddings_are_refused_wherever_they_stand(position, bad):
-    sets = random_sets(np.random.default_rng(9))
-    sets[position] = bad
-    with pytest.raises(InvalidInput):
-        composite_association(*sets)
-
-
 @pytest.mark.parametrize(("positions", "what"), [((0,), "image_targets"), ((2, 3), "image"), ((4, 5), "text")])
 def test_what_does_not_vary_is_refused(positions, what):
     sets = random_sets(np.random.default_rng(10))

@@ -95,13 +95,6 @@ def test_one_object_has_no_evenness(measure):
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize("bad", [[], [0, 0], [3, -1], [3, math.nan], [[1, 2]], ["a", "b"], 3], ids=str)
-def test_degenerate_counts_are_refused(measure, bad):
-    with pytest.raises(InvalidInput):
-        measure(bad)
-
-
-@pytest.mark.parametrize("measure", MEASURES)
 def test_objects_that_never_appear_change_nothing(measure):
     assert measure([0, 3, 0, 1, 2]) == measure([3, 1, 2])
     assert list(positive_counts([0, 2])) == [2]
