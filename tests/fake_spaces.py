@@ -3,8 +3,6 @@
 The process lives on between calls. What is raised there comes back as the name of the error alone.
 """
 
-from __future__ import annotations
-
 import inspect
 import multiprocessing
 import pickle

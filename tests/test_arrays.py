@@ -24,21 +24,18 @@ def test_half_precision_is_cast_up_and_the_rest_is_kept(given, kept):
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("x", "quoted"),
-    [
-        (np.empty((0, 7)), r"empty; got shape \(0, 7\)"),
-        (np.empty((3, 0)), r"empty; got shape \(3, 0\)"),
-        (np.ones(7), r"got shape \(7,\)"),
-        (np.ones((2, 3, 5)), r"got shape \(2, 3, 5\)"),
-        ([[1.0, np.nan], [np.inf, 1.0]], "got 2 nan or infinite of 4 numbers"),
-        ([[1.0, 2.0], [0.0, 0.0]], "row of zeros; got 1, the first is row 1"),
-        ([["a", "b"]], "got type <U1"),
-        ([[1.0 + 2.0j]], "got type complex128"),
-        ([[1.0, 2.0], [3.0]], "rectangular"),
-        (None, "got type object"),
-    ],
-)
+@pytest.mark.parametrize(("x", "quoted"), [
+    (np.empty((0, 7)), r"empty; got shape \(0, 7\)"),
+    (np.empty((3, 0)), r"empty; got shape \(3, 0\)"),
+    (np.ones(7), r"got shape \(7,\)"),
+    (np.ones((2, 3, 5)), r"got shape \(2, 3, 5\)"),
+    ([[1.0, np.nan], [np.inf, 1.0]], "got 2 nan or infinite of 4 numbers"),
+    ([[1.0, 2.0], [0.0, 0.0]], "row of zeros; got 1, the first is row 1"),
+    ([["a", "b"]], "got type <U1"),
+    ([[1.0 + 2.0j]], "got type complex128"),
+    ([[1.0, 2.0], [3.0]], "rectangular"),
+    (None, "got type object"),
+])  # fmt: skip
 def test_bad_embeddings_are_refused_and_quoted(x, quoted):
     with pytest.raises(InvalidInput, match="pictures .*" + quoted):
         unit_rows(x, "pictures")
@@ -53,12 +50,6 @@ def test_too_few_rows_are_refused():
 def test_rows_whose_squares_leave_float32_still_get_length_one(scale):
     rows = unit_rows(np.array([[3.0, 4.0]], dtype=np.float32) * np.float32(scale))
     np.testing.assert_allclose(rows, [[0.6, 0.8]], rtol=1e-6)
-
-
-def test_the_input_is_not_changed():
-    x = np.array([[3.0, 4.0]])
-    unit_rows(x)
-    np.testing.assert_array_equal(x, [[3.0, 4.0]])
 
 
 @pytest.mark.parametrize("x", [[0.0, 0.0], [], [[1.0]], [np.nan]])

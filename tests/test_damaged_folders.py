@@ -1,7 +1,5 @@
 """Folders of models in every state of disrepair: one sentence each, never a number and never a traceback."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from itertools import cycle
@@ -9,13 +7,12 @@ from itertools import cycle
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
-from bias_core.cli import app
 from bias_core.errors import BiasCoreError
 from bias_core.settings import ASSETS
 from bias_core.studies.explore.options import explore_settings
 from tests.explored import plan_explore
+from tests.shared import command_line
 
 
 def change_json(folder, file, **changes):
@@ -124,6 +121,8 @@ READERS = {
     "no picture processor": lambda f: [path.unlink() for path in f.glob("*processor_config.json")],
     "broken tokenizer": lambda f: (f / "tokenizer.json").write_text('{"version": "1.0"}'),
     "tokenizer is no JSON": lambda f: (f / "tokenizer.json").write_text("{"),
+    "no folder": shutil.rmtree,
+    "empty folder": lambda f: [path.unlink() for path in f.iterdir()],
 }
 ROLES = {"clip": "encoder", "captioner": "captioner", "answerer": "answerer", "language": "language_model"}
 # One kind of reader for each damage: they are read by the same few lines.
@@ -179,12 +178,8 @@ def check_sentence(text):
 @pytest.mark.parametrize("damage", ["model_index is no JSON", "no unet", "cut weights", "infinity"])
 def test_the_command_line_says_it_in_a_line_and_gives_no_number(folder, tmp_path, assets, damage):
     PIPELINES[damage](folder)
-    environment = {"BIAS_DATA_DIR": str(tmp_path / "data"), "BIAS_ASSETS_DIR": str(assets)}
-    said = CliRunner().invoke(
-        app,
-        ["explore", "doctor", "--model", str(folder), "--condition", "", "-n", "2", "--force"],
-        env=environment | {"BIAS_OFFLINE": "1", "BIAS_DEVICE": "cpu"},
-    )
+    command = command_line(tmp_path / "data", assets)
+    said = command("explore", "doctor", "--model", str(folder), "--condition", "", "-n", "2", "--force")
     assert said.exit_code == 2, said.stderr
     assert said.stdout == ""
     (line,) = [line for line in said.stderr.splitlines() if "Error: " in line]

@@ -17,7 +17,6 @@ from bias_core.stats.effects import (
     holm,
     images_needed,
     mean_interval,
-    normal_estimate,
     percentile_estimate,
     wilson_interval,
 )
@@ -106,10 +105,6 @@ def test_percentiles_of_equal_resamples_are_no_interval():
     estimate = percentile_estimate(0.5, [0.5] * 10, n=2)
     assert math.isnan(estimate.low)
     assert "too few" in estimate.note
-
-
-def test_without_a_standard_error_there_is_no_interval():
-    assert math.isnan(normal_estimate(1.0, math.nan, n=3).low)
 
 
 def test_intervals_of_means_are_those_of_scipys_t_tests():
@@ -203,15 +198,12 @@ def test_an_uncertain_reader_widens_the_interval():
     assert estimated.value == known.value
 
 
-@pytest.mark.parametrize(
-    "reader",
-    [
-        {"sensitivity": 0.4, "specificity": 0.6},
-        {"sensitivity": 1.2, "specificity": 0.9},
-        {"sensitivity": 0.9, "specificity": 0.9, "n_sensitivity": 10},
-        {"sensitivity": 0.9, "specificity": 0.9, "n_sensitivity": 10, "n_specificity": 0},
-    ],
-)
+@pytest.mark.parametrize("reader", [
+    {"sensitivity": 0.4, "specificity": 0.6},
+    {"sensitivity": 1.2, "specificity": 0.9},
+    {"sensitivity": 0.9, "specificity": 0.9, "n_sensitivity": 10},
+    {"sensitivity": 0.9, "specificity": 0.9, "n_sensitivity": 10, "n_specificity": 0},
+])  # fmt: skip
 def test_a_reader_that_tells_nothing_is_refused(reader):
     with pytest.raises(InvalidInput, match=r"sensitivity|specificity"):
         corrected_prevalence(3, 10, **reader)

@@ -1,7 +1,5 @@
 """Folders that people bring: what is drawn and read is kept under the weights that did it."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

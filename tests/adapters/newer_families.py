@@ -1,7 +1,5 @@
 """The newer families: how each tiny pipeline is called, by us and bare."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,13 +136,9 @@ def model_of(family: str, pipeline: Any, **options: Any) -> DiffusersTextToImage
 def row_of(family: str, **changes: Any) -> ImageRow:
     facts = NEWER[family]
     settings = {
-        "prompt": PROMPT,
-        "seed": 3,
-        "num_inference_steps": facts.steps,
-        "guidance_scale": facts.scale,
-        "width": facts.size,
-        "height": facts.size,
-    }
+        "prompt": PROMPT, "seed": 3, "num_inference_steps": facts.steps, "guidance_scale": facts.scale,
+        "width": facts.size, "height": facts.size,
+    }  # fmt: skip
     return ImageRow(model="tiny", **(settings | changes))
 
 
@@ -158,14 +152,8 @@ def draw_bare(family: str, pipeline: Any, row: ImageRow) -> Any:
             setattr(pipeline, name, getattr(pipeline, name).new(guidance_scale=row.guidance_scale))
     with torch.inference_mode():
         output = pipeline(
-            prompt=row.prompt,
-            generator=torch.Generator("cpu").manual_seed(row.seed),
-            num_inference_steps=row.num_inference_steps,
-            width=row.width,
-            height=row.height,
-            output_type="np",
-            **facts.guidance(row.guidance_scale, row.negative_prompt),
-            **facts.call,
-            **facts.bare,
-        )
+            prompt=row.prompt, generator=torch.Generator("cpu").manual_seed(row.seed),
+            num_inference_steps=row.num_inference_steps, width=row.width, height=row.height, output_type="np",
+            **facts.guidance(row.guidance_scale, row.negative_prompt), **facts.call, **facts.bare,
+        )  # fmt: skip
     return output.images[0] if hasattr(output, "images") else output.image[0]

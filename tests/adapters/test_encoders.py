@@ -1,7 +1,5 @@
 """All encoders keep the same promises: float32 unit rows, order kept, culprits named."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket
@@ -13,7 +11,6 @@ from PIL import Image
 
 from bias_core.adapters.readers.encoders import OpenClipEncoder, TransformersEncoder
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.protocols import ImageTextEncoder
 from bias_core.settings import ASSETS
 from tests.conftest import _save_tokenizer
 
@@ -97,10 +94,6 @@ def build(request, tiny_clip, tiny_dual_encoder, tiny_siglip, tiny_siglip2, tiny
 @pytest.fixture(params=KINDS)
 def encoder(request, build):
     return build(request.param)
-
-
-def test_it_fills_the_role(encoder):
-    assert isinstance(encoder, ImageTextEncoder)
 
 
 def test_rows_are_float32_of_unit_length_in_one_space(encoder, pictures):
@@ -252,13 +245,6 @@ def test_every_listed_encoder_says_what_it_downloads_and_open_clip_knows_its_wei
         assert tuple(entry["path"].split("/")) in open_clip.list_pretrained()
 
 
-def test_the_encoders_of_the_papers_are_listed():
-    listed = {entry["id"] for entry in catalogued()}
-    openai = ["RN50", "RN101", "RN50x4", "RN50x16", "RN50x64", "ViT-B-32", "ViT-B-16", "ViT-L-14", "ViT-L-14-336"]
-    assert {f"open_clip:{name}/openai" for name in openai} <= listed
-    assert {"open_clip:ViT-g-14/laion2b_s34b_b88k", "open_clip:ViT-bigG-14/laion2b_s39b_b160k"} <= listed
-
-
 class Hub:
     """A hub with some files of one repository; notes what it was asked for."""
 
@@ -342,17 +328,9 @@ def hub_error(kind, message):
     return getattr(errors, kind)(message, response=httpx2.Response(403, request=request))
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        ("GatedRepoError", r"consent; accept their terms .*HF_TOKEN"),
-        ("RepositoryNotFoundError", r"no model of this name.* check the spelling"),
-        ("RevisionNotFoundError", r"not this revision"),
-    ],
-)
-def test_what_a_hub_refuses_is_said_with_what_to_do(hub, kind, said):
-    hub.error = hub_error(kind, "403 Client Error")
-    with pytest.raises(ModelUnavailable, match=said):
+def test_what_a_hub_refuses_is_said_with_what_to_do(hub):
+    hub.error = hub_error("GatedRepoError", "403 Client Error")
+    with pytest.raises(ModelUnavailable, match=r"consent; accept their terms .*HF_TOKEN"):
         OpenClipEncoder("x", "tiny-test", "openai", device="cpu").load()
 
 
@@ -374,14 +352,11 @@ def test_offline_only_the_cache_is_asked(hub):
         OpenClipEncoder("x", "tiny-test", "openai", device="cpu", offline=True).load()
 
 
-@pytest.mark.parametrize(
-    "build_it",
-    [
-        lambda: TransformersEncoder("x", "no-such/clip", offline=True),
-        lambda: OpenClipEncoder("x", "ViT-B-32", "openai", offline=True),
-        lambda: OpenClipEncoder("x", "ViT-B-16-SigLIP", "webli", offline=True),
-    ],
-)
+@pytest.mark.parametrize("build_it", [
+    lambda: TransformersEncoder("x", "no-such/clip", offline=True),
+    lambda: OpenClipEncoder("x", "ViT-B-32", "openai", offline=True),
+    lambda: OpenClipEncoder("x", "ViT-B-16-SigLIP", "webli", offline=True),
+])  # fmt: skip
 def test_offline_nobody_is_asked(build_it, monkeypatch):
     def refuse(*_args, **_options):
         raise AssertionError("the network was asked")
@@ -400,13 +375,6 @@ def test_a_pickle_is_never_opened(tmp_path, tiny_clip):
     torch.save({}, tmp_path / "pytorch_model.bin")
     with pytest.raises(ModelUnavailable, match=r"no weights in safetensors.* never opened here"):
         TransformersEncoder("x", str(tmp_path), device="cpu").load()
-
-
-@pytest.mark.parametrize("source", ["/nowhere/at/all", "empty folder"])
-def test_missing_weights_are_said(source, tmp_path):
-    folder = str(tmp_path) if source == "empty folder" else source
-    with pytest.raises(ModelUnavailable, match="ghost cannot be loaded"):
-        TransformersEncoder("ghost", folder, offline=True).encode_texts(["x"])
 
 
 def test_unknown_architectures_and_weights_are_said():

@@ -1,7 +1,5 @@
 """What is known of a model before it draws: its own settings, what it leaves out, why it is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
@@ -29,22 +27,13 @@ from tests.adapters.newer_families import model_of, row_of
 CATALOGUE = load_catalogue(ASSETS / "models.yaml")
 
 
-@pytest.mark.parametrize(
-    ("name", "steps", "guidance", "size"),
-    [
-        ("ZImagePipeline", 50, 5.0, 1024),
-        ("Flux2KleinPipeline", 50, 4.0, 1024),
-        ("AuraFlowPipeline", 50, 3.5, 1024),
-        ("OmniGenPipeline", 50, 2.5, 1024),
-        ("SanaSprintPipeline", 2, 4.5, 1024),
-        ("QwenImagePipeline", 50, 4.0, 1024),
-        ("Ideogram4Pipeline", 48, 7.0, 2048),
-        ("HunyuanImagePipeline", 50, 3.25, 2048),
-        ("Flux2KleinKVPipeline", 4, 1.0, 1024),
-        ("StableDiffusionPipeline", 30, 7.5, 512),
-        ("SomebodysOwnPipeline", 30, 7.5, 512),
-    ],
-)
+@pytest.mark.parametrize(("name", "steps", "guidance", "size"), [
+    ("ZImagePipeline", 50, 5.0, 1024), ("Flux2KleinPipeline", 50, 4.0, 1024), ("AuraFlowPipeline", 50, 3.5, 1024),
+    ("OmniGenPipeline", 50, 2.5, 1024), ("SanaSprintPipeline", 2, 4.5, 1024), ("QwenImagePipeline", 50, 4.0, 1024),
+    ("Ideogram4Pipeline", 48, 7.0, 2048), ("HunyuanImagePipeline", 50, 3.25, 2048),
+    ("Flux2KleinKVPipeline", 4, 1.0, 1024), ("StableDiffusionPipeline", 30, 7.5, 512),
+    ("SomebodysOwnPipeline", 30, 7.5, 512),
+])  # fmt: skip
 def test_a_model_that_is_not_listed_draws_with_its_family_s_own_settings(tmp_path, name, steps, guidance, size):
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": name}))
     info = CATALOGUE.model(str(tmp_path), defaults_of=own_defaults)

@@ -1,7 +1,5 @@
 """docs/families.md, made of what these tests find: what each family of generators can do here."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path
@@ -51,16 +49,10 @@ def bare_of(family, pipeline, row):
     exact |= {"clean_caption": False} if family in {"pixart", "sana"} else {}
     with torch.inference_mode():
         output = pipeline(
-            prompt=[row.prompt],
-            generator=[torch.Generator("cpu").manual_seed(row.seed)],
-            num_inference_steps=row.num_inference_steps,
-            guidance_scale=row.guidance_scale,
-            width=row.width,
-            height=row.height,
-            output_type="np",
-            **size,
-            **exact,
-        )
+            prompt=[row.prompt], generator=[torch.Generator("cpu").manual_seed(row.seed)],
+            num_inference_steps=row.num_inference_steps, guidance_scale=row.guidance_scale, width=row.width,
+            height=row.height, output_type="np", **size, **exact,
+        )  # fmt: skip
     return output.images[0]
 
 

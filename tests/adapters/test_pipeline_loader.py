@@ -1,7 +1,5 @@
 """Whether a model fits, and how it is placed so that it does."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,15 +50,12 @@ def _module(n_bytes: int) -> SimpleNamespace:
     return SimpleNamespace(parameters=lambda: [tensor], buffers=list)
 
 
-@pytest.mark.parametrize(
-    ("free_gb", "done"),
-    [
-        (40, ["to cuda"]),  # 7 of weights and 6.3 to work with
-        (13, ["to cuda", "slicing", "tiling"]),
-        (6.5, ["offload", "slicing", "tiling"]),  # the largest component has 5
-        (3, ["sequential", "slicing", "tiling"]),
-    ],
-)
+@pytest.mark.parametrize(("free_gb", "done"), [
+    (40, ["to cuda"]),  # 7 of weights and 6.3 to work with
+    (13, ["to cuda", "slicing", "tiling"]),
+    (6.5, ["offload", "slicing", "tiling"]),  # the largest component has 5
+    (3, ["sequential", "slicing", "tiling"]),
+])  # fmt: skip
 def test_a_model_too_large_is_placed_in_parts(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, free_gb: float, done: list[str]
 ) -> None:
@@ -71,13 +66,13 @@ def test_a_model_too_large_is_placed_in_parts(
     assert bool(caplog.records) == (placement != "resident")
 
 
-def test_a_gpu_without_room_for_a_layer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_without_room_for_a_layer_is_said(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GB, 8 * GB))
     with pytest.raises(ModelUnavailable, match=r"7\.0 GB of weights.*1\.0 GB free.*BIAS_DEVICE=cpu"):
         put_on_device(Recorder(unet=5 * GB, text_encoder=2 * GB), INFO, "cuda")
 
 
-def test_more_room_never_places_a_model_in_smaller_parts() -> None:
+def test_more_room_never_places_a_model_in_smaller_parts():
     order = ("resident", "tiled", "offload", "sequential", None)
     sizes = {"unet": 5 * GB, "text_encoder": 2 * GB}
     places = [order.index(plan_placement(sizes, free=gb * GB, pixels=1 << 20)) for gb in range(24)]
@@ -85,7 +80,7 @@ def test_more_room_never_places_a_model_in_smaller_parts() -> None:
     assert set(places) == set(range(5))
 
 
-def test_sizes_are_those_of_the_weights(tiny_sd1: Path) -> None:
+def test_sizes_are_those_of_the_weights(tiny_sd1):
     pipeline = load_pipeline(ModelInfo(id="x", name="x", family="sd1"), str(tiny_sd1), device="cpu")
     sizes = component_sizes(pipeline)
     assert {"unet", "vae", "text_encoder"} <= set(sizes)
@@ -107,18 +102,12 @@ def test_what_cannot_be_held_is_refused_before_it_is_read(
     check_memory(ModelInfo(id="org/flux", name="x", family="flux", download_gb=19), Path("org/flux"))
 
 
-@pytest.mark.parametrize(
-    ("family", "options", "device", "expected"),
-    [
-        ("sd1", {}, "cpu", "float32"),
-        ("sd1", {}, "cuda", "float16"),
-        ("flux", {}, "cuda", "bfloat16"),
-        ("diffusers", {}, "cuda", "bfloat16"),
-        ("sd1", {"dtype": "float32"}, "cuda", "float32"),
-        ("flux", {"dtype": "bfloat16"}, "cpu", "float32"),
-    ],
-)
-def test_precision_suits_the_device(family: str, options: dict[str, str], device: str, expected: str) -> None:
+@pytest.mark.parametrize(("family", "options", "device", "expected"), [
+    ("sd1", {}, "cpu", "float32"), ("sd1", {}, "cuda", "float16"), ("flux", {}, "cuda", "bfloat16"),
+    ("diffusers", {}, "cuda", "bfloat16"), ("sd1", {"dtype": "float32"}, "cuda", "float32"),
+    ("flux", {"dtype": "bfloat16"}, "cpu", "float32"),
+])  # fmt: skip
+def test_precision_suits_the_device(family: str, options: dict[str, str], device: str, expected: str):
     assert dtype_name(ModelInfo(id="x", name="x", family=family, options=options), device) == expected
 
 
@@ -137,7 +126,7 @@ class Denoiser(torch.nn.Module):
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_convolutions_are_laid_out_for_the_gpu_and_compiled_only_when_asked(compiled: bool) -> None:
+def test_convolutions_are_laid_out_for_the_gpu_and_compiled_only_when_asked(compiled: bool):
     pipeline = SimpleNamespace(unet=Denoiser(), vae=Denoiser(), transformer=None)
     speed_up(pipeline, compiled=compiled)
     weight = pipeline.unet.layer.weight

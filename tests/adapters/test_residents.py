@@ -1,7 +1,5 @@
 """Weights come on first use and leave when others need the room."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Callable
@@ -53,7 +51,7 @@ class Machine:
         return made
 
 
-def test_they_load_once_and_again_after_they_were_dropped() -> None:
+def test_they_load_once_and_again_after_they_were_dropped():
     machine = Machine(2)
     a = machine.weights("a")
     assert (a._parts(), a._parts()) == ("A", "A")
@@ -63,7 +61,7 @@ def test_they_load_once_and_again_after_they_were_dropped() -> None:
 
 
 @pytest.mark.parametrize("error", [NotEnoughMemory, torch.OutOfMemoryError])
-def test_the_longest_unused_leave_until_there_is_room(error: type[Exception]) -> None:
+def test_the_longest_unused_leave_until_there_is_room(error: type[Exception]):
     machine = Machine(2, error)
     a, b, c = (machine.weights(name) for name in "abc")
     a.load(), b.load(), a.load(), c.load()
@@ -72,7 +70,7 @@ def test_the_longest_unused_leave_until_there_is_room(error: type[Exception]) ->
     assert [one._value for one in (a, b, c)] == [None, "B", "C"]
 
 
-def test_what_never_fits_is_said_and_has_emptied_the_memory_only() -> None:
+def test_what_never_fits_is_said_and_has_emptied_the_memory_only():
     machine = Machine(1)
     a = machine.weights("a")
     a.load()
@@ -84,7 +82,7 @@ def test_what_never_fits_is_said_and_has_emptied_the_memory_only() -> None:
     assert a._parts() == "A"
 
 
-def test_other_failures_cost_nobody_their_weights() -> None:
+def test_other_failures_cost_nobody_their_weights():
     a = Machine(1).weights("a")
     a.load()
 
@@ -96,7 +94,7 @@ def test_other_failures_cost_nobody_their_weights() -> None:
     assert a._value == "A"
 
 
-def test_adapters_that_are_gone_are_forgotten() -> None:
+def test_adapters_that_are_gone_are_forgotten():
     made = Machine(1).weights("a")
     made.load()
     assert len(weights._last_used) == 1
@@ -105,7 +103,7 @@ def test_adapters_that_are_gone_are_forgotten() -> None:
     assert not drop_longest_unused()
 
 
-def test_weights_at_work_are_waited_for_before_they_leave() -> None:
+def test_weights_at_work_are_waited_for_before_they_leave():
     machine = Machine(1)
     reader, other = machine.weights("reader"), machine.weights("other")
     at_work, finish = threading.Event(), threading.Event()

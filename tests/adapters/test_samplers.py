@@ -1,7 +1,5 @@
 """Samplers by name: the same pictures as the bare pipeline with that scheduler, and its own is put back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

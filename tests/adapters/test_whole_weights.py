@@ -1,9 +1,8 @@
 """Weights that are not whole are refused by name; what published checkpoints have too much is let pass."""
 
-from __future__ import annotations
-
 import json
 import shutil
+from itertools import product
 
 import numpy as np
 import pytest
@@ -69,8 +68,10 @@ def draw(folder):
     return pixels(build("sd1", folder).generate(rows_of("sd1", 1, num_inference_steps=1)))[0]
 
 
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [*product(("text_encoder", "unet"), DAMAGES), ("vae", without_one), ("safety_checker", with_one_more)],
+)
 def test_no_component_is_filled_up_or_left_over(pipeline, part, damage):
     rewrite(pipeline / part, damage)
     with pytest.raises(ModelUnavailable, match=f"tiny-sd1: {part} {DAMAGES[damage]}") as said:
@@ -78,8 +79,7 @@ def test_no_component_is_filled_up_or_left_over(pipeline, part, damage):
     assert "\n" not in str(said.value)
 
 
-@pytest.mark.parametrize("role", READERS)
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(("role", "damage"), [*zip(READERS, DAMAGES, strict=True), ("clip", without_one)])
 def test_no_reader_is_filled_up_or_left_over(role, damage, tmp_path):
     shutil.copytree(ASSETS / "calibration" / role, tmp_path / role)
     rewrite(tmp_path / role, damage)
@@ -119,10 +119,9 @@ def halved(folder, stem):
     save_file(tensors, folder / f"{stem}.fp16.safetensors", metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize("parts", [("unet",), PARTS])
-def test_a_folder_that_has_only_half_precision_is_read(pipeline, parts):
+def test_a_folder_that_has_only_half_precision_is_read(pipeline):
     before = draw(pipeline)
-    for part in parts:
+    for part in PARTS:
         halved(pipeline / part, "diffusion_pytorch_model" if part in ("unet", "vae") else "model")
     assert np.abs(draw(pipeline).astype(int) - before).max() <= 2
 
@@ -136,7 +135,7 @@ def test_the_plain_weights_come_before_a_variant(pipeline):
     np.testing.assert_array_equal(draw(pipeline), before)
 
 
-@pytest.mark.parametrize("role", READERS)
+@pytest.mark.parametrize("role", ["captioner", "clip"])
 def test_a_reader_that_has_only_half_precision_is_read(role, tmp_path):
     shutil.copytree(ASSETS / "calibration" / role, tmp_path / role)
     halved(tmp_path / role, "model")
@@ -197,15 +196,12 @@ def test_open_clip_reads_a_folder_or_a_file_of_ones_own(open_clip_folder, servic
     assert np.abs(from_folder.encode_images(pictures) - file.encode_images(pictures)).max() > 1e-4  # its mean
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (without_one, r"Missing key\(s\) in state_dict: \"\S+weight\""),
-        (with_one_more, r"Unexpected key\(s\) in state_dict: \"surplus.weight\""),
-        (with_another_shape, "width changed"),
-        (with_nan, "has NaN or infinity"),
-    ],
-)
+@pytest.mark.parametrize(("damage", "words"), [
+    (without_one, r"Missing key\(s\) in state_dict: \"\S+weight\""),
+    (with_one_more, r"Unexpected key\(s\) in state_dict: \"surplus.weight\""),
+    (with_another_shape, "width changed"),
+    (with_nan, "has NaN or infinity"),
+])  # fmt: skip
 def test_open_clip_takes_only_whole_weights(open_clip_folder, tmp_path, damage, words):
     folder = tmp_path / "own"
     shutil.copytree(open_clip_folder, folder)

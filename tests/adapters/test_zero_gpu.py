@@ -1,7 +1,5 @@
 """On ZeroGPU a model works in a forked process for as long as it asked for; elsewhere nothing changes."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -146,11 +144,6 @@ def test_the_roles_are_filled(spaces):
     assert isinstance(encoder, Captioner)
     assert not isinstance(encoder, LanguageModel)  # it does what the local one does, and no more
     assert encoder.name == "reads@1"
-
-
-def test_what_wants_a_gpu_is_known_before_the_app_starts(spaces):
-    zero_gpu.prepare()
-    assert spaces.decorated == [zero_gpu.run_job]
 
 
 def test_pictures_come_from_another_process_which_builds_the_model_once(spaces):

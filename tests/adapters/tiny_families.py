@@ -1,7 +1,5 @@
 """Tiny random pipelines of the newer families, of diffusers' own classes."""
 
-from __future__ import annotations
-
 import warnings
 
 from tests.adapters import tiny_parts as parts
@@ -14,12 +12,9 @@ def flux2():
     words = parts.tokenizer()
     processor = PixtralProcessor(image_processor=PixtralImageProcessor(), tokenizer=words, chat_template=parts.TEMPLATE)
     return Flux2Pipeline(
-        scheduler=parts.flow(use_dynamic_shifting=True),
-        vae=parts.vae_flux2(),
-        text_encoder=parts.mistral3(),
-        tokenizer=processor,
-        transformer=_flux2_transformer(),
-    )
+        scheduler=parts.flow(use_dynamic_shifting=True), vae=parts.vae_flux2(), text_encoder=parts.mistral3(),
+        tokenizer=processor, transformer=_flux2_transformer(),
+    )  # fmt: skip
 
 
 def _flux2_transformer(**changes):
@@ -36,13 +31,10 @@ def klein(*, is_distilled: bool = False):
     from diffusers import Flux2KleinPipeline
 
     return Flux2KleinPipeline(
-        scheduler=parts.flow(use_dynamic_shifting=True),
-        vae=parts.vae_flux2(),
-        text_encoder=parts.decoder("Qwen3ForCausalLM"),
-        tokenizer=parts.tokenizer(),
-        transformer=_flux2_transformer(guidance_embeds=False),
-        is_distilled=is_distilled,
-    )
+        scheduler=parts.flow(use_dynamic_shifting=True), vae=parts.vae_flux2(),
+        text_encoder=parts.decoder("Qwen3ForCausalLM"), tokenizer=parts.tokenizer(),
+        transformer=_flux2_transformer(guidance_embeds=False), is_distilled=is_distilled,
+    )  # fmt: skip
 
 
 def qwen_image():
@@ -90,12 +82,9 @@ def z_image():
         transformer.x_pad_token.fill_(1.0)
         transformer.cap_pad_token.fill_(1.0)
     return ZImagePipeline(
-        scheduler=parts.flow(shift=3.0),
-        vae=parts.vae(16),
-        text_encoder=parts.decoder("Qwen3Model"),
-        tokenizer=parts.tokenizer(),
-        transformer=transformer,
-    )
+        scheduler=parts.flow(shift=3.0), vae=parts.vae(16), text_encoder=parts.decoder("Qwen3Model"),
+        tokenizer=parts.tokenizer(), transformer=transformer,
+    )  # fmt: skip
 
 
 def hidream():
@@ -189,7 +178,7 @@ def kandinsky5():
     )  # fmt: skip
 
 
-def _deep_vae():
+def deep_vae():
     from diffusers import AutoencoderDC
 
     sides = {
@@ -219,7 +208,7 @@ def sana_sprint():
             guidance_embeds=True,
         )),
         scheduler=SCMScheduler(),
-        vae=_deep_vae(),
+        vae=deep_vae(),
         text_encoder=parts.decoder("Gemma2Model"),
         tokenizer=parts.tokenizer(),
     )  # fmt: skip
@@ -295,13 +284,9 @@ def ideogram4():
 
     n_layers = 1 + max(module.QWEN3_VL_ACTIVATION_LAYERS)
     return Ideogram4Pipeline(
-        scheduler=parts.flow(),
-        vae=parts.vae_flux2(),
-        text_encoder=parts.qwen3_vl(n_layers).model,
-        tokenizer=parts.tokenizer(),
-        transformer=transformer(),
-        unconditional_transformer=transformer(),
-    )
+        scheduler=parts.flow(), vae=parts.vae_flux2(), text_encoder=parts.qwen3_vl(n_layers).model,
+        tokenizer=parts.tokenizer(), transformer=transformer(), unconditional_transformer=transformer(),
+    )  # fmt: skip
 
 
 def nucleus():

@@ -1,7 +1,5 @@
 """Parts that tiny pipelines of the newer families are made of: tokenizers, text encoders, decoders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.conftest import WORDS
@@ -17,17 +15,10 @@ TEMPLATE = (
 )
 ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
 DECODER = {
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "vocab_size": N_WORDS,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
+    "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 2, "head_dim": 8, "vocab_size": N_WORDS, "pad_token_id": 0, "bos_token_id": 1,
     "eos_token_id": 2,
-}
+}  # fmt: skip
 VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "patch_size": 4}
 EYES = ("vision_start_token_id", "vision_end_token_id", "image_token_id", "video_token_id")
 TOKEN_IDS = dict(zip(EYES, (18, 19, 16, 17), strict=True))
@@ -150,16 +141,10 @@ def vae(channels: int = 4, levels: int = 2, **changes):
     from diffusers import AutoencoderKL
 
     settings = {
-        "block_out_channels": (8,) * levels,
-        "down_block_types": ("DownEncoderBlock2D",) * levels,
-        "up_block_types": ("UpDecoderBlock2D",) * levels,
-        "latent_channels": channels,
-        "norm_num_groups": 4,
-        "layers_per_block": 1,
-        "sample_size": 32,
-        "shift_factor": 0.1,
-        "scaling_factor": 0.9,
-    }
+        "block_out_channels": (8,) * levels, "down_block_types": ("DownEncoderBlock2D",) * levels,
+        "up_block_types": ("UpDecoderBlock2D",) * levels, "latent_channels": channels, "norm_num_groups": 4,
+        "layers_per_block": 1, "sample_size": 32, "shift_factor": 0.1, "scaling_factor": 0.9,
+    }  # fmt: skip
     return AutoencoderKL(**(settings | changes)).eval()
 
 

@@ -1,7 +1,5 @@
 """Runs wait in a fair line, see their place, can leave, and never keep a place that they do not use."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

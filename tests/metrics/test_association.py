@@ -92,7 +92,7 @@ def whole_prompts_test(rng, n_x, n_y, n_images=2, **options):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("n_x", "n_y"), [(3, 3), (4, 4), (9, 8), (25, 25)])
+@pytest.mark.parametrize(("n_x", "n_y"), [(3, 3), (9, 8), (25, 25)])
 def test_fair_comparisons_of_whole_prompts_are_called_different_in_at_most_5_percent(n_x, n_y):
     rng, n = np.random.default_rng(1), 500
     tests = [whole_prompts_test(rng, n_x, n_y, n_permutations=199) for _ in range(n)]
@@ -203,14 +203,6 @@ def test_clustered_images_fool_the_test_without_groups_but_not_with_them():
     assert np.mean(np.array(grouped) <= 0.05) < 0.15
 
 
-def test_effect_size_says_which_standard_deviation():
-    sets = random_sets(np.random.default_rng(10))
-    assert association_test(*sets).effect_size_sd == "pooled"
-    union = association_test(*sets, effect_size_sd="union")
-    assert union.effect_size_sd == "union"
-    assert abs(union.effect_size) < 2
-
-
 def test_mean_association_has_an_interval_and_a_null():
     x, _, a, b, _, _ = random_sets(np.random.default_rng(11), 41)
     estimate = mean_association(x, a, b)
@@ -252,7 +244,7 @@ def test_groups_that_do_not_fit_are_refused(groups):
         association_test(*random_sets(np.random.default_rng(13)), **groups)
 
 
-@pytest.mark.parametrize("n_prompts", [3, 4, 9, 25])
+@pytest.mark.parametrize("n_prompts", [3, 9, 25])
 def test_the_interval_of_s_holds_what_is_planted_with_few_and_with_many_prompts(n_prompts):
     """Prompts of their own leaning, three pictures each; S of all prompts there could be is planted."""
     rng = np.random.default_rng(n_prompts)

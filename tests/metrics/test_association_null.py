@@ -1,7 +1,5 @@
 """The even mix by hand, by a naive loop, and in pictures that really are one."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

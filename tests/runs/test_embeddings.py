@@ -1,7 +1,5 @@
 """The embedding cache: each input is encoded once per encoder, and bad rows never get in."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from contextlib import closing

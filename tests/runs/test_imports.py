@@ -1,7 +1,5 @@
 """Pictures of somebody else come in with their prompts, and no name leads out of its folder."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile
@@ -190,18 +188,15 @@ def test_a_zip_that_needs_a_password_is_said_to(tmp_path):
     assert "cannot be unpacked" in found.rejected[0]
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ({"notes.txt": "x"}, "no picture with a prompt"),
-        ({"1.png": picture(1)}, "no picture with a prompt"),  # a number is no prompt
-        ({"metadata.csv": "file,text\n1.png,x\n", "1.png": picture(1)}, "file_name"),
-        ({"metadata.csv": "file_name,colour\n1.png,x\n", "1.png": picture(1)}, "prompt, text, caption"),
-        ({"metadata.jsonl": "{", "1.png": picture(1)}, "cannot be read"),
-        ({"metadata.jsonl": "[1]", "1.png": picture(1)}, "line 1"),
-        ({"metadata.csv": b"\xff\xfe\x00", "1.png": picture(1)}, "cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("files", "words"), [
+    ({"notes.txt": "x"}, "no picture with a prompt"),
+    ({"1.png": picture(1)}, "no picture with a prompt"),  # a number is no prompt
+    ({"metadata.csv": "file,text\n1.png,x\n", "1.png": picture(1)}, "file_name"),
+    ({"metadata.csv": "file_name,colour\n1.png,x\n", "1.png": picture(1)}, "prompt, text, caption"),
+    ({"metadata.jsonl": "{", "1.png": picture(1)}, "cannot be read"),
+    ({"metadata.jsonl": "[1]", "1.png": picture(1)}, "line 1"),
+    ({"metadata.csv": b"\xff\xfe\x00", "1.png": picture(1)}, "cannot be read"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_refused_in_words(tmp_path, files, words):
     with pytest.raises(InvalidInput, match=words):
         ImportedImages(folder(tmp_path, files))

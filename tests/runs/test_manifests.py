@@ -1,7 +1,5 @@
 """Runs on record: written whole, resumable, and protecting their pictures."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

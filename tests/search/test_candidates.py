@@ -1,7 +1,5 @@
 """Whatever a language model writes, the usable attributes are found and the rest is reported."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -83,20 +81,17 @@ def test_real_world_rates_are_not_made_up():
     assert parse_candidates(PAPER).attributes[0].reference_source == ""
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        ("Turban | The person is wearing a turban.", "no sentence for absence"),
-        ("1. Turban\n   Positive: The person is wearing a turban.", "no sentence for absence"),
-        ("1. Turban\n   Negative: The person has no turban.", "no sentence for presence"),
-        ("Here you are:", "no sentence for presence or absence"),
-        ('{"name": "Turban", "positive": "The person is wearing a turban."}', "no sentence for absence"),
-        ('{"name": "Turban", "positive": "The pers', "no sentence for absence"),
-        ("Turban | The person is wearing a turban. | The person is not wear", "half a sentence"),
-        ("Turban | A turban. | a turban.", "both sentences are the same"),
-        ("x" * 81 + " | The person is x. | The person is not x.", "too long for an attribute"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "reason"), [
+    ("Turban | The person is wearing a turban.", "no sentence for absence"),
+    ("1. Turban\n   Positive: The person is wearing a turban.", "no sentence for absence"),
+    ("1. Turban\n   Negative: The person has no turban.", "no sentence for presence"),
+    ("Here you are:", "no sentence for presence or absence"),
+    ('{"name": "Turban", "positive": "The person is wearing a turban."}', "no sentence for absence"),
+    ('{"name": "Turban", "positive": "The pers', "no sentence for absence"),
+    ("Turban | The person is wearing a turban. | The person is not wear", "half a sentence"),
+    ("Turban | A turban. | a turban.", "both sentences are the same"),
+    ("x" * 81 + " | The person is x. | The person is not x.", "too long for an attribute"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_reported_with_its_reason(answer, reason):
     found = parse_candidates(answer)
     assert found.attributes == ()

@@ -1,7 +1,5 @@
 """StOP finds the planted words, and what exhaustive search finds; its numbers are those of a plain loop."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 
@@ -252,16 +250,10 @@ def test_one_image_has_a_score_but_no_interval():
     assert "no interval" in found.score.note
 
 
-@pytest.mark.parametrize(
-    ("images", "message"),
-    [
-        (np.empty((0, D)), "empty"),
-        (np.zeros((3, D)), "zeros"),
-        (np.full((3, D), np.nan), "finite"),
-        (np.ones(D), "shape"),
-        (np.ones((3, D + 1)), "same dimension"),
-    ],
-)
+@pytest.mark.parametrize(("images", "message"), [
+    (np.empty((0, D)), "empty"), (np.zeros((3, D)), "zeros"), (np.full((3, D), np.nan), "finite"),
+    (np.ones(D), "shape"), (np.ones((3, D + 1)), "same dimension"),
+])  # fmt: skip
 def test_degenerate_images_are_refused(images, message):
     with pytest.raises(InvalidInput, match=message):
         optimise_prompts(images, BagOfWords(), Words())
