@@ -10,8 +10,6 @@ import types
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-import gradio as gr
-
 FORK = multiprocessing.get_context("fork")
 
 
@@ -94,6 +92,8 @@ VISITOR = ContextVar("visitor")
 
 
 def _error(title, message):
+    import gradio as gr
+
     return gr.Error(message, title=title, print_exception=False)
 
 

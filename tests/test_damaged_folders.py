@@ -5,12 +5,11 @@ import shutil
 from itertools import cycle
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from bias_core.errors import BiasCoreError
 from bias_core.settings import ASSETS
 from bias_core.studies.explore.options import explore_settings
+from tests.adapters.tiny_parts import safetensors, torch
 from tests.explored import plan_explore
 from tests.shared import command_line
 
@@ -22,9 +21,9 @@ def change_json(folder, file, **changes):
 
 def change_weights(folder, change):
     (file,) = folder.glob("*.safetensors")
-    tensors = load_file(file)
+    tensors = safetensors.load_file(file)
     change(tensors)
-    save_file(tensors, file, metadata={"format": "pt"})
+    safetensors.save_file(tensors, file, metadata={"format": "pt"})
 
 
 def weights(folder):
@@ -37,7 +36,7 @@ def cut(path, n_bytes):
 
 
 def to_pickle(folder):
-    torch.save(load_file(weights(folder)), folder / "pytorch_model.bin")
+    torch.save(safetensors.load_file(weights(folder)), folder / "pytorch_model.bin")
     weights(folder).unlink()
 
 
@@ -121,7 +120,6 @@ READERS = {
     "no picture processor": lambda f: [path.unlink() for path in f.glob("*processor_config.json")],
     "broken tokenizer": lambda f: (f / "tokenizer.json").write_text('{"version": "1.0"}'),
     "tokenizer is no JSON": lambda f: (f / "tokenizer.json").write_text("{"),
-    "no folder": shutil.rmtree,
     "empty folder": lambda f: [path.unlink() for path in f.iterdir()],
 }
 ROLES = {"clip": "encoder", "captioner": "captioner", "answerer": "answerer", "language": "language_model"}

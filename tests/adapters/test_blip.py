@@ -3,13 +3,13 @@
 from random import Random
 
 import pytest
-import torch
 
 from bias_core.adapters.readers.generators import BlipAnswerer, BlipCaptioner
 from bias_core.errors import InvalidInput
 from bias_core.settings import ASSETS
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.render import render
+from tests.adapters.tiny_parts import torch
 
 QUESTIONS = ["What gender is the person in the picture?", "Is there a rose in the picture?", "gender?"]
 

@@ -4,13 +4,13 @@ import shutil
 
 import numpy as np
 import pytest
-import torch
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.weights import drop_longest_unused
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.types import ImageRow, ModelInfo
 from tests.adapters.families import pixels
+from tests.adapters.tiny_parts import torch
 
 INFO = ModelInfo(
     id="tiny-sd3",

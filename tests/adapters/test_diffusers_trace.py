@@ -11,6 +11,7 @@ from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.propagation import predicted_sample, stereotype_propagation_index
 from bias_core.types import Attribute, ImageRow, ModelInfo
 from tests.adapters.families import FAMILIES, build, folder_of
+from tests.adapters.tiny_parts import torch
 
 ATTRIBUTES = [
     Attribute(name="man", positive="a photo of a man", negative="a female"),
@@ -98,8 +99,6 @@ def test_velocities_are_the_raw_answers_to_each_text_at_the_same_latent(models, 
         path = iter(steps)
 
         def put(_module, args, kwargs, path=path):
-            import torch
-
             given = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
             there = torch.from_numpy(next(path).xt).reshape(given.shape[1:]).expand_as(given)
             if "hidden_states" in kwargs:
@@ -366,8 +365,6 @@ def test_true_guidance_beside_that_of_the_network_is_left_out_of_conditional_vel
 
 @pytest.mark.parametrize(("family", "dtype"), [("sd3", "bfloat16"), ("sdxl", "float16")])
 def test_half_precision_weights_give_float32_steps_and_keep_their_type(models, family, dtype):
-    import torch
-
     model, row = models[family], a_row(family, guidance_scale=1.0)
     full = list(model.trace(row, ATTRIBUTES))
     pipeline = model.pipeline()

@@ -1,6 +1,5 @@
 """All encoders keep the same promises: float32 unit rows, order kept, culprits named."""
 
-import json
 import shutil
 import socket
 
@@ -12,27 +11,8 @@ from PIL import Image
 from bias_core.adapters.readers.encoders import OpenClipEncoder, TransformersEncoder
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.settings import ASSETS
+from tests.adapters.tiny_parts import torch
 from tests.conftest import _save_tokenizer
-
-
-@pytest.fixture(scope="module")
-def tiny_open_clip(tmp_path_factory):
-    import open_clip
-    import torch
-
-    folder = tmp_path_factory.mktemp("open_clip")
-    config = {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "patch_size": 8},
-        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
-    }
-    (folder / "tiny-test.json").write_text(json.dumps(config))
-    open_clip.add_model_config(folder)
-    torch.manual_seed(0)
-    model = open_clip.create_model("tiny-test")
-    torch.save(model.state_dict(), folder / "weights.pt")
-    return str(folder / "weights.pt")
-
 
 SIGLIP_TEXT = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
                "vocab_size": 13, "max_position_embeddings": 16, "bos_token_id": 1, "eos_token_id": 2,
@@ -42,7 +22,6 @@ SIGLIP_VISION = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers"
 
 @pytest.fixture(scope="module")
 def tiny_siglip(tmp_path_factory):
-    import torch
     from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel
 
     folder = tmp_path_factory.mktemp("siglip")
@@ -57,7 +36,6 @@ def tiny_siglip(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tiny_siglip2(tmp_path_factory):
     """The kind that keeps a picture's proportions: it reads patches, their mask and their grid."""
-    import torch
     from transformers import Siglip2Config, Siglip2ImageProcessor, Siglip2Model, Siglip2Tokenizer
 
     folder = tmp_path_factory.mktemp("siglip2")
@@ -76,8 +54,8 @@ def tiny_siglip2(tmp_path_factory):
 KINDS = ["clip", "dual encoder", "siglip", "siglip2", "open_clip"]
 
 
-@pytest.fixture
-def build(request, tiny_clip, tiny_dual_encoder, tiny_siglip, tiny_siglip2, tiny_open_clip):
+@pytest.fixture(scope="module")
+def build(tiny_clip, tiny_dual_encoder, tiny_siglip, tiny_siglip2, tiny_open_clip):
     """Makes an encoder of a kind with options of one's own."""
     folders = {"clip": tiny_clip, "dual encoder": tiny_dual_encoder, "siglip": tiny_siglip,
                "siglip2": tiny_siglip2}  # fmt: skip
@@ -85,13 +63,13 @@ def build(request, tiny_clip, tiny_dual_encoder, tiny_siglip, tiny_siglip2, tiny
     def make(kind, **options):
         options = {"device": "cpu", "offline": True} | options
         if kind == "open_clip":
-            return OpenClipEncoder("tiny", "tiny-test", tiny_open_clip, **options)
+            return OpenClipEncoder("tiny", "tiny-test", str(tiny_open_clip / "weights.pt"), **options)
         return TransformersEncoder("tiny", str(folders[kind]), **options)
 
     return make
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(scope="module", params=KINDS)
 def encoder(request, build):
     return build(request.param)
 
@@ -119,8 +97,6 @@ def test_long_and_foreign_texts_are_embedded(encoder):
 
 
 def test_nan_names_the_picture(tiny_clip, pictures):
-    import torch
-
     encoder = TransformersEncoder("tiny", str(tiny_clip), device="cpu")
     with torch.no_grad():
         encoder._parts()[0].visual_projection.weight.fill_(float("nan"))
@@ -144,8 +120,6 @@ def test_half_precision_is_for_a_gpu(build, pictures):
 
 
 def test_what_half_precision_cannot_hold_is_read_in_single(build, pictures):
-    import torch
-
     encoders = build("clip"), build("clip", precision="half")
     for one in encoders:
         with torch.no_grad():
@@ -157,8 +131,6 @@ def test_what_half_precision_cannot_hold_is_read_in_single(build, pictures):
 @pytest.mark.parametrize("kind", KINDS)
 def test_pictures_are_prepared_as_the_model_asks(build, kind):
     """Threads and batches change nothing: pictures of any size are read as by the bare library."""
-    import torch
-
     rng = np.random.default_rng(1)
     sizes = [(40, 64), (32, 32), (90, 41), (64, 40), (33, 57)]
     shown = [Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in sizes]
@@ -178,8 +150,6 @@ def test_pictures_are_prepared_as_the_model_asks(build, kind):
 
 def small_device(encoder, holds):
     """The encoder on a device whose memory holds that many inputs at once; notes the batches tried."""
-    import torch
-
     tried, real = [], encoder._parts()[0].get_image_features
 
     def get_image_features(**inputs):
@@ -267,12 +237,11 @@ def hub(monkeypatch, tmp_path, tiny_open_clip):
     """Weights that were trained with QuickGELU and another normalisation than usual, on a hub of ours."""
     import huggingface_hub
     import open_clip
-    import torch
     from safetensors.torch import save_file
 
     safe, pickled = tmp_path / "open_clip_model.safetensors", tmp_path / "open_clip_pytorch_model.bin"
-    save_file(open_clip.factory.load_state_dict(tiny_open_clip), safe)
-    shutil.copy(tiny_open_clip, pickled)
+    save_file(open_clip.factory.load_state_dict(str(tiny_open_clip / "weights.pt")), safe)
+    shutil.copy(tiny_open_clip / "weights.pt", pickled)
     tag = {"hf_hub": "org/repo/", "quick_gelu": True, "mean": (0.1, 0.2, 0.3), "std": (0.5, 0.5, 0.5),
            "interpolation": "bilinear", "resize_mode": "squash"}  # fmt: skip
     monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tiny-test", {"openai": tag})
@@ -284,7 +253,6 @@ def hub(monkeypatch, tmp_path, tiny_open_clip):
 
 def test_openai_weights_get_the_activation_they_were_trained_with(hub, pictures):
     import open_clip
-    import torch
 
     encoder = OpenClipEncoder("x", "tiny-test", "openai", device="cpu")
     rows = encoder.encode_images(pictures)  # open_clip's warning of a mismatch would fail here
@@ -367,8 +335,6 @@ def test_offline_nobody_is_asked(build_it, monkeypatch):
 
 
 def test_a_pickle_is_never_opened(tmp_path, tiny_clip):
-    import torch
-
     for file in tiny_clip.iterdir():
         if file.suffix != ".safetensors" and file.is_file():
             shutil.copy(file, tmp_path)

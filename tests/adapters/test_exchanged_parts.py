@@ -15,6 +15,7 @@ from bias_core.types import ImageRow, ModelInfo
 from tests.adapters.families import build, folder_of, pixels, rows_of
 from tests.adapters.newer_families import OTHER_PROMPT, model_of, row_of
 from tests.adapters.test_diffusers_t2i import INFO, sd3_rows
+from tests.adapters.tiny_parts import torch
 
 N_STEPS = 4
 OLDER = ["sd2", "sdxl", "flux", "pixart", "sana"]  # sd1 and sd3 above, bit for bit
@@ -30,7 +31,6 @@ def an_exchange(row, n_first_steps, later=LATER):
 
 def with_callback(pipeline, row, n_first_steps, names, encode, **more):
     """The same by the pipeline's own callback, which puts embeddings of the later text in the place of the first's."""
-    import torch
 
     def exchange(_pipe, step, _timestep, kwargs):
         return kwargs | (encode() if step == n_first_steps - 1 else {})
@@ -46,8 +46,6 @@ def with_callback(pipeline, row, n_first_steps, names, encode, **more):
 
 
 def test_it_is_what_the_callback_of_stable_diffusion_draws(request):
-    import torch
-
     model = build("sd1", folder_of("sd1", request), options={"batch_size": 1})
     (row,) = rows_of("sd1", 1, num_inference_steps=N_STEPS)
     pipeline = model.pipeline()
@@ -64,8 +62,6 @@ def test_it_is_what_the_callback_of_stable_diffusion_draws(request):
 
 
 def test_it_is_what_the_callback_of_stable_diffusion_3_draws(tiny_sd3):
-    import torch
-
     info = replace(INFO, options=INFO.options | {"batch_size": 1})
     model = DiffusersTextToImage(info, str(tiny_sd3 / "pipeline"), device="cpu", offline=True)
     (row,) = sd3_rows(1, num_inference_steps=N_STEPS, guidance_scale=1.0)
@@ -174,7 +170,6 @@ def test_a_row_is_stored_under_an_id_of_its_own_and_older_ones_keep_theirs():
 @pytest.fixture(scope="module")
 def two_parts(tiny_sd3, tmp_path_factory):
     """LoRAs "texts" of the text encoder alone, "drawing" of the transformer alone, and "whole", which is both."""
-    import torch
     from diffusers import StableDiffusion3Pipeline
     from peft import LoraConfig
     from peft.utils import get_peft_model_state_dict

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from bias_core.adapters.family_facts import denoiser_of
 from bias_core.errors import Cancelled, ModelUnavailable
 from tests.adapters.families import FAMILIES, build, folder_of, pixels, rows_of
+from tests.adapters.tiny_parts import torch
 
 every_family = pytest.mark.parametrize("family", FAMILIES)
 

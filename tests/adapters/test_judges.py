@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from bias_core.adapters.endpoint import Endpoint
@@ -17,6 +16,7 @@ from bias_core.protocols import Judge
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from tests.adapters.test_endpoint_lm import KEY, error
+from tests.adapters.tiny_parts import torch
 from tests.hosted_server import FakeServer
 
 MAN = "Does this picture show a man? Answer yes, no or cannot tell."

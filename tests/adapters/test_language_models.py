@@ -5,12 +5,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
 
 from bias_core.adapters.readers.generators import TransformersLanguageModel, package_gguf
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.settings import ASSETS
 from bias_core.world.captions import vocabulary
+from tests.adapters.tiny_parts import torch
 
 PREFIXES = ["This is a photo of", "a doctor", "Generate a picture of one old man with a beard on the"]
 NEEDS_PACKAGE = pytest.mark.skipif(

@@ -8,6 +8,7 @@ import pytest
 from bias_core.adapters.family_facts import denoiser_of
 from bias_core.errors import ModelUnavailable
 from tests.adapters.families import FAMILIES, build, folder_of, pixels, rows_of
+from tests.adapters.tiny_parts import torch
 
 WITH_LORA = [name for name, facts in FAMILIES.items() if facts.lora]
 
@@ -23,7 +24,6 @@ def lora_folders(tmp_path_factory):
 
 def lora_for(family, request, lora_folders):
     """A folder with one condition, "strong"."""
-    import torch
     from diffusers import DiffusionPipeline
     from peft import LoraConfig
     from peft.utils import get_peft_model_state_dict
@@ -173,7 +173,6 @@ def test_a_lora_that_fits_in_part_is_refused_and_says_what_does_not(request, lor
 
 def peft_folder(folder, part, target, tmp_path, **config):
     """What peft's ``save_pretrained`` leaves of a component that it was put on."""
-    import torch
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(3)
@@ -229,8 +228,6 @@ def test_a_lora_without_a_weight_is_refused(request, tmp_path):
 
 def as_kohya(tensors):
     """The same weights in the words of kohya's trainer, which most published LoRAs have."""
-    import torch
-
     for key in list(tensors):
         layer, half = key.removeprefix("unet.").rsplit(".lora_", 1)
         name = "lora_unet_" + layer.replace(".", "_")
@@ -247,7 +244,6 @@ def test_a_lora_in_the_words_of_another_trainer_is_whole(request, lora_folders, 
 
 
 def test_a_lora_of_both_text_encoders_is_whole(request, tmp_path):
-    import torch
     from diffusers import DiffusionPipeline
     from peft import LoraConfig
     from peft.utils import get_peft_model_state_dict

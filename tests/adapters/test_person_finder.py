@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
@@ -10,6 +9,7 @@ from bias_core.crops import crop_people, person_halves
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import PersonFinder
 from bias_core.world.lexicon import book
+from tests.adapters.tiny_parts import torch
 
 
 class Sees:

@@ -110,9 +110,3 @@ def test_code_that_comes_with_a_model_is_not_run(copy, name):
     rename_class(copy, name)
     with pytest.raises(ModelUnavailable, match="code that comes with a model is never run"):
         draw(build("sd2", copy))
-
-
-def test_a_variant_that_is_not_there_is_said(copy):
-    model = build("sd2", copy)
-    model.info.options["variant"] = "fp16"
-    assert draw(model)  # taken on a GPU only

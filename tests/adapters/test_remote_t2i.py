@@ -117,17 +117,17 @@ def hostile(server_counts):
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_of_200_pictures_all_arrive_once_and_the_counts_are_right(serve, name):
+def test_of_a_hundred_pictures_all_arrive_once_and_the_counts_are_right(serve, name):
     counts = {}
     server, services = serve(hostile(counts))
-    wanted = rows(services, name, 200)
+    wanted = rows(services, name, 100)
     images = draw(services, wanted)
     assert set(images) == {row.id for row in wanted}
     blocked = [image for image in images.values() if image.blocked]
-    assert len(blocked) == counts["refused"] > 10
+    assert len(blocked) == counts["refused"] > 5
     assert len(images) - len(blocked) == counts["picture"]
     assert all("content_policy_violation" in b.drawn["refused"] or "moderation" in b.drawn["refused"] for b in blocked)
-    assert len(server.requests) == sum(counts.values()) == 200 + counts["busy"] + counts["broken"]
+    assert len(server.requests) == sum(counts.values()) == 100 + counts["busy"] + counts["broken"]
     pixels = {image.path.read_bytes() for image in images.values() if not image.blocked}
     assert len(pixels) == counts["picture"]
     assert server.most_at_once <= 4

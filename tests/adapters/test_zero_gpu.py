@@ -11,7 +11,6 @@ from functools import partial
 import httpx
 import numpy as np
 import pytest
-import torch  # noqa: F401 - forked processes need not import it then
 from PIL import Image
 
 from bias_core.adapters import zero_gpu
@@ -98,6 +97,8 @@ class Reads:
 
 @pytest.fixture
 def spaces(monkeypatch):
+    import torch  # noqa: F401 - forked processes need not import it then
+
     fake = FakeSpaces()
     monkeypatch.setitem(sys.modules, "spaces", fake.module())
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")

@@ -54,10 +54,6 @@ def test_a_towering_object_lowers_distribution_bias():
     assert effective_number(skewed) < effective_number(flat)
 
 
-def test_distribution_bias_grows_with_the_number_of_objects():
-    assert distribution_bias(range(1, 101)) == pytest.approx(10 * distribution_bias(range(1, 11)), rel=0.1)
-
-
 def test_normalised_entropy_by_hand_and_by_scipy():
     # Shares 1/2, 1/4, 1/4: entropy 1/2 ln 2 + 1/2 ln 4 = 1.5 ln 2; the largest of three is ln 3.
     assert normalised_entropy([2, 1, 1]) == pytest.approx(1.5 * math.log(2) / math.log(3))

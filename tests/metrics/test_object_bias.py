@@ -168,14 +168,6 @@ def test_the_task_oriented_table_is_ranked_like_a_loop_over_its_models():
     assert found.sort_values("rank")["distance"].is_monotonic_decreasing
 
 
-def test_corners_have_distance_0_and_root_3():
-    table = pd.DataFrame([[9, 0.1, 0.0], [1, 0.9, 0.5]], columns=list(DIMENSIONS), index=["fair", "extreme"])
-    found = compare_models(table)
-    assert found["distance"].tolist() == pytest.approx([0, math.sqrt(3)])
-    assert found["rank"].to_dict() == {"fair": 2, "extreme": 1}
-    pd.testing.assert_frame_equal(found[list(DIMENSIONS)], table)
-
-
 def test_equal_models_share_a_rank():
     table = pd.DataFrame([[9, 0.1, 0.0], [9, 0.1, 0.0], [1, 0.9, 0.5]], columns=list(DIMENSIONS))
     assert compare_models(table)["rank"].tolist() == [2, 2, 1]

@@ -87,11 +87,6 @@ def test_more_images_of_the_same_model_raise_distribution_bias_but_not_at_equal_
     assert distribution_bias_at(many, 100).low < distribution_bias_estimate(few).value < whole
 
 
-def test_all_images_are_the_ordinary_estimate():
-    images = images_of(np.linspace(0.1, 0.9, 7), 31, np.random.default_rng(4))
-    assert distribution_bias_at(images, 31, rng=5) == distribution_bias_estimate(images, rng=5)
-
-
 def test_a_model_that_favours_few_objects_is_told_from_an_even_one():
     rng = np.random.default_rng(5)
     even = object_distribution(images_of(np.full(20, 0.3), 200, rng))

@@ -96,13 +96,6 @@ def test_table_14_comes_out_row_by_row(setting):
     np.testing.assert_allclose(table["percent_feminine"], OCCUPATIONS[f"f_{setting}"], atol=0.005)
 
 
-def test_the_score_is_a_line_in_the_percentage_of_feminine_people():
-    table = stereotype_test_score(PAIRED, by=["stereotyped_gender", "identity"])
-    f = table["percent_feminine"]
-    expected = np.where(table["stereotyped_gender"] == "masculine", 100 - 2 * f, 2 * f - 100)
-    np.testing.assert_allclose(table["score"], expected, atol=1e-12)
-
-
 def test_overall_and_by_list_as_published():
     # Table 3 prints 50.00 for feminine pairs: that is the feminine mean of single pictures.
     assert stereotype_test_score(PAIRED).score == pytest.approx(47.375)
@@ -272,13 +265,6 @@ def test_order_and_index_of_the_rows_do_not_matter():
     labels = pairs(["fm", "f?", "xm", "ff", "mf"])
     turned = labels.iloc[::-1].set_axis([7] * len(labels))
     assert stereotype_test_score(turned) == stereotype_test_score(labels)
-
-
-def test_the_seed_decides_the_interval():
-    labels = pairs(["fm", "ff", "mm", "f?", "mf", "fm", "fm"])
-    first, again = (stereotype_test_score(labels, rng=3, n_resamples=50).confidence_interval for _ in range(2))
-    assert first == again
-    assert first != stereotype_test_score(labels, rng=4, n_resamples=50).confidence_interval
 
 
 @pytest.mark.parametrize("by", ["model", ["identity", "model"], []])

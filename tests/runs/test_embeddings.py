@@ -131,10 +131,6 @@ def test_a_wrong_number_of_rows_is_refused(cache, images):
         cache.images(Short(), images)
 
 
-def test_no_inputs_give_no_rows(cache):
-    assert len(cache.images(MeanColour(), [])) == 0
-
-
 def test_altered_vectors_are_computed_anew_and_said(cache, images, tmp_path):
     encoder = MeanColour()
     true = cache.images(encoder, images)

@@ -132,11 +132,6 @@ def test_the_least_recently_used_go_first_and_protected_ones_never(store):
     assert paths[1].exists()
 
 
-def test_below_the_limit_nothing_goes(store):
-    store.add([drawn(1)])
-    assert store.evict(10**6, protected=()) == []
-
-
 def test_a_full_disk_leaves_nothing_half_written(store, monkeypatch):
     def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -10,7 +10,6 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange import imports
-from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.exchange.imports import ImportedImages, decode, key
 from bias_core.store.images import ImageStore
 
@@ -105,15 +104,6 @@ def test_prompts_are_the_same_but_for_case_spaces_and_punctuation(tmp_path):
     assert len(found.rows("A photo of  a_doctor.", 5)) == 2
     assert found.rows("a photo of doctors", 5) == []
     assert key("Ｐerson") == key("person")
-
-
-def test_ones_own_export_comes_back(tmp_path):
-    found = ImportedImages(folder(tmp_path, LAYOUTS["folders"]))
-    store = ImageStore(tmp_path / "store")
-    stored = store.add(list(found.generate([*found.rows(DOCTOR, 2), *found.rows(NURSE, 1)])))
-    images = [ExportedImage(path=image.path, row=image.row) for image in stored]
-    path = write_zip(Export(images=images, tables={}, report={}, markdown=""), tmp_path / "run.zip")
-    assert ImportedImages(path).counts == {DOCTOR: 2, NURSE: 1}
 
 
 def test_a_turned_photograph_is_put_upright(tmp_path):

@@ -76,11 +76,6 @@ def test_the_papers_example_is_understood_and_its_small_talk_reported():
     assert found.answer == PAPER
 
 
-def test_real_world_rates_are_not_made_up():
-    assert parse_candidates(PAPER).attributes[0].reference is None
-    assert parse_candidates(PAPER).attributes[0].reference_source == ""
-
-
 @pytest.mark.parametrize(("answer", "reason"), [
     ("Turban | The person is wearing a turban.", "no sentence for absence"),
     ("1. Turban\n   Positive: The person is wearing a turban.", "no sentence for absence"),
@@ -134,10 +129,6 @@ def test_an_endless_answer_is_cut_and_says_so():
     assert "100,000" in found.rejected[-1].reason
 
 
-def test_an_empty_answer_has_nothing():
-    assert parse_candidates("").attributes == parse_candidates(" \n").rejected == ()
-
-
 PIECES = st.sampled_from(
     ["{", "}", "[", "]", "|", ";", "\t", "\n", "  ", "- ", "1. ", "#", "```json", '"', "'", ":", "**", "\x00",
      "\ud800", "Positive:", "negative:", "name", "Turban", "The person is x.", "&a", "*a", "? ", "!!int 1",
@@ -187,17 +178,8 @@ def test_the_model_is_asked_for_what_the_paper_asks():
     model = Echo(" | ".join(TURBAN))
     found = propose_candidates("  an Iranian\n person ", model, n=7)
     assert [a.name for a in found.attributes] == ["Turban"]
-    for said in (
-        "text-to-image",
-        '"an Iranian person"',
-        "at least 7",
-        "CLIP",
-        "presence",
-        "absence",
-        "headwear",
-        "clothing",
-    ):
-        assert said in model.asked
+    for word in ("text-to-image", '"an Iranian person"', "at least 7", "CLIP", "presence", "absence"):
+        assert word in model.asked
 
 
 def test_the_instructions_own_form_and_example_can_be_read():

@@ -182,12 +182,6 @@ def test_the_scale_of_the_embeddings_does_not_matter_but_their_length_is_one_eac
     assert [p.score.value for p in one] == pytest.approx([p.score.value for p in other], abs=1e-6)
 
 
-def test_two_searches_are_alike():
-    encoder = BagOfWords()
-    images = images_near(encoder, f"{PREFIX} old man", noise=1.0)
-    assert optimise_prompts(images, encoder, Words()) == optimise_prompts(images, encoder, Words())
-
-
 def test_the_encoder_is_called_in_batches():
     encoder = BagOfWords()
     many = [f"word{i}" for i in range(600)]
