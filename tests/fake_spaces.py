@@ -3,16 +3,12 @@
 The process lives on between calls. What is raised there comes back as the name of the error alone.
 """
 
-from __future__ import annotations
-
 import inspect
 import multiprocessing
 import pickle
 import types
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-
-import gradio as gr
 
 FORK = multiprocessing.get_context("fork")
 
@@ -96,6 +92,8 @@ VISITOR = ContextVar("visitor")
 
 
 def _error(title, message):
+    import gradio as gr
+
     return gr.Error(message, title=title, print_exception=False)
 
 

@@ -1,7 +1,5 @@
 """A real server of pictures on 127.0.0.1 that answers, refuses, slows down, hangs, breaks off and lies about sizes."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
@@ -86,6 +84,24 @@ class HostedServer:
             server.server_close()
 
 
+class FakeServer(HostedServer):
+    """Answers each request with the next of its answers, the last for ever."""
+
+    def __init__(self, *answers):
+        super().__init__(self._next)
+        self.answers = list(answers)
+
+    def _next(self, _number, request):
+        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return found(request) if callable(found) else found
+
+    @contextmanager
+    def running(self):
+        """Its address, while it runs."""
+        with super().running():
+            yield self.url
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -95,7 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        found = self.fake.take({"path": self.path, **body}, self.headers.get("Authorization"))
+        key = self.headers.get("Authorization")
+        found = self.fake.take({"path": self.path, "key": key, **body}, key)
         if found is None:  # hang up
             self.close_connection = True
         else:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.cards import METRICS
+from bias_core.metrics.object_bias import DIMENSIONS
 
 D = 7
 SIZES = (3, 5, 2, 11, 13, 17)  # primes, all different: equal sizes hide a transpose
@@ -49,7 +50,7 @@ def _answers(rng, _size):
 def _table(rng, size):
     return pd.DataFrame(
         rng.uniform(0.1, 0.9, size=(size + 1, 3)),
-        columns=["distribution_bias", "hallucination", "miss_rate"],
+        columns=list(DIMENSIONS),
         index=[f"model {i}" for i in range(size + 1)],
     )
 
@@ -75,20 +76,24 @@ MAKE = {
 }
 
 DEGENERATE = {
-    "embeddings": {"empty": np.empty((0, D)), "zero": np.zeros((3, D)), "flat": np.ones(D), "scalar": 0.5},
-    "direction": {"empty": np.empty(0), "zero": np.zeros(D), "scalar": 0.5},
+    "embeddings": {
+        "empty": np.empty((0, D)), "zero": np.zeros((3, D)), "flat": np.ones(D), "scalar": 0.5, "wider": np.eye(D + 1),
+    },
+    "direction": {
+        "empty": np.empty(0), "zero": np.zeros(D), "scalar": 0.5, "longer": np.ones(D + 1), "row": np.ones((1, D)),
+        "infinite": np.full(D, math.inf),
+    },
     "similarities": {"empty": np.empty(0), "scalar": 0.5, "longer": np.zeros(N_PAIRED + 1)},
     "probability": {"above": 1.5, "below": -0.5, "array": np.array([0.5, 0.5])},
     "probabilities": {"empty": np.empty(0), "scalar": 0.5, "above": np.array([0.5, 1.5]), "below": np.array([-0.5])},
     "score": {"array": np.array([0.5, 0.5])},
     "place": {"array": np.array([0.5, 0.5])},
-    "counts": {"empty": np.empty(0), "zero": np.zeros(4), "negative": np.array([3, -1]), "scalar": 0.5},
+    "counts": {
+        "empty": np.empty(0), "zero": np.zeros(4), "negative": np.array([3, -1]), "scalar": 0.5, "rows": [[1, 2]],
+        "words": ["a", "b"],
+    },
     "levels": {
-        "empty": np.empty(0),
-        "zero": np.zeros(4),
-        "negative": np.array([3, -1]),
-        "part": [0.5, 1],
-        "scalar": 0.5,
+        "empty": np.empty(0), "zero": np.zeros(4), "negative": np.array([3, -1]), "part": [0.5, 1], "scalar": 0.5,
     },
     "goal": {"empty": np.empty(0), "too much": np.full(5, 0.3), "negative": [-1, 1, 1, 0, 0], "shorter": [0.5, 0.5]},
     "words": {"empty": [], "longer": [{"book"}] * (N_PAIRED + 1), "text": "book"},
@@ -96,9 +101,13 @@ DEGENERATE = {
     "ratings": {"empty": np.empty((0, 3)), "one rater": np.array([["feminine"], ["masculine"]])},
     "answers": {"empty": [], "scalar": "feminine", "longer": ["feminine"] * (N_PAIRED + 1)},
     "velocity": {"empty": np.empty(0), "zero": np.zeros((2, 3, 5)), "shape": np.ones((2, 3, 4))},
-    "table": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"a": [1.0, 2.0]})},
+    "table": {
+        "empty": pd.DataFrame(), "no column": pd.DataFrame({"a": [1.0, 2.0]}), "list": [[9, 0.1, 0.0], [1, 0.9, 0.5]],
+        "one model": pd.DataFrame([[9, 0.1, 0.0]], columns=list(DIMENSIONS)),
+        "nan": pd.DataFrame([[9, 0.1, 0.0], [1, 0.9, math.nan]], columns=list(DIMENSIONS)),
+    },
     "readings": {"empty": np.empty((0, 2)), "other": [[0, 2]], "one attribute": [[1], [0]], "flat": np.ones(3)},
-}
+}  # fmt: skip
 NUMBERS = tuple(kind for kind in MAKE if kind not in ("words", "labels", "ratings", "answers", "table"))
 """Kinds that are arrays or numbers: nan must be refused, float16 taken."""
 

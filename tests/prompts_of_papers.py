@@ -3,16 +3,12 @@
 Sources: [wang2023t2iat], [wan2024pst], [vice2023tbyb], [mandal2024internal], [dehdashtian2025oasis].
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bias_core.prompts import append_word, fill_template, fix_articles, replace_word
 from bias_core.studies.kit.designs import read_study, read_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def association_prompts() -> Iterator[str]:
@@ -125,11 +121,7 @@ def all_prompts() -> list[str]:
     True
     """
     parts = (
-        association_prompts(),
-        paired_prompts(),
-        internal_prompts(),
-        stereotype_prompts(),
-        explore_prompts(),
+        association_prompts(), paired_prompts(), internal_prompts(), stereotype_prompts(), explore_prompts(),
         object_prompts(),
-    )
+    )  # fmt: skip
     return list(dict.fromkeys(prompt for part in parts for prompt in part))

@@ -40,6 +40,20 @@ class RealServices(Services):
         return _LOADED[key]
 
 
+def command_line(data: Path, assets: Path) -> Any:
+    """Calls a command in this process, on this data folder: ``.environment`` is what it is called with."""
+    from typer.testing import CliRunner
+
+    from bias_core.cli import app
+
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(app, list(arguments), env=run.environment)
+
+    run.environment = {"BIAS_DATA_DIR": str(data), "BIAS_ASSETS_DIR": str(assets), "BIAS_OFFLINE": "1"}
+    run.environment |= {"BIAS_DEVICE": "cpu", "COLUMNS": "200"}
+    return run
+
+
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of pictures and readings that data folders share."""

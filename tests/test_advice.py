@@ -1,7 +1,5 @@
 """What messages tell a person to type or set exists."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

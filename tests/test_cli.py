@@ -1,7 +1,5 @@
 """The command line gives the numbers of the library, says errors in one line, and writes files."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -15,10 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from bias_core.annotation.rating import give_answer, join, next_item
-from bias_core.cli import app
 from bias_core.errors import Interrupted
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -28,38 +24,25 @@ from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.running.export import to_command
 from bias_core.types import Attribute
 from tests.explored import explore
+from tests.shared import command_line
 
 MAN = Attribute(
     name="man", positive="a photo of a man", negative="a photo of a female", reference=0.3, reference_source="a guess"
 )
 SETTINGS = explore_settings(
-    concept="doctor",
-    attributes=(MAN,),
-    condition="fair",
-    n_images=5,
-    n_attribute_images=2,
-    num_inference_steps=2,
+    concept="doctor", attributes=(MAN,), condition="fair", n_images=5, n_attribute_images=2, num_inference_steps=2,
     seed=3,
-)
+)  # fmt: skip
 
 
 @pytest.fixture
-def environment(tmp_path, assets) -> dict[str, str]:
-    return {
-        "BIAS_DATA_DIR": str(tmp_path / "cli data"),
-        "BIAS_ASSETS_DIR": str(assets),
-        "BIAS_OFFLINE": "1",
-        "BIAS_DEVICE": "cpu",
-        "COLUMNS": "200",
-    }
+def command(tmp_path, assets):
+    return command_line(tmp_path / "cli data", assets)
 
 
 @pytest.fixture
-def command(environment):
-    def run(*arguments: str):
-        return CliRunner().invoke(app, list(arguments), env=environment)
-
-    return run
+def environment(command) -> dict[str, str]:
+    return command.environment
 
 
 def test_people_label_a_run_and_correct_it(command, environment, tmp_path):
@@ -114,18 +97,15 @@ def test_files_and_table(command, tmp_path):
     assert found >= {"man: P", "man: Ψ", "man: WALS"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["explore", " "], "name a concept, such as doctor"),
-        (["explore", "doctor", "-n", "0"], "n_images must be at least 1"),
-        (["explore", "doctor", "--model", "dall-e"], "calibration-renderer"),
-        (["explore", "doctor", "--attribute", "man|only positive"], "negative sentence"),
-        (["explore", "doctor", "--attribute", "wings"], "no built-in attribute"),
-        (["explore", "doctor", "--attribute", "man", "--attribute", "man"], "twice"),
-        (["runs", "--keep", "abc"], "no run 'abc'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["explore", " "], "name a concept, such as doctor"),
+    (["explore", "doctor", "-n", "0"], "n_images must be at least 1"),
+    (["explore", "doctor", "--model", "dall-e"], "calibration-renderer"),
+    (["explore", "doctor", "--attribute", "man|only positive"], "negative sentence"),
+    (["explore", "doctor", "--attribute", "wings"], "no built-in attribute"),
+    (["explore", "doctor", "--attribute", "man", "--attribute", "man"], "twice"),
+    (["runs", "--keep", "abc"], "no run 'abc'"),
+])  # fmt: skip
 def test_errors_are_one_line_and_exit_2(command, arguments, message):
     result = command(*arguments)
     assert result.exit_code == 2
@@ -150,13 +130,9 @@ def test_models_and_attributes_are_listed(command):
 
 def start(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "bias_core", *arguments],
-        env=os.environ | environment,
-        cwd=Path(__file__).parent.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        [sys.executable, "-m", "bias_core", *arguments], env=os.environ | environment,
+        cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
 
 
 def wait_for_pictures(environment: dict[str, str], n: int) -> None:
@@ -232,10 +208,3 @@ def test_control_c_between_two_steps_of_a_command_is_said_too(command, monkeypat
     result = command("study", "run", "t2iat-occupations", "--plan", "--model", "calibration-renderer")
     assert result.exit_code == 130
     assert "what is finished is kept" in result.output
-
-
-def test_help_loads_no_model_library():
-    heavy = ("torch", "diffusers", "transformers", "gradio", "scipy")
-    code = f"import sys, bias_core.cli; print([name for name in {heavy} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"

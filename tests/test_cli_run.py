@@ -1,22 +1,19 @@
 """`study run --draw-only` fills the store for several models, says what that costs; measuring finds the pictures."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from bias_core.cli import app
 from bias_core.engine.local import LocalEngine, Rate, RateStore
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import design_files, find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.run import plan_study
+from tests.shared import command_line
 
 # Two concepts of 2 pictures each and their attributes, a few seconds at most.
 DRAW = ("study", "run", "--draw-only")
@@ -31,18 +28,7 @@ def data(tmp_path):
 
 @pytest.fixture
 def command(data, assets):
-    environment = {
-        "BIAS_DATA_DIR": str(data),
-        "BIAS_ASSETS_DIR": str(assets),
-        "BIAS_OFFLINE": "1",
-        "BIAS_DEVICE": "cpu",
-        "COLUMNS": "200",
-    }
-
-    def run(*arguments: str):
-        return CliRunner().invoke(app, list(arguments), env=environment)
-
-    return run
+    return command_line(data, assets)
 
 
 def ids(data: Path) -> dict[str, int]:
@@ -171,18 +157,12 @@ def test_a_design_of_ones_own_and_kept_pictures(command, data, tmp_path):
     assert manifest["study"] == "mine"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("-n", "0"), "at least 1, got 0"),
-        (("--workers", "2"), "choose --engine ray"),
-        (("--engine", "ray", "--workers", "-1"), "got -1"),
-        (("--engine", "slurm"), "slurm"),
-        (("--out", "x"), "leave --draw-only out"),
-        (("--model", "no-such-model"), "no-such-model"),
-        (("--condition", "unfair"), "unfair"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("-n", "0"), "at least 1, got 0"), (("--workers", "2"), "choose --engine ray"),
+    (("--engine", "ray", "--workers", "-1"), "got -1"), (("--engine", "slurm"), "slurm"),
+    (("--out", "x"), "leave --draw-only out"), (("--model", "no-such-model"), "no-such-model"),
+    (("--condition", "unfair"), "unfair"),
+])  # fmt: skip
 def test_impossible_settings_are_refused_before_anything_is_drawn(command, data, arguments, message):
     result = command(*DRAW, *SMALL, *arguments)
     assert result.exit_code == 2

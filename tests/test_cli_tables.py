@@ -1,7 +1,5 @@
 """Tables on the command line can be read at any width."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from rich.table import Table
@@ -115,10 +113,3 @@ def test_an_interval_is_not_broken_and_a_word_wider_than_the_terminal_is_folded_
     assert "-0.12 to 0.34" in said
     assert said.count("x") >= 40
     assert "…" not in said
-
-
-def test_an_empty_table_has_its_head(at_width):
-    at_width(80)
-    with console.capture() as caught:
-        common.show_table(Table("run", "study"))
-    assert "study" in caught.get()

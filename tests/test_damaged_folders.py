@@ -1,21 +1,17 @@
 """Folders of models in every state of disrepair: one sentence each, never a number and never a traceback."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from itertools import cycle
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
-from bias_core.cli import app
 from bias_core.errors import BiasCoreError
 from bias_core.settings import ASSETS
 from bias_core.studies.explore.options import explore_settings
+from tests.adapters.tiny_parts import safetensors, torch
 from tests.explored import plan_explore
+from tests.shared import command_line
 
 
 def change_json(folder, file, **changes):
@@ -25,9 +21,9 @@ def change_json(folder, file, **changes):
 
 def change_weights(folder, change):
     (file,) = folder.glob("*.safetensors")
-    tensors = load_file(file)
+    tensors = safetensors.load_file(file)
     change(tensors)
-    save_file(tensors, file, metadata={"format": "pt"})
+    safetensors.save_file(tensors, file, metadata={"format": "pt"})
 
 
 def weights(folder):
@@ -40,7 +36,7 @@ def cut(path, n_bytes):
 
 
 def to_pickle(folder):
-    torch.save(load_file(weights(folder)), folder / "pytorch_model.bin")
+    torch.save(safetensors.load_file(weights(folder)), folder / "pytorch_model.bin")
     weights(folder).unlink()
 
 
@@ -124,6 +120,7 @@ READERS = {
     "no picture processor": lambda f: [path.unlink() for path in f.glob("*processor_config.json")],
     "broken tokenizer": lambda f: (f / "tokenizer.json").write_text('{"version": "1.0"}'),
     "tokenizer is no JSON": lambda f: (f / "tokenizer.json").write_text("{"),
+    "empty folder": lambda f: [path.unlink() for path in f.iterdir()],
 }
 ROLES = {"clip": "encoder", "captioner": "captioner", "answerer": "answerer", "language": "language_model"}
 # One kind of reader for each damage: they are read by the same few lines.
@@ -179,12 +176,8 @@ def check_sentence(text):
 @pytest.mark.parametrize("damage", ["model_index is no JSON", "no unet", "cut weights", "infinity"])
 def test_the_command_line_says_it_in_a_line_and_gives_no_number(folder, tmp_path, assets, damage):
     PIPELINES[damage](folder)
-    environment = {"BIAS_DATA_DIR": str(tmp_path / "data"), "BIAS_ASSETS_DIR": str(assets)}
-    said = CliRunner().invoke(
-        app,
-        ["explore", "doctor", "--model", str(folder), "--condition", "", "-n", "2", "--force"],
-        env=environment | {"BIAS_OFFLINE": "1", "BIAS_DEVICE": "cpu"},
-    )
+    command = command_line(tmp_path / "data", assets)
+    said = command("explore", "doctor", "--model", str(folder), "--condition", "", "-n", "2", "--force")
     assert said.exit_code == 2, said.stderr
     assert said.stdout == ""
     (line,) = [line for line in said.stderr.splitlines() if "Error: " in line]

@@ -1,7 +1,5 @@
 """Every value that is given is of its type, at whatever door; every text can be written."""
 
-from __future__ import annotations
-
 from dataclasses import make_dataclass, replace
 
 import pytest

@@ -1,10 +1,7 @@
 """What the machine has, read from its own files and tools."""
 
-from __future__ import annotations
-
 import os
 import stat
-from pathlib import Path
 
 import pytest
 
@@ -12,13 +9,13 @@ from bias_core.models import machine
 
 
 @pytest.fixture(autouse=True)
-def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _fresh(tmp_path, monkeypatch) -> None:
     machine.this_machine.cache_clear()
     monkeypatch.setattr(machine, "_CGROUP", tmp_path / "cgroup")
     monkeypatch.delenv("SPACES_ZERO_GPU", raising=False)
 
 
-def _tool(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _tool(folder, script: str, monkeypatch) -> None:
     folder.mkdir()
     tool = folder / "nvidia-smi"
     tool.write_text(f"#!/bin/sh\n{script}\n")
@@ -26,19 +23,19 @@ def _tool(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
-def test_the_largest_gpu_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_gpu_counts(tmp_path, monkeypatch):
     _tool(tmp_path / "bin", "echo '8192, Small'; echo '81920, NVIDIA H100'", monkeypatch)
     found = machine.this_machine()
     assert (found.gpu, found.gpu_memory) == ("NVIDIA H100", 81920 << 20)
 
 
 @pytest.mark.parametrize("script", ["exit 9", "echo No devices were found", "echo '[N/A], Odd'"])
-def test_a_driver_without_a_gpu_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def test_a_driver_without_a_gpu_is_no_gpu(tmp_path, monkeypatch, script: str):
     _tool(tmp_path / "bin", script, monkeypatch)
     assert machine.this_machine().gpu_memory == 0
 
 
-def test_a_container_has_what_it_was_given(tmp_path: Path) -> None:
+def test_a_container_has_what_it_was_given(tmp_path):
     real = machine.this_machine().memory
     assert real > 10**8
     machine.this_machine.cache_clear()
@@ -52,6 +49,6 @@ def test_a_container_has_what_it_was_given(tmp_path: Path) -> None:
     assert machine.free_memory() == 70_000_000
 
 
-def test_zero_gpu_is_known_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zero_gpu_is_known_by_its_variable(monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     assert machine.this_machine().gpu_memory == machine.ZERO_GPU_BYTES

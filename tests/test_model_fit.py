@@ -1,22 +1,15 @@
 """What is said of a model before it is downloaded or loaded."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from huggingface_hub.errors import LocalEntryNotFoundError
+import pytest
+from huggingface_hub.errors import HTTPError, LocalEntryNotFoundError
 
-from bias_core.models.fit import ModelFit, download_gb, free_disk, is_cached, model_fit
+from bias_core.models.fit import download_gb, free_disk, is_cached, model_fit
 from bias_core.models.machine import Machine
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.types import ModelInfo
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 GB = 10**9
 LAPTOP, WORKSTATION = Machine(memory=16 * GB), Machine(memory=64 * GB, gpu_memory=24 * GB, gpu="RTX")
@@ -24,20 +17,18 @@ SDXL = ModelInfo(id="org/xl", name="XL", family="sdxl", download_gb=7, memory_gb
 FLUX = ModelInfo(id="org/flux", name="F", family="flux", download_gb=34, memory_gb=36, gated=True)
 
 
-def judged(
-    info: ModelInfo, machine: Machine, *, here: bool = False, offline: bool = False, free_disk: int = 500 * GB
-) -> ModelFit:
+def judged(info, machine, *, here=False, offline=False, free_disk=500 * GB):
     return model_fit(info, machine, here=here, offline=offline, free_disk=free_disk)
 
 
-def test_a_model_that_fits_the_gpu_says_what_it_downloads() -> None:
+def test_a_model_that_fits_the_gpu_says_what_it_downloads():
     fit = judged(SDXL, WORKSTATION)
     assert (fit.works, fit.short) == (True, "downloads 7 GB")
     assert fit.says == "Downloads 7 GB on first use. It needs 9 GB of the GPU's 24."
     assert judged(SDXL, WORKSTATION, here=True).short == "on this machine"
 
 
-def test_one_larger_than_the_gpu_is_slow_and_a_gated_one_says_how_to_get_in() -> None:
+def test_one_larger_than_the_gpu_is_slow_and_a_gated_one_says_how_to_get_in():
     fit = judged(FLUX, WORKSTATION)
     assert fit.works
     assert fit.short == "downloads 34 GB, gated, slow here: larger than the GPU"
@@ -46,7 +37,7 @@ def test_one_larger_than_the_gpu_is_slow_and_a_gated_one_says_how_to_get_in() ->
     assert "gated" not in judged(FLUX, WORKSTATION, here=True).short
 
 
-def test_without_a_gpu_the_large_is_too_large_and_the_rest_slow() -> None:
+def test_without_a_gpu_the_large_is_too_large_and_the_rest_slow():
     assert judged(replace(SDXL, memory_gb=4), LAPTOP).short == "downloads 7 GB, slow without a GPU"
     fit = judged(SDXL, LAPTOP)  # 9 GB in half precision are about 20 in single
     assert not fit.works
@@ -57,7 +48,7 @@ def test_without_a_gpu_the_large_is_too_large_and_the_rest_slow() -> None:
     assert not on_cpu.works
 
 
-def test_no_room_on_the_disk_and_no_network_are_said_first() -> None:
+def test_no_room_on_the_disk_and_no_network_are_said_first():
     fit = judged(SDXL, WORKSTATION, free_disk=5 * GB)
     assert not fit.works
     assert "7 GB, and the disk has 5 GB free; make room, or set HF_HOME" in fit.says
@@ -65,7 +56,7 @@ def test_no_room_on_the_disk_and_no_network_are_said_first() -> None:
     assert judged(SDXL, WORKSTATION, here=True, offline=True, free_disk=0).works
 
 
-def test_what_is_not_known_is_not_said_to_fit() -> None:
+def test_what_is_not_known_is_not_said_to_fit():
     fit = judged(ModelInfo(id="a/b", name="b", family="diffusers"), WORKSTATION)
     assert (fit.works, fit.short, fit.says) == (
         True,
@@ -74,11 +65,9 @@ def test_what_is_not_known_is_not_said_to_fit() -> None:
     )
 
 
-def test_services_know_what_is_here_and_ask_for_the_size_of_strangers_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_services_know_what_is_here_and_ask_for_the_size_of_strangers_once(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("bias_core.services.download_gb", lambda *a: asked.append(a) or 3.14)  # type: ignore[func-returns-value]
+    monkeypatch.setattr("bias_core.services.download_gb", lambda *a: asked.append(a) or 3.14)
     monkeypatch.setattr("bias_core.adapters.model_sources.is_cached", lambda repo, *_: repo == "org/cached")
     services = Services(Settings(data_dir=tmp_path))
     assert services.model_fit("calibration-renderer").short == ""
@@ -90,26 +79,17 @@ def test_services_know_what_is_here_and_ask_for_the_size_of_strangers_once(
     assert len(asked) == 1
 
 
-def test_a_hub_that_cannot_be_asked_leaves_the_size_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_network(*_: object, **__: object) -> None:
-        raise LocalEntryNotFoundError("no network")
+@pytest.mark.parametrize("error", [LocalEntryNotFoundError, HTTPError])
+def test_a_hub_that_cannot_be_asked_leaves_the_size_open(monkeypatch, error):
+    def no_network(*_, **__):
+        raise error("no network")
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", no_network)
     assert download_gb("org/name") == 0
     assert download_gb("no id") == 0
 
 
-def test_without_a_network_the_size_is_not_known(monkeypatch):
-    from huggingface_hub.errors import HTTPError
-
-    def no_network(*_args, **_options):
-        raise HTTPError("Name or service not known")
-
-    monkeypatch.setattr("huggingface_hub.HfApi.model_info", no_network)
-    assert download_gb("org/name") == 0
-
-
-def test_the_cache_and_its_disk_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_and_its_disk_are_found(tmp_path, monkeypatch):
     snapshot = tmp_path / "hub" / "models--org--name" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)
     (snapshot / "model_index.json").write_text("{}")

@@ -1,7 +1,5 @@
 """Intervals that may be looked at at any time."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

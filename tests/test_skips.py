@@ -1,7 +1,5 @@
 """In CI no test is skipped in silence."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -116,12 +114,9 @@ def test_every_part_of_the_test_command_is_run_and_one_that_is_red_makes_it_red(
         program.chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(
-        ["make", "test"],
-        cwd=tmp_path,
-        env=environment | {"PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
+        ["make", "test"], cwd=tmp_path, env=environment | {"PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True,
         text=True,
-    )
+    )  # fmt: skip
     assert bool(done.returncode) == bool(red), done.stderr
     for part in ("ruff check .", "mypy", "-m not browser", "-m browser tests/browser"):
         assert any(part in line and line.endswith("[]") for line in done.stdout.splitlines()), done.stdout

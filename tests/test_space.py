@@ -1,7 +1,5 @@
 """The repository as a Space: what its README tells the platform, and the app started as it would be there."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -81,16 +79,9 @@ def test_what_is_embedded_need_not_be_preloaded(front_matter):
 
 
 GHOST = {
-    "id": "ghost-model",
-    "name": "Ghost",
-    "family": "sd1",
-    "licence": "none",
-    "default_steps": 2,
-    "default_guidance": 1.0,
-    "width": 64,
-    "height": 64,
-    "options": {"path": "nobody/nothing"},
-}
+    "id": "ghost-model", "name": "Ghost", "family": "sd1", "licence": "none", "default_steps": 2,
+    "default_guidance": 1.0, "width": 64, "height": 64, "options": {"path": "nobody/nothing"},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +103,9 @@ def space(tmp_path_factory):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "GRADIO_SERVER_PORT": str(port),
-        "BIAS_OFFLINE": "true",
-        "OMP_NUM_THREADS": "1",
-        "SPACE_ID": "somebody/explorer",
-    }
+        "PATH": os.environ["PATH"], "HOME": str(home), "GRADIO_SERVER_PORT": str(port), "BIAS_OFFLINE": "true",
+        "OMP_NUM_THREADS": "1", "SPACE_ID": "somebody/explorer",
+    }  # fmt: skip
     log = (folder / "log").open("w+")
     app = subprocess.Popen([sys.executable, "app.py"], cwd=code, env=environment, stdout=log, stderr=log)
     try:

@@ -212,18 +212,15 @@ def test_the_same_seed_gives_the_same_interval():
     assert narrow.method == "two-phase sampling, Jeffreys 50 %"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([1, 0, 1], [np.nan] * 3), "at least 2 pictures need a label by people; got 0"),
-        (([1, 0, 1], [1, np.nan, np.nan]), "at least 2 pictures need a label by people; got 1"),
-        (([1, 0, 1], [1, 0]), r"n = 3; got \(2, 1\)"),
-        (([1, 0, np.nan], [1, 0, 1]), "reader_labels"),
-        (([], []), "reader_labels"),
-        (([1, 0, 1], [1, 0.5, 1]), "0 to 1, or nan for no label; got 0.5"),
-        (([1, 0, 1], [1, 0, 2]), "got 2"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (([1, 0, 1], [np.nan] * 3), "at least 2 pictures need a label by people; got 0"),
+    (([1, 0, 1], [1, np.nan, np.nan]), "at least 2 pictures need a label by people; got 1"),
+    (([1, 0, 1], [1, 0]), r"n = 3; got \(2, 1\)"),
+    (([1, 0, np.nan], [1, 0, 1]), "reader_labels"),
+    (([], []), "reader_labels"),
+    (([1, 0, 1], [1, 0.5, 1]), "0 to 1, or nan for no label; got 0.5"),
+    (([1, 0, 1], [1, 0, 2]), "got 2"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_quoted(arguments, message):
     with pytest.raises(InvalidInput, match=message):
         two_phase_prevalence(*arguments)

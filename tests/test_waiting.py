@@ -1,7 +1,5 @@
 """Turns are fair; what is prepared once holds up nobody else; every wait ends on Stop or with its limit."""
 
-from __future__ import annotations
-
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Prompts in several languages: their grammar, what is left out, and that each has one meaning."""
 
-from __future__ import annotations
-
 import pytest
 
 from bias_core.errors import InvalidInput
@@ -69,18 +67,15 @@ def test_no_prompt_means_two_things_and_all_english_ones_are_known_to_the_world(
     assert set(planted_languages()) < set(ALL)
 
 
-@pytest.mark.parametrize(
-    ("languages", "template", "concept", "says"),
-    [
-        (("xx",), PHOTO, "doctor", r"languages are de \(German\).*got 'xx'"),
-        (("en",), PHOTO, "doctor", "give a language beside English: de"),
-        (("ar",), PHOTO, "scientist", "no certain word for 'scientist' in Arabic; choose one of doctor"),
-        (("de",), PHOTO, "wizard", "no certain word for 'wizard' in English"),
-        (("de",), "an oil painting of a {}", "doctor", "the template is one of a photo of a {}; a portrait of a {}"),
-        (("es:neutral",), PHOTO, "doctor", "Spanish has no form 'neutral' of 'doctor' here; write es; es:masculine"),
-        (("ar:feminine",), PHOTO, "pilot", "Arabic has no form 'feminine' of 'pilot' here; write ar$"),
-    ],
-)
+@pytest.mark.parametrize(("languages", "template", "concept", "says"), [
+    (("xx",), PHOTO, "doctor", r"languages are de \(German\).*got 'xx'"),
+    (("en",), PHOTO, "doctor", "give a language beside English: de"),
+    (("ar",), PHOTO, "scientist", "no certain word for 'scientist' in Arabic; choose one of doctor"),
+    (("de",), PHOTO, "wizard", "no certain word for 'wizard' in English"),
+    (("de",), "an oil painting of a {}", "doctor", "the template is one of a photo of a {}; a portrait of a {}"),
+    (("es:neutral",), PHOTO, "doctor", "Spanish has no form 'neutral' of 'doctor' here; write es; es:masculine"),
+    (("ar:feminine",), PHOTO, "pilot", "Arabic has no form 'feminine' of 'pilot' here; write ar$"),
+])  # fmt: skip
 def test_what_has_no_certain_wording_is_said(languages, template, concept, says):
     with pytest.raises(InvalidInput, match=says):
         wordings_of(languages, template, concept)

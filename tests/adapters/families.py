@@ -1,7 +1,5 @@
 """Every family of generators: how its tiny pipeline is called, and what it can do."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The newer families: how each tiny pipeline is called, by us and bare."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,24 +7,25 @@ from typing import Any
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.types import ImageRow, ModelInfo
 from tests.adapters import tiny_families
+from tests.adapters.tiny_parts import torch
 
 PROMPT, OTHER_PROMPT, AGAINST = "a photo of a doctor", "a nurse", "a female"
 
 
-def plain_guidance(scale: float, against: str) -> dict[str, Any]:
+def plain_guidance(scale: float, against: str):
     """The right arguments of most families, called bare."""
     return {"guidance_scale": scale} | ({"negative_prompt": against} if against else {})
 
 
-def without_negative(scale: float, _against: str) -> dict[str, Any]:
+def without_negative(scale: float, _against: str):
     return {"guidance_scale": scale}
 
 
-def true_cfg(scale: float, against: str) -> dict[str, Any]:
+def true_cfg(scale: float, against: str):
     return {"true_cfg_scale": scale, "negative_prompt": against or " "}
 
 
-def by_guider(_scale: float, against: str) -> dict[str, Any]:
+def by_guider(_scale: float, against: str):
     """The scale is a setting of a component."""
     return {"negative_prompt": against} if against else {}
 
@@ -53,33 +52,33 @@ LAYERS = {"text_encoder_out_layers": (0, 1, 2)}
 EXACT = {"use_resolution_binning": False}
 
 
-def krea2_distilled() -> Any:
+def krea2_distilled():
     return tiny_families.krea2(is_distilled=True)
 
 
-def klein_distilled() -> Any:
+def klein_distilled():
     return tiny_families.klein(is_distilled=True)
 
 
-def hunyuan_distilled() -> Any:
+def hunyuan_distilled():
     return tiny_families.hunyuan_image(guidance_embeds=True)
 
 
-def hidream_small() -> Any:
+def hidream_small():
     """HiDream draws every shape at the area that it was trained at: here that of 32 x 32 pixels."""
     pipeline = tiny_families.hidream()
     pipeline.default_sample_size = 16
     return pipeline
 
 
-def ovis_short() -> Any:
+def ovis_short():
     """The instruction before a prompt is fewer words of the tiny tokenizer than tokens of the real one."""
     pipeline = tiny_families.ovis_image()
     pipeline.user_prompt_begin_id = 8
     return pipeline
 
 
-def kandinsky5_small() -> Any:
+def kandinsky5_small():
     """Kandinsky 5 draws seven sizes, the smallest 640 x 1408; this one draws a small one, too."""
     pipeline = tiny_families.kandinsky5()
     pipeline.resolutions = [(64, 64)]
@@ -138,34 +137,22 @@ def model_of(family: str, pipeline: Any, **options: Any) -> DiffusersTextToImage
 def row_of(family: str, **changes: Any) -> ImageRow:
     facts = NEWER[family]
     settings = {
-        "prompt": PROMPT,
-        "seed": 3,
-        "num_inference_steps": facts.steps,
-        "guidance_scale": facts.scale,
-        "width": facts.size,
-        "height": facts.size,
-    }
+        "prompt": PROMPT, "seed": 3, "num_inference_steps": facts.steps, "guidance_scale": facts.scale,
+        "width": facts.size, "height": facts.size,
+    }  # fmt: skip
     return ImageRow(model="tiny", **(settings | changes))
 
 
-def draw_bare(family: str, pipeline: Any, row: ImageRow) -> Any:
+def draw_bare(family: str, pipeline: Any, row: ImageRow):
     """The same picture by diffusers alone, called as its makers say."""
-    import torch
-
     facts = NEWER[family]
     if facts.guidance is by_guider:
         for name in ("guider", "ocr_guider"):
             setattr(pipeline, name, getattr(pipeline, name).new(guidance_scale=row.guidance_scale))
     with torch.inference_mode():
         output = pipeline(
-            prompt=row.prompt,
-            generator=torch.Generator("cpu").manual_seed(row.seed),
-            num_inference_steps=row.num_inference_steps,
-            width=row.width,
-            height=row.height,
-            output_type="np",
-            **facts.guidance(row.guidance_scale, row.negative_prompt),
-            **facts.call,
-            **facts.bare,
-        )
+            prompt=row.prompt, generator=torch.Generator("cpu").manual_seed(row.seed),
+            num_inference_steps=row.num_inference_steps, width=row.width, height=row.height, output_type="np",
+            **facts.guidance(row.guidance_scale, row.negative_prompt), **facts.call, **facts.bare,
+        )  # fmt: skip
     return output.images[0] if hasattr(output, "images") else output.image[0]

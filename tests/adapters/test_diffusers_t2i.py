@@ -1,18 +1,16 @@
 """The generic diffusers adapter on tiny SD3 and SD 1.x pipelines."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np
 import pytest
-import torch
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.weights import drop_longest_unused
-from bias_core.errors import Cancelled, ModelUnavailable, NotEnoughMemory
-from bias_core.protocols import TextToImage
+from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.types import ImageRow, ModelInfo
+from tests.adapters.families import pixels
+from tests.adapters.tiny_parts import torch
 
 INFO = ModelInfo(
     id="tiny-sd3",
@@ -30,10 +28,6 @@ def sd3_rows(n: int, condition: str = "fair", **settings) -> list[ImageRow]:
     ]
 
 
-def pixels(generated) -> list[np.ndarray]:
-    return [np.asarray(item.image) for item in generated]
-
-
 @pytest.fixture(scope="module")
 def sd3(tiny_sd3):
     return DiffusersTextToImage(INFO, str(tiny_sd3 / "pipeline"), loras=tiny_sd3 / "loras", device="cpu", offline=True)
@@ -43,49 +37,6 @@ def sd3(tiny_sd3):
 def sd1(tiny_sd1):
     info = ModelInfo(id="tiny-sd1", name="tiny", family="sd1", options={"batch_size": 2})
     return DiffusersTextToImage(info, str(tiny_sd1), device="cpu", offline=True)
-
-
-def test_it_fills_the_role(sd3):
-    assert isinstance(sd3, TextToImage)
-
-
-def test_rows_come_back_in_order_at_their_size(sd3):
-    rows = sd3_rows(6)
-    generated = list(sd3.generate(rows))
-    assert [item.row for item in generated] == rows
-    assert {item.image.size for item in generated} == {(32, 32)}
-
-
-@pytest.mark.parametrize("guidance_scale", [1.0, 2.0])
-def test_a_picture_is_the_same_alone_and_in_a_batch(sd3, guidance_scale):
-    rows = sd3_rows(6, guidance_scale=guidance_scale)
-    together = pixels(sd3.generate(rows))
-    for row, expected in zip(rows, together, strict=True):
-        (alone,) = pixels(sd3.generate([row]))
-        np.testing.assert_array_equal(alone, expected)
-
-
-def test_seed_and_prompt_both_matter(sd3):
-    first = sd3_rows(1)[0]
-    other_seed = ImageRow(**{**first.__dict__, "seed": 99})
-    other_prompt = ImageRow(**{**first.__dict__, "prompt": "a nurse"})
-    a, b, c = pixels(sd3.generate([first, other_seed, other_prompt]))
-    assert (a != b).any()
-    assert (a != c).any()
-
-
-def test_stopping_happens_at_the_very_next_step(sd3):
-    seen = []
-
-    def on_step(step: int, n_steps: int) -> None:
-        seen.append((step, n_steps))
-        if len(seen) == 2:
-            raise Cancelled
-
-    with pytest.raises(Cancelled):
-        list(sd3.generate(sd3_rows(2, num_inference_steps=5), on_step=on_step))
-    assert seen == [(1, 5), (2, 5)]
-    assert len(list(sd3.generate(sd3_rows(1)))) == 1  # and it can go on
 
 
 def test_conditions_differ_and_leave_nothing_behind(sd3, tiny_sd3):
@@ -111,22 +62,6 @@ def test_a_missing_or_corrupt_adapter_is_said_and_the_base_still_works(sd3, tiny
     assert len(list(broken.generate(sd3_rows(1, "fair")))) == 1
 
 
-@pytest.mark.parametrize("damage", ["missing", "truncated", "no folder"])
-def test_bad_weights_are_said(tiny_sd3, tmp_path, damage):
-    folder = tmp_path / "pipeline"
-    shutil.copytree(tiny_sd3 / "pipeline", folder)
-    weights = folder / "transformer" / "diffusion_pytorch_model.safetensors"
-    if damage == "missing":
-        weights.unlink()
-    elif damage == "truncated":
-        weights.write_bytes(weights.read_bytes()[:1000])
-    else:
-        shutil.rmtree(folder)
-    model = DiffusersTextToImage(INFO, str(folder), device="cpu", offline=True)
-    with pytest.raises(ModelUnavailable, match="tiny-sd3 cannot be loaded"):
-        list(model.generate(sd3_rows(1)))
-
-
 def test_stable_diffusion_1_draws_and_its_safety_checker_is_counted(sd1):
     rows = [
         ImageRow(
@@ -142,16 +77,6 @@ def test_stable_diffusion_1_draws_and_its_safety_checker_is_counted(sd1):
     blocked = list(sd1.generate(rows))
     assert [item.blocked for item in blocked] == [True, True, True]
     assert not np.asarray(blocked[0].image).any()
-
-
-def test_nan_pixels_are_an_error_and_not_a_black_picture(tiny_sd3):
-    import torch
-
-    model = DiffusersTextToImage(INFO, str(tiny_sd3 / "pipeline"), device="cpu")
-    with torch.no_grad():
-        model.pipeline().vae.decoder.conv_out.bias.fill_(float("nan"))
-    with pytest.raises(ModelUnavailable, match="NaN"):
-        list(model.generate(sd3_rows(1)))
 
 
 class Full:
@@ -187,11 +112,3 @@ def test_a_model_that_left_for_another_comes_back_without_a_trace_of_its_adapter
     assert not sd3.loaded
     after = [*pixels(sd3.generate(fair)), *pixels(sd3.generate(extreme))]
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
-
-
-def test_a_pipeline_in_memory_is_drawn_with(sd3):
-    sd3.unload()  # and the adapter that a test before left on
-    model = DiffusersTextToImage(INFO, "nowhere", device="cpu", offline=True)
-    model.use(sd3.pipeline())
-    rows = sd3_rows(2)
-    assert np.array_equal(pixels(model.generate(rows)), pixels(sd3.generate(rows)))

@@ -1,9 +1,6 @@
 """Traces of tiny pipelines of the real classes: same trajectory, the passes they need, the right velocities."""
 
-from __future__ import annotations
-
-from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -12,53 +9,27 @@ import pytest
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.propagation import predicted_sample, stereotype_propagation_index
-from bias_core.protocols import Traceable
 from bias_core.types import Attribute, ImageRow, ModelInfo
+from tests.adapters.families import FAMILIES, build, folder_of
+from tests.adapters.tiny_parts import torch
 
 ATTRIBUTES = [
     Attribute(name="man", positive="a photo of a man", negative="a female"),
     Attribute(name="nurse", positive="a nurse", negative="a doctor"),
     Attribute(name="photo", positive="a photo", negative="a"),
 ]
-SPACES = {
-    "sd3": "flow",
-    "flux": "flow",
-    "sd1": "epsilon",
-    "sd2": "v_prediction",
-    "sdxl": "epsilon",
-    "turbo": "epsilon",
-    "pixart": "epsilon",
-    "sana": "flow",
-}
+SPACES = {family: facts.space for family, facts in FAMILIES.items() if facts.space}
 GUIDED = [family for family in SPACES if family not in ("flux", "turbo")]
 N_STEPS = 4
 
 
 @pytest.fixture(scope="module")
-def models(tiny_sd3, tiny_flux, tiny_sd1, tiny_sd2, tiny_sdxl, tiny_turbo, tiny_pixart, tiny_sana):
-    folders = {
-        "sd3": tiny_sd3 / "pipeline",
-        "flux": tiny_flux,
-        "sd1": tiny_sd1,
-        "sd2": tiny_sd2,
-        "sdxl": tiny_sdxl,
-        "turbo": tiny_turbo,
-        "pixart": tiny_pixart,
-        "sana": tiny_sana,
+def models(request, tiny_sd3):
+    options = {"base_condition": "fair", "batch_size": 1}
+    loras = {"sd3": tiny_sd3 / "loras"}
+    return {
+        family: build(family, folder_of(family, request), options=options, loras=loras.get(family)) for family in SPACES
     }
-    built = {}
-    for family, folder in folders.items():
-        call = {"max_sequence_length": 8} if family in ("sd3", "flux", "pixart", "sana") else {}
-        info = ModelInfo(
-            id=f"tiny-{family}",
-            name="tiny",
-            family=family,
-            options={"base_condition": "fair", "call": call, "batch_size": 1},
-        )
-        built[family] = DiffusersTextToImage(
-            info, str(folder), loras=tiny_sd3 / "loras" if family == "sd3" else None, device="cpu"
-        )
-    return built
 
 
 @pytest.fixture(params=SPACES)
@@ -109,10 +80,6 @@ def plain_passes(model, row):
     return passes, picture
 
 
-def test_it_fills_the_role(models):
-    assert isinstance(models["sd3"], Traceable)
-
-
 @pytest.mark.parametrize("guidance_scale", [1.0, 4.0])
 def test_the_trajectory_is_that_of_the_plain_generation(models, family, guidance_scale):
     model, row = models[family], a_row(family, guidance_scale=guidance_scale)
@@ -127,13 +94,11 @@ def test_velocities_are_the_raw_answers_to_each_text_at_the_same_latent(models, 
     # Each text alone through the denoiser, in a generation of its own whose latent is put there by a hook.
     model, row = models[family], a_row(family)
     steps = list(model.trace(row, ATTRIBUTES, predicted=False))
-    texts = [row.prompt, *(a.positive for a in ATTRIBUTES), *(a.negative for a in ATTRIBUTES)]
-    for number, text in enumerate(texts):
+    texts = {0: row.prompt, 2: ATTRIBUTES[1].positive, 6: ATTRIBUTES[2].negative}
+    for number, text in texts.items():
         path = iter(steps)
 
         def put(_module, args, kwargs, path=path):
-            import torch
-
             given = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
             there = torch.from_numpy(next(path).xt).reshape(given.shape[1:]).expand_as(given)
             if "hidden_states" in kwargs:
@@ -181,46 +146,6 @@ def test_a_trace_takes_the_passes_that_its_texts_need(models, family, guidance_s
     assert n_rows <= n_steps * 7 * (1 + runs_guided)
 
 
-def test_to_decode_every_step_the_text_encoder_and_the_denoiser_run_once(models):
-    model, n_calls = models["sd3"], Counter()
-    parts = {"text": model.pipeline().text_encoder, "denoiser": denoiser(model), "decoder": model.pipeline().vae}
-    for predicted in (False, True):
-        before = Counter(n_calls)
-        with ExitStack() as afterwards:
-            for name, part in parts.items():  # a layer of it, that is not run when the whole repeats an answer
-                layer = next(m for m in part.modules() if type(m).__name__ in ("Linear", "Conv2d", "Embedding"))
-                layer = part.decoder.conv_in if name == "decoder" else layer
-                hook = layer.register_forward_hook(lambda *_, name=name: n_calls.update([name]))
-                afterwards.callback(hook.remove)
-            list(model.trace(a_row("sd3"), [], predicted=predicted))
-    assert n_calls - before - before == {"denoiser": 1, "decoder": N_STEPS}
-
-
-def test_sentences_follow_the_path_as_many_at_once_as_pictures_are_drawn(models):
-    model = models["sd3"]
-    expected = list(model.trace(a_row("sd3"), ATTRIBUTES, predicted=False))
-    model._batches.size = 4
-    try:
-        with Passes(denoiser(model)) as passes:
-            steps = list(model.trace(a_row("sd3"), ATTRIBUTES, predicted=False))
-    finally:
-        model._batches.size = 1
-    assert [len(given) for given in passes.inputs] == [2] * N_STEPS + [4] * N_STEPS + [3] * N_STEPS
-    for step, other in zip(steps, expected, strict=True):
-        np.testing.assert_allclose(step.velocity_negative, other.velocity_negative, atol=1e-4, rtol=1e-4)
-
-
-def test_last_prediction_is_the_picture_that_is_generated(models):
-    for family in SPACES:
-        for guidance_scale in (1.0, 4.0):
-            row = a_row(family, guidance_scale=guidance_scale)
-            (generated,) = models[family].generate([row])
-            *_, last = models[family].trace(row, ATTRIBUTES[:1])
-            difference = np.asarray(last.predicted, int) - np.asarray(generated.image, int)
-            assert np.abs(difference).max() <= 1, family
-            assert np.ptp(np.asarray(generated.image)) > 20
-
-
 @contextmanager
 def sampled_by(model, name, **changes):
     import diffusers
@@ -255,19 +180,16 @@ def test_predictions_agree_with_the_scheduler_s_own(models, family, name):
         np.testing.assert_allclose(x0, expected, atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("PNDMScheduler", {"skip_prk_steps": True}),
-        ("EulerDiscreteScheduler", {}),
-        ("EulerAncestralDiscreteScheduler", {}),
-        ("DPMSolverMultistepScheduler", {}),
-        ("DPMSolverSinglestepScheduler", {}),
-        ("UniPCMultistepScheduler", {}),
-        ("LCMScheduler", {}),
-        ("CogVideoXDDIMScheduler", {"snr_shift_scale": 1.0}),
-    ],
-)
+@pytest.mark.parametrize(("name", "changes"), [
+    ("PNDMScheduler", {"skip_prk_steps": True}),
+    ("EulerDiscreteScheduler", {}),
+    ("EulerAncestralDiscreteScheduler", {}),
+    ("DPMSolverMultistepScheduler", {}),
+    ("DPMSolverSinglestepScheduler", {}),
+    ("UniPCMultistepScheduler", {}),
+    ("LCMScheduler", {}),
+    ("CogVideoXDDIMScheduler", {"snr_shift_scale": 1.0}),
+])  # fmt: skip
 def test_every_sampler_keeps_its_trajectory_and_noise_level(models, name, changes):
     model, row = models["sd1"], a_row("sd1")
     with sampled_by(model, name, **changes) as scheduler:
@@ -308,18 +230,6 @@ def test_guided_velocities_are_extrapolated_from_the_negative_prompt(models):
         for one, other in zip(plain, guided, strict=True):  # the trajectory and its picture stay the same
             np.testing.assert_allclose(one.xt, other.xt, atol=1e-5)
             np.testing.assert_array_equal(one.predicted, other.predicted)
-
-
-def test_without_guidance_guided_velocities_are_the_conditional_ones_and_say_so(models):
-    for family, scale in (("sd3", 1.0), ("flux", 4.0)):
-        row = a_row(family, guidance_scale=scale)
-        step = next(models[family].trace(row, ATTRIBUTES, guided=True))
-        assert not step.guided
-
-
-def test_embedded_guidance_matters_to_flux(models):
-    one, other = (next(models["flux"].trace(a_row("flux", guidance_scale=g), [])) for g in (1.0, 8.0))
-    assert (one.velocity != other.velocity).any()
 
 
 def test_without_attributes_only_the_prompt_runs(models):
@@ -442,8 +352,7 @@ def test_a_family_that_reads_no_text_says_so(models):
 
 def test_true_guidance_beside_that_of_the_network_is_left_out_of_conditional_velocities(tiny_flux, models):
     call = {"max_sequence_length": 8, "true_cfg_scale": 3.0}
-    info = ModelInfo(id="tiny-flux", name="tiny", family="flux", options={"call": call, "batch_size": 1})
-    model = DiffusersTextToImage(info, str(tiny_flux), device="cpu")
+    model = build("flux", tiny_flux, options={"call": call, "batch_size": 1})
     row = a_row("flux", negative_prompt="a nurse")
     plain, guided = (next(model.trace(row, ATTRIBUTES, guided=guided, predicted=False)) for guided in (False, True))
     expected = next(models["flux"].trace(a_row("flux"), ATTRIBUTES, predicted=False))
@@ -456,8 +365,6 @@ def test_true_guidance_beside_that_of_the_network_is_left_out_of_conditional_vel
 
 @pytest.mark.parametrize(("family", "dtype"), [("sd3", "bfloat16"), ("sdxl", "float16")])
 def test_half_precision_weights_give_float32_steps_and_keep_their_type(models, family, dtype):
-    import torch
-
     model, row = models[family], a_row(family, guidance_scale=1.0)
     full = list(model.trace(row, ATTRIBUTES))
     pipeline = model.pipeline()

@@ -1,8 +1,5 @@
 """All encoders keep the same promises: float32 unit rows, order kept, culprits named."""
 
-from __future__ import annotations
-
-import json
 import shutil
 import socket
 
@@ -13,29 +10,9 @@ from PIL import Image
 
 from bias_core.adapters.readers.encoders import OpenClipEncoder, TransformersEncoder
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.protocols import ImageTextEncoder
 from bias_core.settings import ASSETS
+from tests.adapters.tiny_parts import torch
 from tests.conftest import _save_tokenizer
-
-
-@pytest.fixture(scope="module")
-def tiny_open_clip(tmp_path_factory):
-    import open_clip
-    import torch
-
-    folder = tmp_path_factory.mktemp("open_clip")
-    config = {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "patch_size": 8},
-        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
-    }
-    (folder / "tiny-test.json").write_text(json.dumps(config))
-    open_clip.add_model_config(folder)
-    torch.manual_seed(0)
-    model = open_clip.create_model("tiny-test")
-    torch.save(model.state_dict(), folder / "weights.pt")
-    return str(folder / "weights.pt")
-
 
 SIGLIP_TEXT = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
                "vocab_size": 13, "max_position_embeddings": 16, "bos_token_id": 1, "eos_token_id": 2,
@@ -45,7 +22,6 @@ SIGLIP_VISION = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers"
 
 @pytest.fixture(scope="module")
 def tiny_siglip(tmp_path_factory):
-    import torch
     from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel
 
     folder = tmp_path_factory.mktemp("siglip")
@@ -60,7 +36,6 @@ def tiny_siglip(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tiny_siglip2(tmp_path_factory):
     """The kind that keeps a picture's proportions: it reads patches, their mask and their grid."""
-    import torch
     from transformers import Siglip2Config, Siglip2ImageProcessor, Siglip2Model, Siglip2Tokenizer
 
     folder = tmp_path_factory.mktemp("siglip2")
@@ -79,8 +54,8 @@ def tiny_siglip2(tmp_path_factory):
 KINDS = ["clip", "dual encoder", "siglip", "siglip2", "open_clip"]
 
 
-@pytest.fixture
-def build(request, tiny_clip, tiny_dual_encoder, tiny_siglip, tiny_siglip2, tiny_open_clip):
+@pytest.fixture(scope="module")
+def build(tiny_clip, tiny_dual_encoder, tiny_siglip, tiny_siglip2, tiny_open_clip):
     """Makes an encoder of a kind with options of one's own."""
     folders = {"clip": tiny_clip, "dual encoder": tiny_dual_encoder, "siglip": tiny_siglip,
                "siglip2": tiny_siglip2}  # fmt: skip
@@ -88,19 +63,15 @@ def build(request, tiny_clip, tiny_dual_encoder, tiny_siglip, tiny_siglip2, tiny
     def make(kind, **options):
         options = {"device": "cpu", "offline": True} | options
         if kind == "open_clip":
-            return OpenClipEncoder("tiny", "tiny-test", tiny_open_clip, **options)
+            return OpenClipEncoder("tiny", "tiny-test", str(tiny_open_clip / "weights.pt"), **options)
         return TransformersEncoder("tiny", str(folders[kind]), **options)
 
     return make
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(scope="module", params=KINDS)
 def encoder(request, build):
     return build(request.param)
-
-
-def test_it_fills_the_role(encoder):
-    assert isinstance(encoder, ImageTextEncoder)
 
 
 def test_rows_are_float32_of_unit_length_in_one_space(encoder, pictures):
@@ -126,8 +97,6 @@ def test_long_and_foreign_texts_are_embedded(encoder):
 
 
 def test_nan_names_the_picture(tiny_clip, pictures):
-    import torch
-
     encoder = TransformersEncoder("tiny", str(tiny_clip), device="cpu")
     with torch.no_grad():
         encoder._parts()[0].visual_projection.weight.fill_(float("nan"))
@@ -151,8 +120,6 @@ def test_half_precision_is_for_a_gpu(build, pictures):
 
 
 def test_what_half_precision_cannot_hold_is_read_in_single(build, pictures):
-    import torch
-
     encoders = build("clip"), build("clip", precision="half")
     for one in encoders:
         with torch.no_grad():
@@ -164,8 +131,6 @@ def test_what_half_precision_cannot_hold_is_read_in_single(build, pictures):
 @pytest.mark.parametrize("kind", KINDS)
 def test_pictures_are_prepared_as_the_model_asks(build, kind):
     """Threads and batches change nothing: pictures of any size are read as by the bare library."""
-    import torch
-
     rng = np.random.default_rng(1)
     sizes = [(40, 64), (32, 32), (90, 41), (64, 40), (33, 57)]
     shown = [Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in sizes]
@@ -185,8 +150,6 @@ def test_pictures_are_prepared_as_the_model_asks(build, kind):
 
 def small_device(encoder, holds):
     """The encoder on a device whose memory holds that many inputs at once; notes the batches tried."""
-    import torch
-
     tried, real = [], encoder._parts()[0].get_image_features
 
     def get_image_features(**inputs):
@@ -252,13 +215,6 @@ def test_every_listed_encoder_says_what_it_downloads_and_open_clip_knows_its_wei
         assert tuple(entry["path"].split("/")) in open_clip.list_pretrained()
 
 
-def test_the_encoders_of_the_papers_are_listed():
-    listed = {entry["id"] for entry in catalogued()}
-    openai = ["RN50", "RN101", "RN50x4", "RN50x16", "RN50x64", "ViT-B-32", "ViT-B-16", "ViT-L-14", "ViT-L-14-336"]
-    assert {f"open_clip:{name}/openai" for name in openai} <= listed
-    assert {"open_clip:ViT-g-14/laion2b_s34b_b88k", "open_clip:ViT-bigG-14/laion2b_s39b_b160k"} <= listed
-
-
 class Hub:
     """A hub with some files of one repository; notes what it was asked for."""
 
@@ -281,12 +237,11 @@ def hub(monkeypatch, tmp_path, tiny_open_clip):
     """Weights that were trained with QuickGELU and another normalisation than usual, on a hub of ours."""
     import huggingface_hub
     import open_clip
-    import torch
     from safetensors.torch import save_file
 
     safe, pickled = tmp_path / "open_clip_model.safetensors", tmp_path / "open_clip_pytorch_model.bin"
-    save_file(open_clip.factory.load_state_dict(tiny_open_clip), safe)
-    shutil.copy(tiny_open_clip, pickled)
+    save_file(open_clip.factory.load_state_dict(str(tiny_open_clip / "weights.pt")), safe)
+    shutil.copy(tiny_open_clip / "weights.pt", pickled)
     tag = {"hf_hub": "org/repo/", "quick_gelu": True, "mean": (0.1, 0.2, 0.3), "std": (0.5, 0.5, 0.5),
            "interpolation": "bilinear", "resize_mode": "squash"}  # fmt: skip
     monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tiny-test", {"openai": tag})
@@ -298,7 +253,6 @@ def hub(monkeypatch, tmp_path, tiny_open_clip):
 
 def test_openai_weights_get_the_activation_they_were_trained_with(hub, pictures):
     import open_clip
-    import torch
 
     encoder = OpenClipEncoder("x", "tiny-test", "openai", device="cpu")
     rows = encoder.encode_images(pictures)  # open_clip's warning of a mismatch would fail here
@@ -342,17 +296,9 @@ def hub_error(kind, message):
     return getattr(errors, kind)(message, response=httpx2.Response(403, request=request))
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        ("GatedRepoError", r"consent; accept their terms .*HF_TOKEN"),
-        ("RepositoryNotFoundError", r"no model of this name.* check the spelling"),
-        ("RevisionNotFoundError", r"not this revision"),
-    ],
-)
-def test_what_a_hub_refuses_is_said_with_what_to_do(hub, kind, said):
-    hub.error = hub_error(kind, "403 Client Error")
-    with pytest.raises(ModelUnavailable, match=said):
+def test_what_a_hub_refuses_is_said_with_what_to_do(hub):
+    hub.error = hub_error("GatedRepoError", "403 Client Error")
+    with pytest.raises(ModelUnavailable, match=r"consent; accept their terms .*HF_TOKEN"):
         OpenClipEncoder("x", "tiny-test", "openai", device="cpu").load()
 
 
@@ -374,14 +320,11 @@ def test_offline_only_the_cache_is_asked(hub):
         OpenClipEncoder("x", "tiny-test", "openai", device="cpu", offline=True).load()
 
 
-@pytest.mark.parametrize(
-    "build_it",
-    [
-        lambda: TransformersEncoder("x", "no-such/clip", offline=True),
-        lambda: OpenClipEncoder("x", "ViT-B-32", "openai", offline=True),
-        lambda: OpenClipEncoder("x", "ViT-B-16-SigLIP", "webli", offline=True),
-    ],
-)
+@pytest.mark.parametrize("build_it", [
+    lambda: TransformersEncoder("x", "no-such/clip", offline=True),
+    lambda: OpenClipEncoder("x", "ViT-B-32", "openai", offline=True),
+    lambda: OpenClipEncoder("x", "ViT-B-16-SigLIP", "webli", offline=True),
+])  # fmt: skip
 def test_offline_nobody_is_asked(build_it, monkeypatch):
     def refuse(*_args, **_options):
         raise AssertionError("the network was asked")
@@ -392,21 +335,12 @@ def test_offline_nobody_is_asked(build_it, monkeypatch):
 
 
 def test_a_pickle_is_never_opened(tmp_path, tiny_clip):
-    import torch
-
     for file in tiny_clip.iterdir():
         if file.suffix != ".safetensors" and file.is_file():
             shutil.copy(file, tmp_path)
     torch.save({}, tmp_path / "pytorch_model.bin")
     with pytest.raises(ModelUnavailable, match=r"no weights in safetensors.* never opened here"):
         TransformersEncoder("x", str(tmp_path), device="cpu").load()
-
-
-@pytest.mark.parametrize("source", ["/nowhere/at/all", "empty folder"])
-def test_missing_weights_are_said(source, tmp_path):
-    folder = str(tmp_path) if source == "empty folder" else source
-    with pytest.raises(ModelUnavailable, match="ghost cannot be loaded"):
-        TransformersEncoder("ghost", folder, offline=True).encode_texts(["x"])
 
 
 def test_unknown_architectures_and_weights_are_said():

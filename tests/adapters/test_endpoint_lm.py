@@ -1,26 +1,18 @@
 """A language model behind a server: what it says, and every way in which a server can fail."""
 
-from __future__ import annotations
-
-import json
-import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import numpy as np
 import pytest
 
 from bias_core.adapters.endpoint import Endpoint
 from bias_core.adapters.readers.endpoint_lm import EndpointLanguageModel
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.protocols import LanguageModel
-from bias_core.search.candidates import propose_candidates
-from bias_core.search.stop import optimise_prompts
 from bias_core.services import Services
 from bias_core.settings import Settings
+from tests.hosted_server import FakeServer
 
 KEY = "sk-very-secret-0123456789"
 TOKENS = {" doctor": -0.5, " man": -1.0, "s": -2.0, " ": -0.1, "\n": -0.2, "<|endoftext|>": -0.3, "</s>": -0.4}
@@ -42,51 +34,6 @@ def error(status, message, headers=None):
     return status, {"error": {"message": message}}, headers or {}
 
 
-class FakeServer:
-    """Answers each request with the next of its answers, the last for ever; keeps what it was sent."""
-
-    def __init__(self, *answers):
-        self.answers, self.requests = list(answers), []
-
-    def answer(self, request):
-        self.requests.append(request)
-        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return found(request) if callable(found) else found
-
-    @contextmanager
-    def running(self):
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, content, *more = fake.answer(
-                    {"path": self.path, "key": self.headers.get("Authorization"), **body}
-                )
-                data = content if isinstance(content, bytes) else json.dumps(content).encode()
-                self.send_response(status)
-                for name, value in (more[0] if more else {}).items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_args):
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
-
-
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -95,24 +42,15 @@ def _no_proxy(monkeypatch):
 @pytest.fixture
 def serve():
     """Starts a fake server with these answers; gives it, and a model that asks it."""
-    started = []
+    with ExitStack() as started:
 
-    def start(*answers, **options):
-        server = FakeServer(*answers)
-        running = server.running()
-        url = running.__enter__()
-        started.append(running)
-        server.pauses = []
-        endpoint = Endpoint(**({"url": url, "model": "wise", "key": KEY, "seconds": 5.0} | options))
-        return server, EndpointLanguageModel("wise", endpoint, sleep=server.pauses.append)
+        def start(*answers, **options):
+            server = FakeServer(*answers)
+            url, server.pauses = started.enter_context(server.running()), []
+            endpoint = Endpoint(**({"url": url, "model": "wise", "key": KEY, "seconds": 5.0} | options))
+            return server, EndpointLanguageModel("wise", endpoint, sleep=server.pauses.append)
 
-    yield start
-    for running in started:
-        running.__exit__(None, None, None)
-
-
-def test_it_fills_the_role(serve):
-    assert isinstance(serve(chat("x"))[1], LanguageModel)
+        yield start
 
 
 def test_an_answer_is_asked_for_as_a_users_message(serve):
@@ -185,17 +123,13 @@ def test_a_server_that_shows_few_tokens_is_asked_for_fewer_from_then_on(serve):
     assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        error(404, "Not Found"),
-        error(405, "Method Not Allowed"),
-        (200, {"choices": [{"index": 0, "text": " x", "logprobs": None}]}),
-        (200, {"choices": [{"index": 0, "text": " x"}]}),
-        error(400, "logprobs are not supported"),
-    ],
-    ids=["no such path", "no such method", "null", "absent", "refused"],
-)
+@pytest.mark.parametrize("answer", [
+    error(404, "Not Found"),
+    error(405, "Method Not Allowed"),
+    (200, {"choices": [{"index": 0, "text": " x", "logprobs": None}]}),
+    (200, {"choices": [{"index": 0, "text": " x"}]}),
+    error(400, "logprobs are not supported"),
+], ids=["no such path", "no such method", "null", "absent", "refused"])  # fmt: skip
 def test_a_server_that_only_chats_is_refused_for_stop_with_what_would_do(serve, answer):
     _, model = serve(answer)
     with pytest.raises(InvalidInput, match=r"StOP needs .* logprobs \(vLLM.*calibration-language, smollm2"):
@@ -243,26 +177,23 @@ def test_a_failure_that_lasts_is_said(serve):
     assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (error(401, f"Incorrect API key provided: {KEY}"), r"refuses the key \(401.*check BIAS_LLM_KEY"),
-        (error(403, "Forbidden"), "BIAS_LLM_KEY"),
-        (error(404, "The model `wise` does not exist"), r"has no model 'wise'.*check BIAS_LLM_MODEL"),
-        (error(400, "maximum context length is 10"), "maximum context length is 10"),
-        ((307, b"", {"Location": "http://127.0.0.1:1/v1"}), "set BIAS_LLM_URL to the final address"),
-        ((200, b"<html>hello</html>"), "no OpenAI-compatible server"),
-        ((200, b'{"choices": [{"mess'), "no OpenAI-compatible server"),
-        ((200, b"\xff\xfe\x00garbage"), "no OpenAI-compatible server"),
-        ((200, []), "no OpenAI-compatible server"),
-        ((200, "text"), "no OpenAI-compatible server"),
-        ((200, {"choices": []}), "no OpenAI-compatible server"),
-        ((200, {"choices": [{"message": None}]}), "no OpenAI-compatible server"),
-        (chat(None, finish_reason="length"), r"answered nothing \(finish_reason 'length'\)"),
-        (chat(" \n"), "answered nothing"),
-        ((502, b"<html><h1>Bad Gateway</h1></html>"), "Bad Gateway"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "said"), [
+    (error(401, f"Incorrect API key provided: {KEY}"), r"refuses the key \(401.*check BIAS_LLM_KEY"),
+    (error(403, "Forbidden"), "BIAS_LLM_KEY"),
+    (error(404, "The model `wise` does not exist"), r"has no model 'wise'.*check BIAS_LLM_MODEL"),
+    (error(400, "maximum context length is 10"), "maximum context length is 10"),
+    ((307, b"", {"Location": "http://127.0.0.1:1/v1"}), "set BIAS_LLM_URL to the final address"),
+    ((200, b"<html>hello</html>"), "no OpenAI-compatible server"),
+    ((200, b'{"choices": [{"mess'), "no OpenAI-compatible server"),
+    ((200, b"\xff\xfe\x00garbage"), "no OpenAI-compatible server"),
+    ((200, []), "no OpenAI-compatible server"),
+    ((200, "text"), "no OpenAI-compatible server"),
+    ((200, {"choices": []}), "no OpenAI-compatible server"),
+    ((200, {"choices": [{"message": None}]}), "no OpenAI-compatible server"),
+    (chat(None, finish_reason="length"), r"answered nothing \(finish_reason 'length'\)"),
+    (chat(" \n"), "answered nothing"),
+    ((502, b"<html><h1>Bad Gateway</h1></html>"), "Bad Gateway"),
+])  # fmt: skip
 def test_what_goes_wrong_is_said_with_what_to_do_and_without_the_key(serve, answer, said, caplog):
     _, model = serve(answer)
     with pytest.raises(ModelUnavailable, match=said) as raised:
@@ -302,30 +233,6 @@ def test_a_server_that_is_not_there_is_said_without_its_password():
     with pytest.raises(ModelUnavailable, match=f"cannot be reached at 127.0.0.1:{port}.*check BIAS_LLM_URL") as raised:
         model.complete("?", 5)
     assert "hush" not in str(raised.value)
-
-
-def test_the_search_and_the_candidates_run_on_it(serve):
-    words = {" man": -1.0, " woman": -1.1, " doctor": -1.2}
-
-    def answer(request):
-        if "messages" in request:
-            return chat("glasses | A person with glasses. | A person without glasses.")
-        return next_tokens(*[words] * (len(request["prompt"]) if isinstance(request["prompt"], list) else 1))
-
-    class Reads:
-        name = "reads"
-
-        def encode_texts(self, texts):
-            rows = np.array([[1.0, text.count(" man"), text.count(" doctor")] for text in texts])
-            return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-    _, model = serve(answer)
-    images = np.array([[0.5, 0.1, 0.9], [0.4, 0.2, 0.9]])
-    images /= np.linalg.norm(images, axis=1, keepdims=True)
-    found = optimise_prompts(images, Reads(), model, beam_width=3, n_candidates=3, top_k=2)
-    assert found[0].text == "This is a photo of doctor doctor"
-    (attribute,) = propose_candidates("doctor", model).attributes
-    assert attribute.name == "glasses"
 
 
 def settings(tmp_path, **options):

@@ -1,7 +1,5 @@
 """docs/families.md, made of what these tests find: what each family of generators can do here."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path
@@ -15,6 +13,7 @@ from bias_core.adapters.pipeline_call import to_image
 from bias_core.errors import InvalidInput, ModelUnavailable
 from tests.adapters.families import FAMILIES, build, folder_of, rows_of
 from tests.adapters.newer_families import NEWER, draw_bare, model_of, row_of
+from tests.adapters.tiny_parts import torch
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "families.md"
 HEAD = """# Families of generators
@@ -44,23 +43,15 @@ CALL = {
 
 def bare_of(family, pipeline, row):
     """The picture of one of the first families by diffusers alone."""
-    import torch
-
     size = CALL.get(family, FAMILIES[family].options.get("call", {}))
     exact = {"use_resolution_binning": False} if family in {"pixart", "sana"} else {}
     exact |= {"clean_caption": False} if family in {"pixart", "sana"} else {}
     with torch.inference_mode():
         output = pipeline(
-            prompt=[row.prompt],
-            generator=[torch.Generator("cpu").manual_seed(row.seed)],
-            num_inference_steps=row.num_inference_steps,
-            guidance_scale=row.guidance_scale,
-            width=row.width,
-            height=row.height,
-            output_type="np",
-            **size,
-            **exact,
-        )
+            prompt=[row.prompt], generator=[torch.Generator("cpu").manual_seed(row.seed)],
+            num_inference_steps=row.num_inference_steps, guidance_scale=row.guidance_scale, width=row.width,
+            height=row.height, output_type="np", **size, **exact,
+        )  # fmt: skip
     return output.images[0]
 
 
@@ -76,7 +67,6 @@ def attempt(family, newer_pipeline, request):
 
 def takes_lora(pipeline, folder):
     """Whether an adapter that was saved from the denoiser's attention goes onto the pipeline again."""
-    import torch
     from peft import LoraConfig
     from peft.utils import get_peft_model_state_dict
     from safetensors.torch import save_file

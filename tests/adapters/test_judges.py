@@ -1,14 +1,11 @@
 """Judges: tiny models of the real classes, an image classifier, and a server with an answer for every case."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from bias_core.adapters.endpoint import Endpoint
@@ -18,7 +15,9 @@ from bias_core.models.catalogue import Catalogue, load_catalogue
 from bias_core.protocols import Judge
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
-from tests.adapters.test_endpoint_lm import KEY, FakeServer, error
+from tests.adapters.test_endpoint_lm import KEY, error
+from tests.adapters.tiny_parts import torch
+from tests.hosted_server import FakeServer
 
 MAN = "Does this picture show a man? Answer yes, no or cannot tell."
 OLD = "Is it true of this picture that the person is old? Answer yes, no or cannot tell."
@@ -239,18 +238,10 @@ def test_the_likeliest_first_words_of_a_server_are_its_probabilities(ask):
     assert given[0].tolist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("text", "call"),
-    [
-        ("No.", 1),
-        ("yes, there is", 0),
-        ("I cannot tell.", 2),
-        ("I can’t say no", 2),
-        ("I know nothing", 2),
-        ("Unclear: no face", 2),
-        ("", 2),
-    ],
-)
+@pytest.mark.parametrize(("text", "call"), [
+    ("No.", 1), ("yes, there is", 0), ("I cannot tell.", 2), ("I can’t say no", 2), ("I know nothing", 2),
+    ("Unclear: no face", 2), ("", 2),
+])  # fmt: skip
 def test_a_text_answers_by_its_first_word_that_does(ask, text, call):
     assert ask(said(text))[1][0].argmax() == call
 

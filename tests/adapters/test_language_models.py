@@ -1,20 +1,16 @@
 """Language models propose whole texts, likeliest first, and answer in words."""
 
-from __future__ import annotations
-
 import importlib.util
 from functools import cache
 
 import numpy as np
 import pytest
-import torch
 
 from bias_core.adapters.readers.generators import TransformersLanguageModel, package_gguf
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.protocols import LanguageModel
-from bias_core.search.candidates import propose_candidates
-from bias_core.search.stop import optimise_prompts
+from bias_core.settings import ASSETS
 from bias_core.world.captions import vocabulary
+from tests.adapters.tiny_parts import torch
 
 PREFIXES = ["This is a photo of", "a doctor", "Generate a picture of one old man with a beard on the"]
 NEEDS_PACKAGE = pytest.mark.skipif(
@@ -24,13 +20,9 @@ NEEDS_PACKAGE = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def words(tmp_path_factory):
-    """The calibration language model's form: a Llama over whole words, trained for a second."""
-    from training import language
-
-    work = tmp_path_factory.mktemp("words")
-    language.train_language_model(work, work / "language", minutes=0.02, batch=8)
-    return TransformersLanguageModel("words", str(work / "language"), device="cpu", offline=True)
+def words():
+    """The calibration language model: a Llama over whole words."""
+    return TransformersLanguageModel("words", str(ASSETS / "calibration" / "language"), device="cpu", offline=True)
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +56,6 @@ def pieces(tmp_path_factory):
 @pytest.fixture(params=["words", "pieces"])
 def model(request):
     return request.getfixturevalue(request.param)
-
-
-def test_it_fills_the_role(model):
-    assert isinstance(model, LanguageModel)
 
 
 def test_each_prefix_is_kept_and_continued(model):
@@ -163,30 +151,6 @@ def test_a_chat_model_is_asked_in_its_own_form(pieces, monkeypatch):
     )
     pieces.complete("list", 2)
     assert seen == ["<user>list<answer>"]
-
-
-def test_the_search_runs_on_the_real_classes(words, tiny_clip, pictures):
-    from bias_core.adapters.readers.encoders import TransformersEncoder
-
-    encoder = TransformersEncoder("tiny", str(tiny_clip), device="cpu", offline=True)
-    found = optimise_prompts(encoder.encode_images(pictures), encoder, words, beam_width=2, n_candidates=9, top_k=3)
-    assert len(found) == 3
-    assert all(prompt.text.startswith("This is a photo of ") for prompt in found)
-    values = [prompt.score.value for prompt in found]
-    assert values == sorted(values, reverse=True)
-
-
-def test_candidates_survive_a_model_that_talks_nonsense(words):
-    found = propose_candidates("doctor", words, max_new_tokens=8)
-    assert found.attributes == ()
-    assert found.answer
-
-
-@pytest.mark.parametrize("source", ["/nowhere/at/all", "empty folder"])
-def test_missing_weights_are_said(source, tmp_path):
-    folder = str(tmp_path) if source == "empty folder" else source
-    with pytest.raises(ModelUnavailable, match="ghost cannot be loaded"):
-        TransformersLanguageModel("ghost", folder, offline=True).propose(["a"], 1)
 
 
 def test_a_missing_package_is_said_with_what_to_type():

@@ -1,7 +1,5 @@
 """Newer families on tiny pipelines of their own classes: bit for bit what diffusers itself draws."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

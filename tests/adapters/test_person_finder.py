@@ -1,10 +1,7 @@
 """People are found from left to right, and their crops are what the reader learned to read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
@@ -12,6 +9,7 @@ from bias_core.crops import crop_people, person_halves
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import PersonFinder
 from bias_core.world.lexicon import book
+from tests.adapters.tiny_parts import torch
 
 
 class Sees:
@@ -34,15 +32,12 @@ class Sees:
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "boxes"),
-    [
-        ("a photo of a person", [(0, 0, 128, 96)]),
-        ("a photo of two people", [(0, 29, 64, 96), (64, 29, 128, 96)]),  # round(0.3 * 96) = 29
-        (f"a photo of a {next(iter(book()['things']))}", []),
-        (f"a photo of a {list(book()['things'])[-1]}", []),
-    ],
-)
+@pytest.mark.parametrize(("sentence", "boxes"), [
+    ("a photo of a person", [(0, 0, 128, 96)]),
+    ("a photo of two people", [(0, 29, 64, 96), (64, 29, 128, 96)]),  # round(0.3 * 96) = 29
+    (f"a photo of a {next(iter(book()['things']))}", []),
+    (f"a photo of a {list(book()['things'])[-1]}", []),
+])  # fmt: skip
 def test_the_closest_sentence_decides(sentence, boxes):
     finder = CalibrationPersonFinder(Sees(sentence))
     assert isinstance(finder, PersonFinder)
@@ -80,11 +75,6 @@ def test_a_crop_is_centred_on_the_colour_of_its_outer_corner():
     assert left.getpixel((0, 0)) == left.getpixel((2, 3)) == (255, 0, 0)
     assert right.getpixel((0, 4)) == (0, 128, 0)  # padding
     assert right.getpixel((1, 0)) == (0, 0, 255)  # 3 wide, from column 1
-
-
-def test_wide_boxes_are_padded_above_and_below():
-    (crop,) = crop_people(Image.new("RGB", (9, 3), "red"), [(1, 0, 8, 3)])
-    assert crop.size == (7, 7)
 
 
 @pytest.mark.parametrize("box", [(0, 0, 0, 5), (5, 5, 4, 9), (-1, 0, 5, 5), (0, 0, 11, 5)])
@@ -142,11 +132,6 @@ def test_only_people_that_are_sure_and_tall_enough_count():
         scores=[0.9, 0.7, 0.99, 0.2, 0.95, 0.8],
     )  # fmt: skip
     assert finder.find(Image.new("RGB", (100, 100))) == [(0, 0, 30, 100), (5, 5, 40, 95), (60, 10, 91, 99)]
-
-
-def test_an_empty_picture_has_nobody():
-    finder = detects(boxes=[[1.0, 1.0, 9.0, 19.0]], labels=[3], scores=[0.9])  # a car
-    assert finder.find(Image.new("RGB", (20, 20))) == []
 
 
 def test_missing_and_corrupt_weights_are_said(tmp_path):

@@ -1,7 +1,5 @@
 """The size of a picture is known before it is drawn, and recorded as it is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -62,16 +60,10 @@ def test_a_size_is_drawn_as_it_was_foretold_or_refused(family, pipeline, tmp_pat
         np.testing.assert_array_equal(picture.image, to_image(draw_bare(family, pipeline, row), "bare"))
 
 
-@pytest.mark.parametrize(
-    ("family", "asked", "drawn"),
-    [
-        ("HiDream", (64, 64), (256, 256)),
-        ("HiDream", (1000, 500), (360, 180)),
-        ("Kandinsky 5", (512, 512), (1024, 1024)),
-        ("Kandinsky 5", (500, 1000), (640, 1408)),
-        ("Kandinsky 5", (1280, 768), (1280, 768)),
-    ],
-)
+@pytest.mark.parametrize(("family", "asked", "drawn"), [
+    ("HiDream", (64, 64), (256, 256)), ("HiDream", (1000, 500), (360, 180)), ("Kandinsky 5", (512, 512), (1024, 1024)),
+    ("Kandinsky 5", (500, 1000), (640, 1408)), ("Kandinsky 5", (1280, 768), (1280, 768)),
+])  # fmt: skip
 def test_families_with_sizes_of_their_own_say_them_from_their_small_files(family, pipeline, asked, drawn, tmp_path):
     model = configured(pipeline, tmp_path)
     assert model.drawn_size(*asked) == drawn

@@ -1,26 +1,16 @@
 """Whether a model fits, and how it is placed so that it does."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
-from bias_core.adapters import pipeline_loader
-from bias_core.adapters.pipeline_loader import (
-    check_memory,
-    component_sizes,
-    dtype_name,
-    load_pipeline,
-    plan_placement,
-    put_on_device,
-    speed_up,
-)
 from bias_core.errors import ModelUnavailable
 from bias_core.types import ModelInfo
+from tests.adapters.tiny_parts import Library, torch
+
+loader = Library("bias_core.adapters.pipeline_loader")
 
 GB = 10**9
 INFO = ModelInfo(id="org/big", name="big", family="sdxl", width=1024, height=1024)
@@ -29,7 +19,7 @@ INFO = ModelInfo(id="org/big", name="big", family="sdxl", width=1024, height=102
 class Recorder(SimpleNamespace):
     """A pipeline of components with sizes in bytes, that notes what is done to it."""
 
-    def __init__(self, **sizes: int) -> None:
+    def __init__(self, **sizes: int):
         super().__init__()
         self.done: list[str] = []
         self.vae = SimpleNamespace(
@@ -37,13 +27,13 @@ class Recorder(SimpleNamespace):
         )
         self.components = {name: _module(size) for name, size in sizes.items()} | {"tokenizer": object()}
 
-    def to(self, device: str) -> None:
+    def to(self, device: str):
         self.done.append(f"to {device}")
 
-    def enable_model_cpu_offload(self) -> None:
+    def enable_model_cpu_offload(self):
         self.done.append("offload")
 
-    def enable_sequential_cpu_offload(self) -> None:
+    def enable_sequential_cpu_offload(self):
         self.done.append("sequential")
 
 
@@ -52,94 +42,88 @@ def _module(n_bytes: int) -> SimpleNamespace:
     return SimpleNamespace(parameters=lambda: [tensor], buffers=list)
 
 
-@pytest.mark.parametrize(
-    ("free_gb", "done"),
-    [
-        (40, ["to cuda"]),  # 7 of weights and 6.3 to work with
-        (13, ["to cuda", "slicing", "tiling"]),
-        (6.5, ["offload", "slicing", "tiling"]),  # the largest component has 5
-        (3, ["sequential", "slicing", "tiling"]),
-    ],
-)
+@pytest.mark.parametrize(("free_gb", "done"), [
+    (40, ["to cuda"]),  # 7 of weights and 6.3 to work with
+    (13, ["to cuda", "slicing", "tiling"]),
+    (6.5, ["offload", "slicing", "tiling"]),  # the largest component has 5
+    (3, ["sequential", "slicing", "tiling"]),
+])  # fmt: skip
 def test_a_model_too_large_is_placed_in_parts(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, free_gb: float, done: list[str]
-) -> None:
+):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free_gb * GB, 80 * GB))
     pipeline = Recorder(unet=5 * GB, text_encoder=2 * GB)
-    placement = put_on_device(pipeline, INFO, "cuda")
+    placement = loader.put_on_device(pipeline, INFO, "cuda")
     assert pipeline.done == done
     assert bool(caplog.records) == (placement != "resident")
 
 
-def test_a_gpu_without_room_for_a_layer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_without_room_for_a_layer_is_said(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GB, 8 * GB))
     with pytest.raises(ModelUnavailable, match=r"7\.0 GB of weights.*1\.0 GB free.*BIAS_DEVICE=cpu"):
-        put_on_device(Recorder(unet=5 * GB, text_encoder=2 * GB), INFO, "cuda")
+        loader.put_on_device(Recorder(unet=5 * GB, text_encoder=2 * GB), INFO, "cuda")
 
 
-def test_more_room_never_places_a_model_in_smaller_parts() -> None:
+def test_more_room_never_places_a_model_in_smaller_parts():
     order = ("resident", "tiled", "offload", "sequential", None)
     sizes = {"unet": 5 * GB, "text_encoder": 2 * GB}
-    places = [order.index(plan_placement(sizes, free=gb * GB, pixels=1 << 20)) for gb in range(24)]
+    places = [order.index(loader.plan_placement(sizes, free=gb * GB, pixels=1 << 20)) for gb in range(24)]
     assert places == sorted(places, reverse=True)
     assert set(places) == set(range(5))
 
 
-def test_sizes_are_those_of_the_weights(tiny_sd1: Path) -> None:
-    pipeline = load_pipeline(ModelInfo(id="x", name="x", family="sd1"), str(tiny_sd1), device="cpu")
-    sizes = component_sizes(pipeline)
+def test_sizes_are_those_of_the_weights(tiny_sd1):
+    pipeline = loader.load_pipeline(ModelInfo(id="x", name="x", family="sd1"), str(tiny_sd1), device="cpu")
+    sizes = loader.component_sizes(pipeline)
     assert {"unet", "vae", "text_encoder"} <= set(sizes)
     assert sizes["unet"] == sum(4 * tensor.numel() for tensor in pipeline.unet.parameters())
 
 
 def test_what_cannot_be_held_is_refused_before_it_is_read(
     tiny_sd1: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     folder = tmp_path / "model"
     shutil.copytree(tiny_sd1, folder)
     with (folder / "unet" / "huge.safetensors").open("wb") as file:
         file.truncate(200 * GB)  # a sparse file: takes no room on the disk
-    monkeypatch.setattr(pipeline_loader, "free_memory", lambda: 20 * GB)
+    monkeypatch.setattr("bias_core.adapters.pipeline_loader.free_memory", lambda: 20 * GB)
     with pytest.raises(ModelUnavailable, match=r"needs 200\.0 GB .* has 20\.0 GB free; choose a smaller"):
-        load_pipeline(ModelInfo(id="x", name="x", family="sd1"), str(folder), device="cpu")
+        loader.load_pipeline(ModelInfo(id="x", name="x", family="sd1"), str(folder), device="cpu")
     with pytest.raises(ModelUnavailable, match=r"needs 34\.0 GB"):
-        check_memory(ModelInfo(id="org/flux", name="x", family="flux", download_gb=34), Path("org/flux"))
-    check_memory(ModelInfo(id="org/flux", name="x", family="flux", download_gb=19), Path("org/flux"))
+        loader.check_memory(ModelInfo(id="org/flux", name="x", family="flux", download_gb=34), Path("org/flux"))
+    loader.check_memory(ModelInfo(id="org/flux", name="x", family="flux", download_gb=19), Path("org/flux"))
 
 
-@pytest.mark.parametrize(
-    ("family", "options", "device", "expected"),
-    [
-        ("sd1", {}, "cpu", "float32"),
-        ("sd1", {}, "cuda", "float16"),
-        ("flux", {}, "cuda", "bfloat16"),
-        ("diffusers", {}, "cuda", "bfloat16"),
-        ("sd1", {"dtype": "float32"}, "cuda", "float32"),
-        ("flux", {"dtype": "bfloat16"}, "cpu", "float32"),
-    ],
-)
-def test_precision_suits_the_device(family: str, options: dict[str, str], device: str, expected: str) -> None:
-    assert dtype_name(ModelInfo(id="x", name="x", family=family, options=options), device) == expected
+@pytest.mark.parametrize(("family", "options", "device", "expected"), [
+    ("sd1", {}, "cpu", "float32"), ("sd1", {}, "cuda", "float16"), ("flux", {}, "cuda", "bfloat16"),
+    ("diffusers", {}, "cuda", "bfloat16"), ("sd1", {"dtype": "float32"}, "cuda", "float32"),
+    ("flux", {"dtype": "bfloat16"}, "cpu", "float32"),
+])  # fmt: skip
+def test_precision_suits_the_device(family: str, options: dict[str, str], device: str, expected: str):
+    assert loader.dtype_name(ModelInfo(id="x", name="x", family=family, options=options), device) == expected
 
 
-class Denoiser(torch.nn.Module):
+def denoiser():
     """A convolution whose blocks can be compiled."""
 
-    _repeated_blocks = ("Block",)
+    class Denoiser(torch.nn.Module):
+        _repeated_blocks = ("Block",)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = torch.nn.Conv2d(4, 8, 3)
-        self.n_compiled = 0
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Conv2d(4, 8, 3)
+            self.n_compiled = 0
 
-    def compile_repeated_blocks(self) -> None:
-        self.n_compiled += 1
+        def compile_repeated_blocks(self):
+            self.n_compiled += 1
+
+    return Denoiser()
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_convolutions_are_laid_out_for_the_gpu_and_compiled_only_when_asked(compiled: bool) -> None:
-    pipeline = SimpleNamespace(unet=Denoiser(), vae=Denoiser(), transformer=None)
-    speed_up(pipeline, compiled=compiled)
+def test_convolutions_are_laid_out_for_the_gpu_and_compiled_only_when_asked(compiled: bool):
+    pipeline = SimpleNamespace(unet=denoiser(), vae=denoiser(), transformer=None)
+    loader.speed_up(pipeline, compiled=compiled)
     weight = pipeline.unet.layer.weight
     assert weight.is_contiguous(memory_format=torch.channels_last)
     assert (pipeline.unet.n_compiled, pipeline.vae.n_compiled) == (int(compiled), 0)

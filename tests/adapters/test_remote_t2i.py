@@ -1,7 +1,5 @@
 """Hosted models against a real server that does everything wrong that one can."""
 
-from __future__ import annotations
-
 import base64
 import io
 import logging
@@ -119,17 +117,17 @@ def hostile(server_counts):
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_of_200_pictures_all_arrive_once_and_the_counts_are_right(serve, name):
+def test_of_a_hundred_pictures_all_arrive_once_and_the_counts_are_right(serve, name):
     counts = {}
     server, services = serve(hostile(counts))
-    wanted = rows(services, name, 200)
+    wanted = rows(services, name, 100)
     images = draw(services, wanted)
     assert set(images) == {row.id for row in wanted}
     blocked = [image for image in images.values() if image.blocked]
-    assert len(blocked) == counts["refused"] > 10
+    assert len(blocked) == counts["refused"] > 5
     assert len(images) - len(blocked) == counts["picture"]
     assert all("content_policy_violation" in b.drawn["refused"] or "moderation" in b.drawn["refused"] for b in blocked)
-    assert len(server.requests) == sum(counts.values()) == 200 + counts["busy"] + counts["broken"]
+    assert len(server.requests) == sum(counts.values()) == 100 + counts["busy"] + counts["broken"]
     pixels = {image.path.read_bytes() for image in images.values() if not image.blocked}
     assert len(pixels) == counts["picture"]
     assert server.most_at_once <= 4
@@ -222,19 +220,16 @@ def test_a_service_that_goes_down_is_not_asked_for_ever(serve):
     assert len(server.requests) < 10 + 4 * 50
 
 
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        ((401, {"error": {"message": "bad key {key}"}}), "refuses the"),
-        ((400, {"error": {"message": "size must be one of 1024x1024"}}), "size must be one of 1024x1024"),
-        ((400, {"error": {"message": "names are case-sensitive; unknown field safety_checker"}}), "case-sensitive"),
-        ((429, {"error": {"message": "no credit", "code": "insufficient_quota"}}), "no credit|rate|refuses"),
-        ((404, {"error": {"message": "The model does not exist"}}), "does not exist"),
-        ((503, b"<h1>down</h1>"), "down"),
-        ((200, {"data": [{"b64_json": "!!!"}]}), "picture|understood"),
-        ((200, {"data": [{"url": "file:///etc/passwd"}]}), "picture|understood"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "says"), [
+    ((401, {"error": {"message": "bad key {key}"}}), "refuses the"),
+    ((400, {"error": {"message": "size must be one of 1024x1024"}}), "size must be one of 1024x1024"),
+    ((400, {"error": {"message": "names are case-sensitive; unknown field safety_checker"}}), "case-sensitive"),
+    ((429, {"error": {"message": "no credit", "code": "insufficient_quota"}}), "no credit|rate|refuses"),
+    ((404, {"error": {"message": "The model does not exist"}}), "does not exist"),
+    ((503, b"<h1>down</h1>"), "down"),
+    ((200, {"data": [{"b64_json": "!!!"}]}), "picture|understood"),
+    ((200, {"data": [{"url": "file:///etc/passwd"}]}), "picture|understood"),
+])  # fmt: skip
 @pytest.mark.parametrize("name", BOTH)
 def test_what_ends_a_run_is_said_in_a_sentence_without_any_token(serve, name, answer, says, caplog):
     caplog.set_level(logging.DEBUG)

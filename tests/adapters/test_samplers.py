@@ -1,19 +1,16 @@
 """Samplers by name: the same pictures as the bare pipeline with that scheduler, and its own is put back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 
-import diffusers
 import numpy as np
 import pytest
-import torch
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.samplers import SAMPLERS, check_sampler
 from bias_core.errors import InvalidInput
 from bias_core.types import Attribute, ImageRow, ModelInfo, Sampler
+from tests.adapters.tiny_parts import diffusers, torch
 
 N_STEPS, SIDE = 3, 32
 ROW = ImageRow(

@@ -1,7 +1,5 @@
 """The trace of the shipped diffusion model says what it said when its weights came."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -33,15 +31,9 @@ def test_the_shipped_model_keeps_its_spi(tmp_path):
     ]
     for (guidance_scale, guided), expected in EARLIER.items():
         row = ImageRow(
-            prompt="a photo of a doctor",
-            seed=3,
-            model=info.id,
-            condition="published",
-            num_inference_steps=4,
-            guidance_scale=guidance_scale,
-            width=info.width,
-            height=info.height,
-        )
+            prompt="a photo of a doctor", seed=3, model=info.id, condition="published", num_inference_steps=4,
+            guidance_scale=guidance_scale, width=info.width, height=info.height,
+        )  # fmt: skip
         (generated,) = model.generate([row])
         steps = list(model.trace(row, attributes, guided=guided))
         spi = [

@@ -1,7 +1,5 @@
 """Velocities of every family: conditional on the text alone, whichever way the family is guided."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

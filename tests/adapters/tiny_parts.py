@@ -1,10 +1,25 @@
 """Parts that tiny pipelines of the newer families are made of: tokenizers, text encoders, decoders."""
 
-from __future__ import annotations
-
+from importlib import import_module
 from pathlib import Path
 
 from tests.conftest import WORDS
+
+
+class Library:
+    """A library that is imported when something of it is used: no test need wait for it to be collected."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, name):
+        if name.startswith("_"):  # who collects tests looks for such names
+            raise AttributeError(name)
+        return getattr(import_module(self._name), name)
+
+
+diffusers, torch, transformers = Library("diffusers"), Library("torch"), Library("transformers")
+safetensors = Library("safetensors.torch")
 
 MORE_WORDS = ["[IMG]", "[IMG_BREAK]", "[IMG_END]", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>"]
 MORE_WORDS += ["<|vision_end|>", "<|im_start|>", "<|im_end|>", "<|image|>", "<sop>", "<eop>", "system", "user"]
@@ -17,17 +32,10 @@ TEMPLATE = (
 )
 ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
 DECODER = {
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "vocab_size": N_WORDS,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
+    "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 2, "head_dim": 8, "vocab_size": N_WORDS, "pad_token_id": 0, "bos_token_id": 1,
     "eos_token_id": 2,
-}
+}  # fmt: skip
 VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "patch_size": 4}
 EYES = ("vision_start_token_id", "vision_end_token_id", "image_token_id", "video_token_id")
 TOKEN_IDS = dict(zip(EYES, (18, 19, 16, 17), strict=True))
@@ -36,7 +44,6 @@ TOKEN_IDS = dict(zip(EYES, (18, 19, 16, 17), strict=True))
 def tokenizer():
     """Words as tokens, those of chat templates among them."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
 
     words = [*WORDS, *MORE_WORDS]
     rest = [f"<{i}>" for i in range(len(words), N_WORDS)]
@@ -45,7 +52,7 @@ def tokenizer():
     inside.post_processor = processors.TemplateProcessing(
         single="<bos> $A <eos>", special_tokens=[("<bos>", 1), ("<eos>", 2)]
     )
-    made = PreTrainedTokenizerFast(
+    made = transformers.PreTrainedTokenizerFast(
         tokenizer_object=inside,
         bos_token="<bos>",
         eos_token="<eos>",
@@ -66,8 +73,6 @@ def tokenizer():
 
 def louder(module):
     """With weights so large that the prompt shows in the picture, which fresh ones do not all have."""
-    import torch
-
     torch.manual_seed(1)
     with torch.no_grad():
         for name, weight in module.named_parameters():
@@ -77,26 +82,23 @@ def louder(module):
 
 
 def qwen_vl():
-    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-
     text = DECODER | {"rope_parameters": ROPE}
     vision = VISION | {"out_hidden_size": 16, "fullatt_block_indexes": [0], "window_size": 16}
-    return Qwen2_5_VLForConditionalGeneration(
-        Qwen2_5_VLConfig(text_config=text, vision_config=vision, **TOKEN_IDS)
+    return transformers.Qwen2_5_VLForConditionalGeneration(
+        transformers.Qwen2_5_VLConfig(text_config=text, vision_config=vision, **TOKEN_IDS)
     ).eval()
 
 
 def qwen3_vl(n_layers: int = 8):
-    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
-
     text = DECODER | {"rope_parameters": ROPE, "num_hidden_layers": n_layers}
     vision = VISION | {"out_hidden_size": 16, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}
-    return Qwen3VLForConditionalGeneration(Qwen3VLConfig(text_config=text, vision_config=vision, **TOKEN_IDS)).eval()
+    return transformers.Qwen3VLForConditionalGeneration(
+        transformers.Qwen3VLConfig(text_config=text, vision_config=vision, **TOKEN_IDS)
+    ).eval()
 
 
 def decoder(kind: str, **changes):
     """A small language model of transformers: ``kind`` is its class, its configuration is of that name."""
-    import transformers
 
     config = kind
     for ending in ("ForCausalLM", "Model"):
@@ -106,19 +108,15 @@ def decoder(kind: str, **changes):
 
 
 def mistral3():
-    from transformers import Mistral3Config, Mistral3ForConditionalGeneration
-
     text = DECODER | {"model_type": "mistral"}
     vision = {"model_type": "pixtral", "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
               "num_attention_heads": 2, "image_size": 16, "patch_size": 4, "head_dim": 8}  # fmt: skip
-    return Mistral3ForConditionalGeneration(
-        Mistral3Config(text_config=text, vision_config=vision, image_token_index=13)
+    return transformers.Mistral3ForConditionalGeneration(
+        transformers.Mistral3Config(text_config=text, vision_config=vision, image_token_index=13)
     ).eval()
 
 
 def t5(kind: str = "T5", **changes):
-    import transformers
-
     config = getattr(transformers, f"{kind}Config")(
         **({"vocab_size": N_WORDS, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2,
             "pad_token_id": 0} | changes)
@@ -127,8 +125,6 @@ def t5(kind: str = "T5", **changes):
 
 
 def clip(kind: str = "CLIPTextModel"):
-    import transformers
-
     config = transformers.CLIPTextConfig(
         vocab_size=N_WORDS, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
         max_position_embeddings=128, projection_dim=16, bos_token_id=1, eos_token_id=2, pad_token_id=0,
@@ -137,8 +133,6 @@ def clip(kind: str = "CLIPTextModel"):
 
 
 def qwen_processor(kind: str):
-    import transformers
-
     pictures = transformers.Qwen2VLImageProcessor(patch_size=4, temporal_patch_size=2, merge_size=2)
     films = getattr(transformers, "Qwen3VLVideoProcessor" if "3" in kind else "Qwen2VLVideoProcessor")()
     return getattr(transformers, kind)(
@@ -147,26 +141,16 @@ def qwen_processor(kind: str):
 
 
 def vae(channels: int = 4, levels: int = 2, **changes):
-    from diffusers import AutoencoderKL
-
     settings = {
-        "block_out_channels": (8,) * levels,
-        "down_block_types": ("DownEncoderBlock2D",) * levels,
-        "up_block_types": ("UpDecoderBlock2D",) * levels,
-        "latent_channels": channels,
-        "norm_num_groups": 4,
-        "layers_per_block": 1,
-        "sample_size": 32,
-        "shift_factor": 0.1,
-        "scaling_factor": 0.9,
-    }
-    return AutoencoderKL(**(settings | changes)).eval()
+        "block_out_channels": (8,) * levels, "down_block_types": ("DownEncoderBlock2D",) * levels,
+        "up_block_types": ("UpDecoderBlock2D",) * levels, "latent_channels": channels, "norm_num_groups": 4,
+        "layers_per_block": 1, "sample_size": 32, "shift_factor": 0.1, "scaling_factor": 0.9,
+    }  # fmt: skip
+    return diffusers.AutoencoderKL(**(settings | changes)).eval()
 
 
 def vae_flux2():
-    from diffusers import AutoencoderKLFlux2
-
-    return AutoencoderKLFlux2(
+    return diffusers.AutoencoderKLFlux2(
         sample_size=32,
         down_block_types=("DownEncoderBlock2D",),
         up_block_types=("UpDecoderBlock2D",),
@@ -180,18 +164,14 @@ def vae_flux2():
 
 
 def vae_qwen():
-    from diffusers import AutoencoderKLQwenImage
-
-    return AutoencoderKLQwenImage(
+    return diffusers.AutoencoderKLQwenImage(
         base_dim=24, z_dim=4, dim_mult=[1, 2, 4], num_res_blocks=1, temperal_downsample=[False, True],
         latents_mean=[0.1, 0.2, 0.3, 0.4], latents_std=[1.1, 1.2, 1.3, 1.4],
     ).eval()  # fmt: skip
 
 
 def flow(**how):
-    from diffusers import FlowMatchEulerDiscreteScheduler
-
-    return FlowMatchEulerDiscreteScheduler(**how)
+    return diffusers.FlowMatchEulerDiscreteScheduler(**how)
 
 
 def saved(pipeline, folder: Path) -> Path:

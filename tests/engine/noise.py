@@ -1,7 +1,5 @@
 """Generators that tests hand to engines, in a module that worker processes can import."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

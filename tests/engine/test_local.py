@@ -1,7 +1,5 @@
 """The engine on a real, simple generator: reuse, resume, stop, and taking turns."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -1,7 +1,5 @@
 """Rates are measured without loading, kept by what decides them, and make an estimate."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

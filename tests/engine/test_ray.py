@@ -1,7 +1,5 @@
 """Ray gives the ids and the bytes of the local engine, survives its dead, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess
@@ -180,15 +178,9 @@ def test_one_worker_draws_the_bytes_of_the_calibration_model(engine, services):
 
     info = services.model_info("calibration-diffusion")
     first = ImageRow(
-        prompt="a photo of a doctor",
-        seed=0,
-        model=info.id,
-        revision=services.revision(info.id),
-        num_inference_steps=2,
-        guidance_scale=1.0,
-        width=info.width,
-        height=info.height,
-    )
+        prompt="a photo of a doctor", seed=0, model=info.id, revision=services.revision(info.id),
+        num_inference_steps=2, guidance_scale=1.0, width=info.width, height=info.height,
+    )  # fmt: skip
     wanted = [replace(first, condition=name, seed=k) for name in ("fair", "published") for k in range(5)]
     list(services.draw(wanted))
     elsewhere = ImageStore(services.settings.data_dir / "elsewhere")

@@ -1,16 +1,14 @@
 """Runs wait in a fair line, see their place, can leave, and never keep a place that they do not use."""
 
-from __future__ import annotations
-
 import threading
 import time
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from bias_core.engine.run_line import Asker, Place, RunLine
 from bias_core.errors import Cancelled, RunLineFull
+from bias_core.studies.running.run import complete as finish
 
 
 def work(name: str, done: list[str], n: int = 1):
@@ -24,16 +22,6 @@ def begin(line: RunLine, asker: Asker, done: list[str], **more):
     """A run that was asked for: its first step is its first picture or its place."""
     run = line.run(lambda: work(f"{asker.name}", done), asker, **more)
     return run, next(run)
-
-
-def finish(run) -> str:
-    found = []
-
-    def follow():
-        found.append((yield from run))
-
-    deque(follow(), maxlen=0)
-    return found[0]
 
 
 def test_who_waits_sees_how_many_are_before_and_comes_next():

@@ -1,7 +1,5 @@
 """A run goes on while nobody follows it, is followed again, and ends when nobody comes back."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Readers work beside a generator, one at a time, and load when none draws."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -11,7 +11,6 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics import alignment
 from bias_core.metrics.alignment import (
     alignment_estimates,
-    alignment_score,
     decompose,
     jackknifed_shares,
     resampled_variance_shares,
@@ -74,23 +73,11 @@ def test_the_literal_form_agrees_with_a_plain_svd_up_to_the_sign_rule(images, di
     assert literal == pytest.approx(sigma @ (u @ delta) / sigma.sum())
 
 
-def test_more_dimensions_than_images_work_too(direction):
-    wide = np.random.default_rng(2).normal(size=(3, D))
-    assert 0 < weighted_alignment_score(wide, direction) <= 1
-
-
-def test_order_scale_and_sign_do_not_matter(images, direction):
+def test_the_sign_of_a_direction_matters_to_the_signed_score_alone(images, direction):
     score = weighted_alignment_score(images, direction)
-    assert weighted_alignment_score(images[::-1], direction) == pytest.approx(score)
-    assert weighted_alignment_score(images * 5, direction * -3) == pytest.approx(score)
+    assert weighted_alignment_score(images, -direction) == pytest.approx(score)
     signed = weighted_alignment_score(images, direction, signed=True)
     assert weighted_alignment_score(images, -direction, signed=True) == pytest.approx(-signed)
-
-
-def test_one_decomposition_serves_many_attributes(images):
-    whole, directions = decompose(images), np.random.default_rng(3).normal(size=(5, D))
-    for direction in directions:
-        assert alignment_score(whole, direction) == weighted_alignment_score(images, direction)
 
 
 def test_planted_variety_raises_both_measures():
@@ -225,34 +212,10 @@ def test_without_variety_estimates_are_nan_and_say_why(estimates, images, note):
     assert note in estimate.note
 
 
-@pytest.mark.parametrize("function", [weighted_alignment_score, variance_share])
-@pytest.mark.parametrize("bad", [np.empty((0, D)), np.ones((1, D)), np.ones((5, D)), np.full((3, D), np.nan)])
-def test_images_without_variety_are_refused(function, bad, direction):
-    with pytest.raises(InvalidInput):
-        function(bad, direction)
-
-
-@pytest.mark.parametrize("bad", [np.zeros(D), np.ones(D + 1), np.ones((1, D)), np.full(D, np.inf)])
-def test_bad_directions_are_refused(images, bad):
-    for function in (weighted_alignment_score, variance_share):
-        with pytest.raises(InvalidInput):
-            function(images, bad)
-
-
 @pytest.mark.parametrize("n_components", [0, D + 1, -1])
 def test_impossible_numbers_of_components_are_quoted(images, direction, n_components):
     with pytest.raises(InvalidInput, match=f"got {n_components}"):
         weighted_alignment_score(images, direction, n_components=n_components)
-
-
-def test_half_precision_is_close(images, direction):
-    half = weighted_alignment_score(images.astype(np.float16), direction.astype(np.float16), n_components=3)
-    assert half == pytest.approx(weighted_alignment_score(images, direction, n_components=3), abs=2e-3)
-
-
-def test_directions_are_at_this_door_too():
-    assert alignment.text_direction([1, 0], [0, 1]).shape == (2,)
-    assert alignment.image_direction([[1, 0], [0, 1]], [1, 0]).shape == (2,)
 
 
 def test_weighted_sets_are_those_with_repeated_rows():

@@ -1,7 +1,5 @@
 """The even mix by hand, by a naive loop, and in pictures that really are one."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -93,13 +91,6 @@ def test_a_planted_lean_is_found():
     assert found.low > 0
 
 
-def test_half_precision_is_cast_up():
-    rng = np.random.default_rng(4)
-    half = [rows(rng, n, 0.5, 0).astype(np.float16) for n in (3, 5, 7)]
-    full = [x.astype(np.float64) for x in half]
-    assert association_beyond_even_mix(*half).value == pytest.approx(association_beyond_even_mix(*full).value, abs=1e-5)
-
-
 @pytest.mark.parametrize("bad", [np.empty((0, D)), np.ones((1, D)), np.zeros((3, D)), np.full((3, D), np.nan)])
 @pytest.mark.parametrize("place", range(3))
 def test_what_has_no_alikeness_is_refused(bad, place):
@@ -107,8 +98,3 @@ def test_what_has_no_alikeness_is_refused(bad, place):
     sets[place] = bad
     with pytest.raises(InvalidInput):
         association_beyond_even_mix(*sets)
-
-
-def test_other_dimensions_are_refused():
-    with pytest.raises(InvalidInput):
-        even_mix_association(np.eye(3), np.eye(4))

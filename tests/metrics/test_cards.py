@@ -36,7 +36,7 @@ def same(a, b):
 
 
 @every(KEYS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_values_lie_within_the_stated_bounds(key, seed):
     values = METRICS[key].value(*arguments(key, np.random.default_rng(seed)))
@@ -46,7 +46,7 @@ def test_values_lie_within_the_stated_bounds(key, seed):
 
 
 @every(KEYS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_length_of_embeddings_and_directions_does_not_matter(key, seed):
     rng = np.random.default_rng(seed)
@@ -72,10 +72,11 @@ def test_the_order_of_images_does_not_matter(key):
 
 
 @every(KEYS)
-def test_input_is_left_as_it_was(key):
+def test_input_is_left_as_it_was_and_gives_the_same_value_again(key):
     given_values = arguments(key, np.random.default_rng(1))
     copies = [copied(value) for value in given_values]
-    METRICS[key].value(*given_values)
+    first = METRICS[key].value(*given_values)
+    np.testing.assert_array_equal(METRICS[key].value(*given_values), first)
     for value, copy in zip(given_values, copies, strict=True):
         assert same(value, copy)
 

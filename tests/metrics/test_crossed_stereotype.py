@@ -66,7 +66,7 @@ def test_intervals_hold_what_is_planted_although_the_reader_errs():
     exact = crossed_stereotype(people(*np.round(100_000 * read).astype(int)), errors=errors)
     assert [one.value for one in exact.scores] == pytest.approx([0, 80], abs=0.1)
     held, as_read = [], []
-    for _ in range(300):
+    for _ in range(200):
         readings = people(*rng.multinomial(211, read))
         for given, line in ((errors, held), (None, as_read)):
             scores = crossed_stereotype(readings, errors=given).scores

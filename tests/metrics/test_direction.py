@@ -1,10 +1,13 @@
 """Attribute directions against closed forms and the eigenvectors they are defined by."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.direction import image_direction, kernel_direction, text_direction
+from tests.every import every
 
 D = 7
 
@@ -19,12 +22,6 @@ def labelled():
 def test_text_direction_by_hand():
     # (0.6, 0.8) - (1, 0) = (-0.4, 0.8), length √0.8.
     np.testing.assert_allclose(text_direction([3, 4], [2, 0]), np.array([-0.4, 0.8]) / np.sqrt(0.8))
-
-
-def test_swapping_the_sentences_turns_the_direction():
-    rng = np.random.default_rng(1)
-    positive, negative = rng.normal(size=(2, D))
-    np.testing.assert_allclose(text_direction(positive, negative), -text_direction(negative, positive))
 
 
 def test_the_linear_direction_is_the_first_eigenvector_of_supervised_pca(labelled):
@@ -68,44 +65,17 @@ def test_the_mean_gradient_is_the_derivative_of_the_projection(labelled):
     np.testing.assert_allclose(direction.mean_gradient(), numeric / np.linalg.norm(numeric), atol=1e-6)
 
 
-def test_bools_and_numbers_label_alike(labelled):
-    embeddings, labels = labelled
-    np.testing.assert_array_equal(image_direction(embeddings, labels), image_direction(embeddings, labels == 1))
-
-
-def test_half_precision_is_close(labelled):
-    embeddings, labels = labelled
-    np.testing.assert_allclose(
-        image_direction(embeddings.astype(np.float16), labels), image_direction(embeddings, labels), atol=2e-3
-    )
-
-
-def test_equal_sentences_have_no_direction():
-    with pytest.raises(InvalidInput, match="same embedding"):
-        text_direction([1.0, 2.0], [2.0, 4.0])
-
-
-def test_classes_with_equal_means_have_no_direction():
-    with pytest.raises(InvalidInput, match="same mean"):
-        image_direction([[1, 0], [1, 0]], [0, 1])
-
-
-def test_copies_leave_no_kernel_width():
-    with pytest.raises(InvalidInput, match="gamma"):
-        kernel_direction(np.ones((5, D)), [0, 1, 0, 1, 1])
-
-
-@pytest.mark.parametrize("labels", [[1, 1, 1], [0, 1], [0, 1, 2], ["a", "b", "a"], [[0, 1, 1]], [0, 1, np.nan]])
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_bad_labels_are_refused(labels, kernel):
-    with pytest.raises(InvalidInput):
-        image_direction(np.eye(3), labels, kernel=kernel)
-
-
-def test_bad_options_are_quoted(labelled):
-    with pytest.raises(InvalidInput, match="'poly'"):
-        image_direction(*labelled, kernel="poly")
-    with pytest.raises(InvalidInput, match="got -1"):
-        image_direction(*labelled, kernel="rbf", gamma=-1)
-    with pytest.raises(InvalidInput, match="dimension"):
-        kernel_direction(*labelled).project(np.ones((2, D + 1)))
+@every([
+    (lambda: text_direction([1.0, 2.0], [2.0, 4.0]), "same embedding"),
+    (lambda: image_direction([[1, 0], [1, 0]], [0, 1]), "same mean"),
+    (lambda: kernel_direction(np.ones((5, D)), [0, 1, 0, 1, 1]), "gamma"),
+    (lambda: image_direction(np.eye(3), [0, 1, 1], kernel="poly"), "'poly'"),
+    (lambda: image_direction(np.eye(3), [0, 1, 1], kernel="rbf", gamma=-1), "got -1"),
+    (lambda: kernel_direction(np.eye(3), [0, 1, 1]).project(np.ones((2, 4))), "dimension"),
+    *((partial(image_direction, np.eye(3), labels, kernel=kernel), None) for kernel in ("linear", "rbf") for labels in (
+        [1, 1, 1], [0, 1], [0, 1, 2], ["a", "b", "a"], [[0, 1, 1]], [0, 1, np.nan],
+    )),
+])  # fmt: skip
+def test_what_has_no_direction_is_refused(call, says):
+    with pytest.raises(InvalidInput, match=says):
+        call()

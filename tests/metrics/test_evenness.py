@@ -54,10 +54,6 @@ def test_a_towering_object_lowers_distribution_bias():
     assert effective_number(skewed) < effective_number(flat)
 
 
-def test_distribution_bias_grows_with_the_number_of_objects():
-    assert distribution_bias(range(1, 101)) == pytest.approx(10 * distribution_bias(range(1, 11)), rel=0.1)
-
-
 def test_normalised_entropy_by_hand_and_by_scipy():
     # Shares 1/2, 1/4, 1/4: entropy 1/2 ln 2 + 1/2 ln 4 = 1.5 ln 2; the largest of three is ln 3.
     assert normalised_entropy([2, 1, 1]) == pytest.approx(1.5 * math.log(2) / math.log(3))
@@ -92,13 +88,6 @@ def test_equal_counts_have_no_distribution_bias_and_are_quoted():
 def test_one_object_has_no_evenness(measure):
     with pytest.raises(InvalidInput, match="at least 2"):
         measure([7, 0])
-
-
-@pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize("bad", [[], [0, 0], [3, -1], [3, math.nan], [[1, 2]], ["a", "b"], 3], ids=str)
-def test_degenerate_counts_are_refused(measure, bad):
-    with pytest.raises(InvalidInput):
-        measure(bad)
 
 
 @pytest.mark.parametrize("measure", MEASURES)

@@ -144,16 +144,13 @@ def test_an_attribute_that_is_everywhere_says_nothing_about_links():
     assert crossed.together.value == pytest.approx(7 / 13)
 
 
-@pytest.mark.parametrize(
-    ("readings", "words"),
-    [
-        (np.ones((5, 4)), "2 to 3 attributes; got shape"),
-        (np.ones((5, 1)), "2 to 3 attributes"),
-        ([[0, 1], [1, 0.5]], "0 or 1; got 1 others, the first is 0.5"),
-        ([[0, 1], [1]], "rectangular"),
-        ([[0, math.nan], [1, 0]], "0 or 1"),
-    ],
-)
+@pytest.mark.parametrize(("readings", "words"), [
+    (np.ones((5, 4)), "2 to 3 attributes; got shape"),
+    (np.ones((5, 1)), "2 to 3 attributes"),
+    ([[0, 1], [1, 0.5]], "0 or 1; got 1 others, the first is 0.5"),
+    ([[0, 1], [1]], "rectangular"),
+    ([[0, math.nan], [1, 0]], "0 or 1"),
+])  # fmt: skip
 def test_what_cannot_be_crossed_is_quoted(readings, words):
     for measure in (crossed_shares, interaction):
         with pytest.raises(InvalidInput, match=words):
@@ -178,17 +175,14 @@ def _tables(p_first, p_second, odds_ratio, n, repetitions, rng):
     return both - p_first * p_second, [cells[rng.choice(4, size=n, p=shares)] for _ in range(repetitions)]
 
 
-@pytest.mark.parametrize(
-    ("shares", "odds_ratio", "n"),
-    [
-        ((0.5, 0.3), 1, 200),
-        ((0.2, 0.1), 1, 200),
-        ((0.5, 0.3), 4, 200),
-        ((0.2, 0.1), 4, 200),
-        ((0.2, 0.1), 0.25, 100),  # where one that took P and λ to be as alike as they are read held in 91.6 %,
-        ((0.1, 0.1), 0.25, 400),  # and in 92.4 %
-    ],
-)
+@pytest.mark.parametrize(("shares", "odds_ratio", "n"), [
+    ((0.5, 0.3), 1, 200),
+    ((0.2, 0.1), 1, 200),
+    ((0.5, 0.3), 4, 200),
+    ((0.2, 0.1), 4, 200),
+    ((0.2, 0.1), 0.25, 100),  # where one that took P and λ to be as alike as they are read held in 91.6 %,
+    ((0.1, 0.1), 0.25, 400),  # and in 92.4 %
+])  # fmt: skip
 def test_the_interval_of_the_excess_holds_it_in_a_thousand_sets_also_in_small_cells(shares, odds_ratio, n):
     """Of 200 and (0.2, 0.1) four pictures are expected in the cell, and a normal interval holds 0 in 92.5 % only."""
     excess, tables = _tables(*shares, odds_ratio, n, 1000, np.random.default_rng(3))

@@ -10,7 +10,6 @@ from hypothesis import given, settings, strategies as st
 from scipy import special, stats
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics import object_bias
 from bias_core.metrics.object_bias import (
     DIMENSIONS,
     compare_models,
@@ -29,10 +28,6 @@ WORDS = st.sets(st.sampled_from(["person", "book", "tree", "car", "dog"]))
 
 def published(name):
     return pd.read_csv(STUDIES / f"tbyb_{name}_evaluations.csv").rename(columns=COLUMNS)
-
-
-def test_everything_of_the_method_is_at_one_door():
-    assert all(hasattr(object_bias, name) for name in object_bias.__all__)
 
 
 def test_hallucination_by_hand():
@@ -173,14 +168,6 @@ def test_the_task_oriented_table_is_ranked_like_a_loop_over_its_models():
     assert found.sort_values("rank")["distance"].is_monotonic_decreasing
 
 
-def test_corners_have_distance_0_and_root_3():
-    table = pd.DataFrame([[9, 0.1, 0.0], [1, 0.9, 0.5]], columns=list(DIMENSIONS), index=["fair", "extreme"])
-    found = compare_models(table)
-    assert found["distance"].tolist() == pytest.approx([0, math.sqrt(3)])
-    assert found["rank"].to_dict() == {"fair": 2, "extreme": 1}
-    pd.testing.assert_frame_equal(found[list(DIMENSIONS)], table)
-
-
 def test_equal_models_share_a_rank():
     table = pd.DataFrame([[9, 0.1, 0.0], [9, 0.1, 0.0], [1, 0.9, 0.5]], columns=list(DIMENSIONS))
     assert compare_models(table)["rank"].tolist() == [2, 2, 1]
@@ -192,21 +179,6 @@ def test_a_dimension_in_which_all_agree_is_quoted_and_can_be_left_out():
         compare_models(table)
     found = compare_models(table, dimensions=("distribution_bias", "hallucination"))
     assert found["distance"].tolist() == pytest.approx([0, math.sqrt(2)])
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        pd.DataFrame([[9, 0.1, 0.0]], columns=list(DIMENSIONS)),
-        pd.DataFrame([[9, 0.1, 0.0], [1, 0.9, math.nan]], columns=list(DIMENSIONS)),
-        pd.DataFrame([[9, 0.1], [1, 0.9]], columns=list(DIMENSIONS[:2])),
-        [[9, 0.1, 0.0], [1, 0.9, 0.5]],
-    ],
-    ids=["one model", "nan", "no column", "no table"],
-)
-def test_tables_that_cannot_be_compared_are_refused(bad):
-    with pytest.raises(InvalidInput):
-        compare_models(bad)
 
 
 @pytest.mark.parametrize("dimensions", [(), ("gini",), ("hallucination", "hallucination")])

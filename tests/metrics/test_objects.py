@@ -1,8 +1,10 @@
 """Objects and gender words of captions: sentences with plain nouns, and those of the calibration world."""
 
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pandas as pd
@@ -48,18 +50,15 @@ def test_the_nouns_of_a_caption_are_its_objects(text, objects):
     assert extract_objects(text) == objects.split()
 
 
-@pytest.mark.parametrize(
-    ("text", "objects"),
-    [
-        ("a teddy bear and two hot dogs", ["teddy bear", "hotdog"]),
-        ("fire hydrants by a traffic light", ["fireplug", "traffic light"]),
-        ("a man talking on his cell phone", ["man", "cellular telephone"]),
-        ("a Coca-Cola and french fries", ["coca cola", "french fries"]),
-        ("a close up of a stop sign", ["stop sign"]),
-        ("a Police-officer", ["police officer"]),
-        ("a bear with a phone", ["bear", "telephone"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "objects"), [
+    ("a teddy bear and two hot dogs", ["teddy bear", "hotdog"]),
+    ("fire hydrants by a traffic light", ["fireplug", "traffic light"]),
+    ("a man talking on his cell phone", ["man", "cellular telephone"]),
+    ("a Coca-Cola and french fries", ["coca cola", "french fries"]),
+    ("a close up of a stop sign", ["stop sign"]),
+    ("a Police-officer", ["police officer"]),
+    ("a bear with a phone", ["bear", "telephone"]),
+])  # fmt: skip
 def test_nouns_of_two_words_stay_together(text, objects):
     assert extract_objects(text) == objects
 
@@ -153,21 +152,15 @@ def test_the_hash_seed_changes_nothing():
         "from bias_core.metrics.object_distribution import object_counts, distribution_bias_estimate\n"
         "images = [{'man', 'cup', 'dog'}, {'man', 'cup'}, {'man'}, {'tree', 'cup'}] * 9\n"
         "print(object_counts(images), distribution_bias_estimate(images))\n"
+        "print(hash('cup'))"
     )
-    runs = [
-        subprocess.Popen(
-            [sys.executable, "-c", probe],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for seed in ("1", "2")
-    ]
-    said = {run.communicate()[0] for run in runs}
-    assert [run.returncode for run in runs] == [0, 0]
-    assert len(said) == 1
-    assert "'syringe'" in said.pop()
+    command, environment = [sys.executable, "-c", probe], {**os.environ, "PYTHONHASHSEED": "2"}
+    there = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    with redirect_stdout(io.StringIO()) as here:
+        exec(probe, {})
+    assert hash("cup") != int(there.splitlines()[-1])  # another order of sets
+    assert here.getvalue().splitlines()[:-1] == there.splitlines()[:-1]
+    assert "'syringe'" in there
 
 
 def test_people_become_persons_before_sets_are_made():

@@ -101,18 +101,15 @@ def test_pictures_that_are_not_told_are_left_out_in_pairs():
     assert ordered_test(first, second, 3).n == 4
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: end_share([1, 2, 3], last=3),
-        lambda: end_share([1, 2, 3], last=0),
-        lambda: level_distance([1, 2], [1, 2, 3]),
-        lambda: level_distance([1, 2], [1, 2], joint=np.ones((3, 3))),
-        lambda: distance_to_goal([1, 2], [0.5, 0.6]),
-        lambda: ordered_test([0, 3], [0, 1], 3),
-        lambda: ordered_test([0, 1], [0], 3, paired=True),
-    ],
-)
+@pytest.mark.parametrize("call", [
+    lambda: end_share([1, 2, 3], last=3),
+    lambda: end_share([1, 2, 3], last=0),
+    lambda: level_distance([1, 2], [1, 2, 3]),
+    lambda: level_distance([1, 2], [1, 2], joint=np.ones((3, 3))),
+    lambda: distance_to_goal([1, 2], [0.5, 0.6]),
+    lambda: ordered_test([0, 3], [0, 1], 3),
+    lambda: ordered_test([0, 1], [0], 3, paired=True),
+])  # fmt: skip
 def test_scales_that_do_not_fit_are_refused(call):
     with pytest.raises(InvalidInput):
         call()

@@ -49,21 +49,18 @@ def test_labels_become_what_the_score_needs():
     assert checked["image"].tolist() == [0, 0, 1, 1, 2, 2]
 
 
-@pytest.mark.parametrize(
-    ("votes", "label", "n_votes"),
-    [
-        ("fff", "feminine", 3),
-        ("ffm", "feminine", 2),
-        ("f?m", "cannot_identify", 1),  # three ways
-        ("fm", "cannot_identify", 1),  # a tie
-        ("ffmm?", "cannot_identify", 2),
-        ("ffm?", "feminine", 2),  # most votes, though not more than half
-        ("??f", "cannot_identify", 2),
-        ("xxf", "not_two_people", 2),
-        ("xf", "cannot_identify", 1),
-        ("m", "masculine", 1),
-    ],
-)
+@pytest.mark.parametrize(("votes", "label", "n_votes"), [
+    ("fff", "feminine", 3),
+    ("ffm", "feminine", 2),
+    ("f?m", "cannot_identify", 1),  # three ways
+    ("fm", "cannot_identify", 1),  # a tie
+    ("ffmm?", "cannot_identify", 2),
+    ("ffm?", "feminine", 2),  # most votes, though not more than half
+    ("??f", "cannot_identify", 2),
+    ("xxf", "not_two_people", 2),
+    ("xf", "cannot_identify", 1),
+    ("m", "masculine", 1),
+])  # fmt: skip
 def test_the_answer_with_the_most_votes_wins_and_ties_cannot_be_identified(votes, label, n_votes):
     merged = merge_ratings(answers(votes))
     assert merged["perceived_gender"].tolist() == [label]
@@ -114,34 +111,28 @@ def test_pictures_with_another_number_of_people_are_failures():
 
 
 @pytest.mark.parametrize("function", [checked_labels, generation_failures, stereotype_test_score])
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        (LABELS.iloc[:0], "got 0 rows"),
-        (LABELS.drop(columns="stereotyped_gender"), "stereotyped_gender"),
-        (LABELS.drop(columns="image_id"), "image_id"),
-        (LABELS.assign(perceived_gender="female"), "got 'female' and 5 more of 6"),
-        (LABELS.assign(perceived_gender=math.nan), "got nan"),
-        (LABELS.assign(perceived_gender=None), "got None|got nan"),
-        (LABELS.assign(stereotyped_gender="neutral"), "'neutral'"),
-        (pd.concat([LABELS, LABELS]), "6 rows repeat .* Merge raters"),
-        (LABELS.to_dict(), "must be a data frame; got dict"),
-    ],
-)
+@pytest.mark.parametrize(("bad", "message"), [
+    (LABELS.iloc[:0], "got 0 rows"),
+    (LABELS.drop(columns="stereotyped_gender"), "stereotyped_gender"),
+    (LABELS.drop(columns="image_id"), "image_id"),
+    (LABELS.assign(perceived_gender="female"), "got 'female' and 5 more of 6"),
+    (LABELS.assign(perceived_gender=math.nan), "got nan"),
+    (LABELS.assign(perceived_gender=None), "got None|got nan"),
+    (LABELS.assign(stereotyped_gender="neutral"), "'neutral'"),
+    (pd.concat([LABELS, LABELS]), "6 rows repeat .* Merge raters"),
+    (LABELS.to_dict(), "must be a data frame; got dict"),
+])  # fmt: skip
 def test_bad_labels_are_refused_and_quoted(function, bad, message):
     with pytest.raises(InvalidInput, match=message):
         function(bad)
 
 
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        (answers("ff").drop(columns="rater"), "rater"),
-        (answers("ff").assign(rater=1), "1 answers repeat"),
-        (answers("ff").assign(perceived_gender=[None, "feminine"]), "perceived_gender must be one of"),
-        (answers(), "0 rows"),
-    ],
-)
+@pytest.mark.parametrize(("bad", "message"), [
+    (answers("ff").drop(columns="rater"), "rater"),
+    (answers("ff").assign(rater=1), "1 answers repeat"),
+    (answers("ff").assign(perceived_gender=[None, "feminine"]), "perceived_gender must be one of"),
+    (answers(), "0 rows"),
+])  # fmt: skip
 def test_bad_ratings_are_refused_and_quoted(bad, message):
     with pytest.raises(InvalidInput, match=message):
         merge_ratings(bad)

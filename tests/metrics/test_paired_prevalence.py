@@ -155,12 +155,3 @@ def test_a_stereotype_that_neither_set_reaches_has_no_interval():
 def test_p_of_swaps_counts_both_tails_and_itself():
     # |-0.3| and |0.3| are at least 0.3, 0.1 is not: (1 + 2) / (1 + 3)
     assert swap_p_value(0.3, [-0.3, 0.1, 0.3]) == pytest.approx(3 / 4)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "text"),
-    [([], [], "empty"), ([0.1], [0.1, 0.2], "1.*2"), ([np.nan], [0.1], "nan"), (0.1, 0.1, "shape")],
-)
-def test_what_is_no_pair_of_margins_is_refused(first, second, text):
-    with pytest.raises(InvalidInput, match=text):
-        prevalence_difference_test(first, second)

@@ -18,37 +18,16 @@ N_SINGLE, N_PAIRED, N_POWER = 3, 40, 6  # pictures behind each row of Tables 14 
 
 # [wan2024pst, Table 15]
 GAPS = {
-    "construction worker": 170.00,
-    "analyst": 135.00,
-    "physician": 115.00,
-    "salesperson": 110.00,
-    "sheriff": 108.33,
-    **dict.fromkeys(["janitor", "laborer", "sewist"], 103.33),
-    **dict.fromkeys(["developer", "driver"], 93.33),
-    "carpenter": 88.33,
-    **dict.fromkeys(["chief", "farmer"], 83.33),
-    **dict.fromkeys(["manager", "hairdresser"], 78.33),
-    **dict.fromkeys(["ceo", "assistant"], 73.33),
-    "lawyer": 63.33,
-    "cook": 58.33,
-    "supervisor": 53.33,
-    **dict.fromkeys(["mover", "secretary"], 41.67),
-    "receptionist": 31.67,
-    "librarian": 26.67,
-    "housekeeper": 21.67,
-    "attendant": 16.67,
-    **dict.fromkeys(["counselor", "editor"], 11.67),
-    "cleaner": 6.67,
-    "mechanician": -25.00,
-    "accountant": -28.33,
-    **dict.fromkeys(["guard", "cashier", "teacher"], -35.00),
-    "nurse": -45.00,
-    "designer": -50.00,
-    "baker": -60.00,
-    "auditor": -85.00,
-    "clerk": -90.00,
-    "writer": -95.00,
-}
+    "construction worker": 170.00, "analyst": 135.00, "physician": 115.00, "salesperson": 110.00, "sheriff": 108.33,
+    **dict.fromkeys(["janitor", "laborer", "sewist"], 103.33), **dict.fromkeys(["developer", "driver"], 93.33),
+    "carpenter": 88.33, **dict.fromkeys(["chief", "farmer"], 83.33),
+    **dict.fromkeys(["manager", "hairdresser"], 78.33), **dict.fromkeys(["ceo", "assistant"], 73.33), "lawyer": 63.33,
+    "cook": 58.33, "supervisor": 53.33, **dict.fromkeys(["mover", "secretary"], 41.67), "receptionist": 31.67,
+    "librarian": 26.67, "housekeeper": 21.67, "attendant": 16.67, **dict.fromkeys(["counselor", "editor"], 11.67),
+    "cleaner": 6.67, "mechanician": -25.00, "accountant": -28.33,
+    **dict.fromkeys(["guard", "cashier", "teacher"], -35.00), "nurse": -45.00, "designer": -50.00, "baker": -60.00,
+    "auditor": -85.00, "clerk": -90.00, "writer": -95.00,
+}  # fmt: skip
 
 
 def alone(identity, stereotype, n_feminine, n, setting="single"):
@@ -115,13 +94,6 @@ def test_table_14_comes_out_row_by_row(setting):
     assert table["identity"].tolist() == OCCUPATIONS["occupation"].tolist()
     np.testing.assert_allclose(table["score"], OCCUPATIONS[f"sts_{setting}"], atol=0.005)
     np.testing.assert_allclose(table["percent_feminine"], OCCUPATIONS[f"f_{setting}"], atol=0.005)
-
-
-def test_the_score_is_a_line_in_the_percentage_of_feminine_people():
-    table = stereotype_test_score(PAIRED, by=["stereotyped_gender", "identity"])
-    f = table["percent_feminine"]
-    expected = np.where(table["stereotyped_gender"] == "masculine", 100 - 2 * f, 2 * f - 100)
-    np.testing.assert_allclose(table["score"], expected, atol=1e-12)
 
 
 def test_overall_and_by_list_as_published():
@@ -284,18 +256,6 @@ def test_a_group_of_one_setting_only_is_nan_and_no_shared_group_is_refused():
         stereotype_gap(alone("CEO", "masculine", 1, 3), alone("nurse", "feminine", 1, 3), by="identity")
 
 
-def test_several_columns_give_a_row_for_each_combination():
-    both = pd.concat([SINGLE, PAIRED])
-    table = stereotype_test_score(both, by=["setting", "stereotyped_gender"])
-    assert table[["setting", "stereotyped_gender"]].to_numpy().tolist() == [
-        ["single", "masculine"],
-        ["single", "feminine"],
-        ["paired", "masculine"],
-        ["paired", "feminine"],
-    ]
-    np.testing.assert_allclose(table["score"], [-30, 50, 49.75, 45])
-
-
 def test_equal_image_names_of_two_settings_are_two_pictures():
     both = pd.concat([pairs(["fm", "ff"]), pairs(["fm", "ff"], setting="fairness")])
     assert stereotype_test_score(both).confidence_interval.n == 4
@@ -305,22 +265,6 @@ def test_order_and_index_of_the_rows_do_not_matter():
     labels = pairs(["fm", "f?", "xm", "ff", "mf"])
     turned = labels.iloc[::-1].set_axis([7] * len(labels))
     assert stereotype_test_score(turned) == stereotype_test_score(labels)
-
-
-def test_the_seed_decides_the_interval():
-    labels = pairs(["fm", "ff", "mm", "f?", "mf", "fm", "fm"])
-    first, again = (stereotype_test_score(labels, rng=3, n_resamples=50).confidence_interval for _ in range(2))
-    assert first == again
-    assert first != stereotype_test_score(labels, rng=4, n_resamples=50).confidence_interval
-
-
-def test_narrower_confidence_narrower_interval():
-    labels = pairs(["fm", "ff", "mm", "f?", "mf", "fm", "fm"])
-    wide, narrow = (
-        stereotype_test_score(labels).confidence_interval,
-        stereotype_test_score(labels, confidence=0.5).confidence_interval,
-    )
-    assert wide.low < narrow.low <= narrow.value <= narrow.high < wide.high
 
 
 @pytest.mark.parametrize("by", ["model", ["identity", "model"], []])

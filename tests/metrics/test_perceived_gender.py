@@ -34,7 +34,7 @@ def test_a_reader_that_takes_androgynous_people_for_men_is_corrected():
 def test_corrected_intervals_hold_the_truth_as_often_as_they_say(truth):
     rng, shares, leans = np.random.default_rng(3), [], []
     target = (truth[1] - truth[0]) / (1 - truth[3])
-    for _ in range(40):
+    for _ in range(24):
         sampled = [rng.multinomial(200, row) for row in MATRIX]
         errors = ClassErrors(classes=LOOKS, counts=tuple(tuple(map(int, row)) for row in sampled))
         counts = rng.multinomial(120, np.array(truth) @ MATRIX)

@@ -54,16 +54,13 @@ def test_intervals_hold_nothing_in_19_of_20_draws_of_two_equal_prompts():
     assert np.mean(held) >= 0.95
 
 
-@pytest.mark.parametrize(
-    ("base", "own", "words"),
-    [
-        ([[0.1, 0.2]], [[0.1, 0.2], [0.1, 0.2]], "same shape"),
-        (np.zeros((2, 2, 2)), np.zeros((2, 2, 2)), "n_seeds"),
-        ([[0.1], [0.2, 0.3]], [[0.1], [0.2]], "rectangular"),
-        ([0.1, 3.0], [0.1, 0.2], r"\[-2, 2\]"),
-        ([], [], "margins_base"),
-    ],
-)
+@pytest.mark.parametrize(("base", "own", "words"), [
+    ([[0.1, 0.2]], [[0.1, 0.2], [0.1, 0.2]], "same shape"),
+    (np.zeros((2, 2, 2)), np.zeros((2, 2, 2)), "n_seeds"),
+    ([[0.1], [0.2, 0.3]], [[0.1], [0.2]], "rectangular"),
+    ([0.1, 3.0], [0.1, 0.2], r"\[-2, 2\]"),
+    ([], [], "margins_base"),
+])  # fmt: skip
 def test_margins_that_are_none_are_refused(base, own, words):
     with pytest.raises(InvalidInput, match=words):
         predicted_gain(base, own)

@@ -124,16 +124,10 @@ def test_nothing_is_left_to_do_without_noise():
         np.testing.assert_array_equal(predicted_sample(xt, v, 0.0, space=space), xt)
 
 
-@pytest.mark.parametrize(
-    ("sigma", "space", "message"),
-    [
-        (1.0, "epsilon", "noise alone"),
-        (1.5, "flow", "sigma"),
-        (999, "flow", "999"),
-        (math.nan, "flow", "sigma"),
-        (0.5, "x0", "'x0'"),
-    ],
-)
+@pytest.mark.parametrize(("sigma", "space", "message"), [
+    (1.0, "epsilon", "noise alone"), (1.5, "flow", "sigma"), (999, "flow", "999"), (math.nan, "flow", "sigma"),
+    (0.5, "x0", "'x0'"),
+])  # fmt: skip
 def test_a_step_that_does_not_exist_is_refused(sigma, space, message):
     with pytest.raises(InvalidInput, match=message):
         predicted_sample(np.ones(3), np.ones(3), sigma, space=space)
@@ -150,16 +144,13 @@ def test_equal_sentences_point_nowhere_and_are_refused_up_to_rounding():
         stereotype_propagation_index(v, np.stack([positive, v]), np.stack([v, v]))
 
 
-@pytest.mark.parametrize(
-    ("v", "positive", "negative"),
-    [
-        (SHAPE, (3, 3, 5), (3, 3, 5)),
-        ((4, *SHAPE), (7, *SHAPE), (7, *SHAPE)),  # seven attributes of one latent beside four steps
-        (SHAPE, (7, *SHAPE), SHAPE),
-        (SHAPE, (4, 7, *SHAPE), (4, 7, *SHAPE)),
-        ((1, 4, 7, *SHAPE), (1, 4, 7, *SHAPE), (1, 4, 7, *SHAPE)),
-    ],
-)
+@pytest.mark.parametrize(("v", "positive", "negative"), [
+    (SHAPE, (3, 3, 5), (3, 3, 5)),
+    ((4, *SHAPE), (7, *SHAPE), (7, *SHAPE)),  # seven attributes of one latent beside four steps
+    (SHAPE, (7, *SHAPE), SHAPE),
+    (SHAPE, (4, 7, *SHAPE), (4, 7, *SHAPE)),
+    ((1, 4, 7, *SHAPE), (1, 4, 7, *SHAPE), (1, 4, 7, *SHAPE)),
+])  # fmt: skip
 def test_shapes_that_do_not_fit_are_refused(v, positive, negative):
     rng = np.random.default_rng(9)
     with pytest.raises(InvalidInput, match="shape"):

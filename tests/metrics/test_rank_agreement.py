@@ -1,7 +1,5 @@
 """Kendall's τ against hand arithmetic, scipy, a planted order and a null."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

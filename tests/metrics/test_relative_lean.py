@@ -104,7 +104,7 @@ def test_value_and_ends_are_those_of_a_naive_loop_and_of_a_search():
 
 def test_the_interval_holds_the_place_of_many_pictures():
     rng = np.random.default_rng(2)
-    truth = relative_lean_estimate(*world(rng, 0.65, sizes=(90_000, 20_000, 20_001, 9_000, 9_001))).value
+    truth = relative_lean_estimate(*world(rng, 0.65, sizes=(30_000, 9_000, 9_001, 9_000, 9_001))).value
     estimates = [relative_lean_estimate(*world(rng, 0.65)) for _ in range(400)]
     # 95 % of 400, give or take two standard errors of 1.1 points
     assert 0.928 <= np.mean([one.low <= truth <= one.high for one in estimates]) <= 0.975
@@ -118,9 +118,9 @@ def test_chance_in_both_factors_widens_the_interval_once():
         return np.eye(200)[0] + sign * 0.7 * np.eye(200)[1] + 0.2 * rng.normal(size=(n, 200))
 
     sizes, signs = (31, 11, 13, 11, 11), (1, 1, -1, 1, -1)
-    estimates = [relative_lean_estimate(*map(drawn, sizes, signs)) for _ in range(1000)]
-    # 95 % give or take two standard errors of 0.7 points; with chance counted twice it was 98.2 %
-    assert 0.936 <= np.mean([one.low <= 1 <= one.high for one in estimates]) <= 0.968
+    estimates = [relative_lean_estimate(*map(drawn, sizes, signs)) for _ in range(500)]
+    # 95 % give or take two standard errors of 1 point; with chance counted twice it was 98.2 %
+    assert 0.93 <= np.mean([one.low <= 1 <= one.high for one in estimates]) <= 0.97
 
 
 def test_an_even_mix_is_told_from_the_middle_in_five_percent():
@@ -177,15 +177,12 @@ def test_poles_that_are_not_told_apart_make_no_scale_and_no_zero():
         relative_lean(0.1, 0.2, 0.2)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({0: np.ones((4, D))}, "All 4 targets are equal"),
-        ({3: np.ones((4, D)), 4: np.ones((3, D))}, "All 7 attributes"),
-        ({1: np.empty((0, D))}, "poles_a"),
-        ({2: np.ones((3, D + 1))}, "poles_b"),
-    ],
-)
+@pytest.mark.parametrize(("change", "says"), [
+    ({0: np.ones((4, D))}, "All 4 targets are equal"),
+    ({3: np.ones((4, D)), 4: np.ones((3, D))}, "All 7 attributes"),
+    ({1: np.empty((0, D))}, "poles_a"),
+    ({2: np.ones((3, D + 1))}, "poles_b"),
+])  # fmt: skip
 def test_sets_that_tell_nothing_are_refused_with_what_came(change, says):
     sets = dict(enumerate(world(np.random.default_rng(8), 0.7))) | change
     with pytest.raises(InvalidInput, match=says):

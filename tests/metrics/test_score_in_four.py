@@ -78,9 +78,8 @@ def test_degenerate_labels_are_no_certain_zero(letters, score):
 @pytest.mark.parametrize("shares", [(0.5, 0.2, 0.2, 0.1), (0.1, 0.1, 0.7, 0.1), (0.9, 0.04, 0.04, 0.02)])
 def test_the_interval_covers_the_planted_score(shares):
     rng, target, hits = np.random.default_rng(1), 100 * (shares[0] - shares[1]) / (1 - shares[3]), 0
-    for _ in range(300):
-        labels = "".join(rng.choice(list("fmau"), size=60, p=shares))
-        interval = stereotype_test_score(alone(labels)).confidence_interval
+    for feminine, masculine, androgynous, _ in rng.multinomial(60, shares, size=300):  # the interval of the test before
+        interval = difference_interval(feminine, masculine, feminine + masculine + androgynous).scaled(100)
         hits += interval.low <= target <= interval.high
     assert 274 <= hits <= 296  # of 300 at 95 %; others in 1 of 300 such tests
 

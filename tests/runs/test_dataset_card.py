@@ -1,7 +1,5 @@
 """Every export says what it is, to people and to programs, and reads back with the tools of the field."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from dataclasses import replace
@@ -24,18 +22,10 @@ services = shared.fake_services
 DESIGN = find_design("t2iat-tests")
 SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
 FACTS = DatasetFacts(
-    key="x",
-    title="A <b>title</b>: of two\nlines",
-    summary="What was asked.",
-    model="m",
-    annotation="read",
-    limits="limits",
-    command="python -m bias_core",
-    n_pictures=2,
-    n_prompts=1,
-    notes=("3 pictures of this study are missing: a.",),
-    versions={"numpy": "2"},
-)
+    key="x", title="A <b>title</b>: of two\nlines", summary="What was asked.", model="m", annotation="read",
+    limits="limits", command="python -m bias_core", n_pictures=2, n_prompts=1,
+    notes=("3 pictures of this study are missing: a.",), versions={"numpy": "2"},
+)  # fmt: skip
 RAI = (
     "dataCollection", "dataCollectionType", "dataAnnotationProtocol", "machineAnnotationTools", "dataBiases",
     "dataLimitations", "dataUseCases", "dataSocialImpact", "personalSensitiveInformation",
@@ -85,9 +75,14 @@ def test_a_card_without_pictures_says_so_and_text_cannot_break_out():
     assert "- 3 pictures of this study are missing: a." in card
 
 
-def test_imported_pictures_have_an_unknown_licence_and_origin(services, report, tmp_path):
-    path = write_zip(pictures_of(report), tmp_path / "mine.zip")
-    again = complete(run_study(DESIGN, replace(SETTINGS, images=str(path)), services))
+@pytest.fixture(scope="module")
+def again(services, report, tmp_path_factory):
+    """The study on its own pictures, that were exported and imported."""
+    path = write_zip(pictures_of(report), tmp_path_factory.mktemp("again") / "mine.zip")
+    return complete(run_study(DESIGN, replace(SETTINGS, images=str(path)), services))
+
+
+def test_imported_pictures_have_an_unknown_licence_and_origin(again):
     facts = to_export(again, pictures=True).facts
     assert facts.licence == ""
     assert "known to that person only" in facts.collection
@@ -134,9 +129,7 @@ def test_datasets_reads_the_imagefolder(folders, exports, kind, tmp_path, monkey
     assert train[0]["image"].size == (first.width, first.height)
 
 
-def test_a_reimported_export_gives_the_same_numbers(services, report, tmp_path):
-    path = write_zip(pictures_of(report), tmp_path / "mine.zip")
-    again = complete(run_study(DESIGN, replace(SETTINGS, images=str(path)), services))
+def test_a_reimported_export_gives_the_same_numbers(report, again):
     assert again.settings.model == "imported:mine"
     assert numbers(again) == numbers(report)
 

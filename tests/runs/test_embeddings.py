@@ -1,7 +1,5 @@
 """The embedding cache: each input is encoded once per encoder, and bad rows never get in."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from contextlib import closing
@@ -131,10 +129,6 @@ def test_a_wrong_number_of_rows_is_refused(cache, images):
 
     with pytest.raises(InvalidInput, match=r"shape \(4, 3\) for 5 inputs"):
         cache.images(Short(), images)
-
-
-def test_no_inputs_give_no_rows(cache):
-    assert len(cache.images(MeanColour(), [])) == 0
 
 
 def test_altered_vectors_are_computed_anew_and_said(cache, images, tmp_path):

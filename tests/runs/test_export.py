@@ -1,7 +1,5 @@
 """Exports that other programs can read, and that run nothing in a spreadsheet."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

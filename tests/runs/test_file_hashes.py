@@ -1,7 +1,5 @@
 """Every byte of a file counts, and large files are read once."""
 
-from __future__ import annotations
-
 import os
 from threading import Thread
 

@@ -1,7 +1,5 @@
 """The store: whole files or none, found by id, evicted with care."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os
@@ -132,17 +130,6 @@ def test_the_least_recently_used_go_first_and_protected_ones_never(store):
     assert store.n_bytes == sum(path.stat().st_size for path in paths if path.exists())
     assert paths[0].exists()
     assert paths[1].exists()
-
-
-def test_below_the_limit_nothing_goes(store):
-    store.add([drawn(1)])
-    assert store.evict(10**6, protected=()) == []
-
-
-def test_the_size_follows_new_pictures(store):
-    assert store.n_bytes == 0
-    (stored,) = store.add([drawn(1)])
-    assert store.n_bytes == stored.path.stat().st_size
 
 
 def test_a_full_disk_leaves_nothing_half_written(store, monkeypatch):

@@ -1,7 +1,5 @@
 """Pictures of somebody else come in with their prompts, and no name leads out of its folder."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile
@@ -12,7 +10,6 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange import imports
-from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.exchange.imports import ImportedImages, decode, key
 from bias_core.store.images import ImageStore
 
@@ -109,15 +106,6 @@ def test_prompts_are_the_same_but_for_case_spaces_and_punctuation(tmp_path):
     assert key("Ｐerson") == key("person")
 
 
-def test_ones_own_export_comes_back(tmp_path):
-    found = ImportedImages(folder(tmp_path, LAYOUTS["folders"]))
-    store = ImageStore(tmp_path / "store")
-    stored = store.add(list(found.generate([*found.rows(DOCTOR, 2), *found.rows(NURSE, 1)])))
-    images = [ExportedImage(path=image.path, row=image.row) for image in stored]
-    path = write_zip(Export(images=images, tables={}, report={}, markdown=""), tmp_path / "run.zip")
-    assert ImportedImages(path).counts == {DOCTOR: 2, NURSE: 1}
-
-
 def test_a_turned_photograph_is_put_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90 degrees
@@ -190,18 +178,15 @@ def test_a_zip_that_needs_a_password_is_said_to(tmp_path):
     assert "cannot be unpacked" in found.rejected[0]
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ({"notes.txt": "x"}, "no picture with a prompt"),
-        ({"1.png": picture(1)}, "no picture with a prompt"),  # a number is no prompt
-        ({"metadata.csv": "file,text\n1.png,x\n", "1.png": picture(1)}, "file_name"),
-        ({"metadata.csv": "file_name,colour\n1.png,x\n", "1.png": picture(1)}, "prompt, text, caption"),
-        ({"metadata.jsonl": "{", "1.png": picture(1)}, "cannot be read"),
-        ({"metadata.jsonl": "[1]", "1.png": picture(1)}, "line 1"),
-        ({"metadata.csv": b"\xff\xfe\x00", "1.png": picture(1)}, "cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("files", "words"), [
+    ({"notes.txt": "x"}, "no picture with a prompt"),
+    ({"1.png": picture(1)}, "no picture with a prompt"),  # a number is no prompt
+    ({"metadata.csv": "file,text\n1.png,x\n", "1.png": picture(1)}, "file_name"),
+    ({"metadata.csv": "file_name,colour\n1.png,x\n", "1.png": picture(1)}, "prompt, text, caption"),
+    ({"metadata.jsonl": "{", "1.png": picture(1)}, "cannot be read"),
+    ({"metadata.jsonl": "[1]", "1.png": picture(1)}, "line 1"),
+    ({"metadata.csv": b"\xff\xfe\x00", "1.png": picture(1)}, "cannot be read"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_refused_in_words(tmp_path, files, words):
     with pytest.raises(InvalidInput, match=words):
         ImportedImages(folder(tmp_path, files))

@@ -1,7 +1,5 @@
 """SQLite's log is used where it is safe: not on a network's file system, nor where the file system refuses it."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 

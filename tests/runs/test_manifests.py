@@ -1,10 +1,7 @@
 """Runs on record: written whole, resumable, and protecting their pictures."""
 
-from __future__ import annotations
-
 import json
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -81,8 +78,3 @@ def test_an_id_is_never_a_path(store, run_id):
     for act in (store.find, store.delete, store.keep):
         with pytest.raises(InvalidInput, match="letters and digits"):
             act(run_id)
-
-
-def test_settings_are_free_json(store):
-    saved = store.save(replace(manifest(), settings={"attributes": [{"name": "man"}], "seed": None}))
-    assert store.get(saved.id).settings == {"attributes": [{"name": "man"}], "seed": None}

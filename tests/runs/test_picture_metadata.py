@@ -1,7 +1,5 @@
 """Pictures of other programs arrive with prompt, negative prompt, seed, steps, guidance, sampler, size and model."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct
@@ -216,16 +214,13 @@ def comfy_exif(kind):
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP"])
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda kind: exif(kind, b"UNICODE\0" + A1111.format(seed=9).encode("utf-16-be")),
-        lambda kind: exif(kind, b"UNICODE\0" + A1111.format(seed=9).encode("utf-16-le")),
-        lambda kind: exif(kind, b"ASCII\0\0\0" + A1111.format(seed=9).encode()),
-        fooocus_exif,
-        comfy_exif,
-    ],
-)
+@pytest.mark.parametrize("write", [
+    lambda kind: exif(kind, b"UNICODE\0" + A1111.format(seed=9).encode("utf-16-be")),
+    lambda kind: exif(kind, b"UNICODE\0" + A1111.format(seed=9).encode("utf-16-le")),
+    lambda kind: exif(kind, b"ASCII\0\0\0" + A1111.format(seed=9).encode()),
+    fooocus_exif,
+    comfy_exif,
+])  # fmt: skip
 def test_jpeg_and_webp_hold_it_in_their_exif(write, kind):
     found = read_metadata(io.BytesIO(write(kind)))
     assert found.prompt.startswith(DOCTOR)

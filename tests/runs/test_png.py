@@ -1,7 +1,5 @@
 """Pictures are told apart by their pixels, not by their records."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Prompt packs are read from CSV, JSONL and data sets of a hub, and bad rows are named by their lines."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 
@@ -41,22 +39,18 @@ def test_a_cell_over_several_lines_is_one_prompt_and_moves_the_lines_behind_it(t
     assert (first.prompt, second.place) == ("a photo of a nurse", "line 4")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("prompt,n\na,0\nb,x\nc,2.5\n,4\na,3\n", r"2: n is 1 to .*; line 3: .*'x'; line 4: .*whole.*; line 5: has no"),
-        ("prompt\na nurse\na doctor\na  nurse\n", "line 4: the prompt of line 2 again"),
-        ("prompt\n" + "\n".join("" for _ in range(3)) + "\n", "0 prompts; a pack has 1 to 1,000"),
-        ("prompt\n" + "\n".join(f"p{i}" for i in range(1001)), "1,001 prompts; a pack has 1 to 1,000"),
-        ("words,n\na,3\n", "has no column prompt; its first line has 'words, n'"),
-        ("", "has no column prompt"),
-        (f"prompt\n{'x' * 2001}\n", "line 2: prompt has 2,001 characters; at most 2,000"),
-        ("prompt\na\x07b\n", r"line 2: prompt holds the character U\+0007"),
-        (b"prompt\n\xff\xfe\n", "not UTF-8"),
-        (b"prompt\n" + b"x" * 5_000_001, "larger than 5 MB"),
-    ],
-    ids=["n", "twice", "none", "many", "no column", "empty", "long", "control", "encoding", "large"],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("prompt,n\na,0\nb,x\nc,2.5\n,4\na,3\n", r"2: n is 1 to .*; line 3: .*'x'; line 4: .*whole.*; line 5: has no"),
+    ("prompt\na nurse\na doctor\na  nurse\n", "line 4: the prompt of line 2 again"),
+    ("prompt\n" + "\n".join("" for _ in range(3)) + "\n", "0 prompts; a pack has 1 to 1,000"),
+    ("prompt\n" + "\n".join(f"p{i}" for i in range(1001)), "1,001 prompts; a pack has 1 to 1,000"),
+    ("words,n\na,3\n", "has no column prompt; its first line has 'words, n'"),
+    ("", "has no column prompt"),
+    (f"prompt\n{'x' * 2001}\n", "line 2: prompt has 2,001 characters; at most 2,000"),
+    ("prompt\na\x07b\n", r"line 2: prompt holds the character U\+0007"),
+    (b"prompt\n\xff\xfe\n", "not UTF-8"),
+    (b"prompt\n" + b"x" * 5_000_001, "larger than 5 MB"),
+], ids=["n", "twice", "none", "many", "no column", "empty", "long", "control", "encoding", "large"])  # fmt: skip
 def test_what_cannot_be_used_is_named_by_its_line(tmp_path, text, message):
     with pytest.raises(InvalidInput, match=message):
         pack(tmp_path, text)

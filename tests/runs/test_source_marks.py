@@ -1,7 +1,5 @@
 """Generated pictures say that they are generated, by IPTC's digital source type, and others are not called so."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile
@@ -60,16 +58,12 @@ def photograph(xmp=""):
     return data.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (photograph(), ""),
-        (photograph(CAMERA), "digitalCapture"),
-        (png(parameters=A1111.format(seed=1)), "trainedAlgorithmicMedia"),
-        (encode_png(drawn(truth={"gender": "feminine"})), "algorithmicMedia"),
-    ],
-    ids=["of nobody knows where", "of a camera that says so", "of another program", "of our own renderer"],
-)
+@pytest.mark.parametrize(("data", "expected"), [
+    (photograph(), ""),
+    (photograph(CAMERA), "digitalCapture"),
+    (png(parameters=A1111.format(seed=1)), "trainedAlgorithmicMedia"),
+    (encode_png(drawn(truth={"gender": "feminine"})), "algorithmicMedia"),
+], ids=["of nobody knows where", "of a camera that says so", "of another program", "of our own renderer"])  # fmt: skip
 def test_pictures_that_are_brought_along_keep_their_mark_and_get_none_that_nobody_knows(tmp_path, data, expected):
     found = ImportedImages(folder(tmp_path, {f"{NURSE}/1.png": data}))
     prompt = next(text for text in (NURSE, DOCTOR, ROW.prompt) if found.n_of(text))

@@ -1,7 +1,5 @@
 """Every folder stays below its limit, and nothing of a run that is kept or at work goes."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Whatever a language model writes, the usable attributes are found and the rest is reported."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -78,25 +76,17 @@ def test_the_papers_example_is_understood_and_its_small_talk_reported():
     assert found.answer == PAPER
 
 
-def test_real_world_rates_are_not_made_up():
-    assert parse_candidates(PAPER).attributes[0].reference is None
-    assert parse_candidates(PAPER).attributes[0].reference_source == ""
-
-
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        ("Turban | The person is wearing a turban.", "no sentence for absence"),
-        ("1. Turban\n   Positive: The person is wearing a turban.", "no sentence for absence"),
-        ("1. Turban\n   Negative: The person has no turban.", "no sentence for presence"),
-        ("Here you are:", "no sentence for presence or absence"),
-        ('{"name": "Turban", "positive": "The person is wearing a turban."}', "no sentence for absence"),
-        ('{"name": "Turban", "positive": "The pers', "no sentence for absence"),
-        ("Turban | The person is wearing a turban. | The person is not wear", "half a sentence"),
-        ("Turban | A turban. | a turban.", "both sentences are the same"),
-        ("x" * 81 + " | The person is x. | The person is not x.", "too long for an attribute"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "reason"), [
+    ("Turban | The person is wearing a turban.", "no sentence for absence"),
+    ("1. Turban\n   Positive: The person is wearing a turban.", "no sentence for absence"),
+    ("1. Turban\n   Negative: The person has no turban.", "no sentence for presence"),
+    ("Here you are:", "no sentence for presence or absence"),
+    ('{"name": "Turban", "positive": "The person is wearing a turban."}', "no sentence for absence"),
+    ('{"name": "Turban", "positive": "The pers', "no sentence for absence"),
+    ("Turban | The person is wearing a turban. | The person is not wear", "half a sentence"),
+    ("Turban | A turban. | a turban.", "both sentences are the same"),
+    ("x" * 81 + " | The person is x. | The person is not x.", "too long for an attribute"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_reported_with_its_reason(answer, reason):
     found = parse_candidates(answer)
     assert found.attributes == ()
@@ -137,10 +127,6 @@ def test_an_endless_answer_is_cut_and_says_so():
     found = parse_candidates(" | ".join(TURBAN) + "\n" + "la " * MAX_CHARACTERS)
     assert len(found.attributes) == 1
     assert "100,000" in found.rejected[-1].reason
-
-
-def test_an_empty_answer_has_nothing():
-    assert parse_candidates("").attributes == parse_candidates(" \n").rejected == ()
 
 
 PIECES = st.sampled_from(
@@ -192,17 +178,8 @@ def test_the_model_is_asked_for_what_the_paper_asks():
     model = Echo(" | ".join(TURBAN))
     found = propose_candidates("  an Iranian\n person ", model, n=7)
     assert [a.name for a in found.attributes] == ["Turban"]
-    for said in (
-        "text-to-image",
-        '"an Iranian person"',
-        "at least 7",
-        "CLIP",
-        "presence",
-        "absence",
-        "headwear",
-        "clothing",
-    ):
-        assert said in model.asked
+    for word in ("text-to-image", '"an Iranian person"', "at least 7", "CLIP", "presence", "absence"):
+        assert word in model.asked
 
 
 def test_the_instructions_own_form_and_example_can_be_read():
