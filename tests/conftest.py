@@ -41,7 +41,7 @@ SLOW = (
     "tests/test_damaged_folders.py",
     "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",
     *(f"tests/browser/test_{name}.py" for name in (
-        "app_wide", "association", "keyboard", "label", "objects", "origins", "paired", "runs",
+        "app_wide", "association", "keyboard", "label", "origins", "paired", "runs",
     )),
 )  # fmt: skip
 """Files and folders whose tests are slow: together they take more than half of the suite's time."""
@@ -50,7 +50,7 @@ SLOW = (
 SERVED = {
     "tests/attack/test_inputs.py",
     *(f"tests/ui/test_{name}.py" for name in (
-        "app", "coming_back", "first_page", "hosts", "label_login", "readme", "tools",
+        "coming_back", "first_page", "hosts", "label_login", "readme", "tools",
     )),
 }  # fmt: skip
 """Files that ask the app of tests/ui/served.py; it takes eight seconds to start and, at rest, some of every second."""

@@ -21,7 +21,6 @@ from bias_core.studies.running.hand_on import to_form
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import ImageRow
 from tests import shared
-from validation import people
 
 services = shared.real_services
 
