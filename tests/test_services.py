@@ -138,7 +138,8 @@ def test_the_calibration_finder_reads_with_the_calibration_reader(services):
 
 @pytest.mark.parametrize("section", ["models", "encoders", "person_finders"])
 def test_a_misspelt_key_of_the_catalogue_is_said(tmp_path, section):
-    lists = {"models": [], "encoders": []} | {section: [{"id": "x", "name": "x", "family": "x", "surprise": 1}]}
+    known = {"id": "x", "name": "x", "family": "x"} if section == "models" else {"id": "x", "name": "x"}
+    lists = {"models": [], "encoders": []} | {section: [known | {"surprise": 1}]}
     (tmp_path / "models.yaml").write_text(json.dumps(lists))
     with pytest.raises(StorageError, match="surprise"):
         Services(Settings(data_dir=tmp_path, assets_dir=tmp_path)).models()
