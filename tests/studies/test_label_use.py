@@ -1,6 +1,9 @@
 """A study labelled by simulated raters through the real store: agreement, scores and corrections."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,12 +33,11 @@ from bias_core.labels.sources import (
 )
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from tests import shared
 from tests.explored import explore, measured
-from tests.studies.oasis_runs import findings, table
 from tests.studies.simulated_raters import expected_kappa, simulate
 
 services = shared.real_services
@@ -49,31 +51,25 @@ class Labelled:
     made: CreatedTask
     truth: dict[tuple[str, str], str]
 
-    def report(self, **automatic):
+    def report(self, **automatic: Any) -> StudyReport:
         progress = task_progress(self.store, self.made.key)
         return label_report(progress, labelled_items(self.store, self.made.key), automatic)
 
 
 @pytest.fixture(scope="module")
 def study(services):
-    settings = StudySettings(scale=0.06)
+    settings = StudySettings(scale=0.1)
     return complete(run_study(find_design("pst-occupations"), settings, services))
 
 
-def opened(services, task, pictures, **gold):
-    """The task about these pictures, open to raters."""
-    made = create_task(services.labels, task, task_pictures(pictures, task, **gold))
-    set_status(services.labels, made.key, "open")
-    return made
-
-
-def labelled_by(services, report, n_raters):
+def labelled_by(services, report, n_raters, error=ERROR):
     """A task about every pair of a run, answered by so many raters."""
     task = pst_task(paired=True, raters_per_item=n_raters)
-    made = opened(services, task, candidates(report, "pst_paired"))
+    made = create_task(services.labels, task, task_pictures(candidates(report, "pst_paired"), task))
+    set_status(services.labels, made.key, "open")
     truth = automatic_answers(report, task)["the record of what was drawn"]
     for rater in range(n_raters):
-        simulate(services.labels, made, truth, error=ERROR, rater=rater)
+        simulate(services.labels, made, truth, error=error, rater=rater)
     return Labelled(store=services.labels, made=made, truth=truth)
 
 
@@ -82,13 +78,12 @@ def three(services, study):
     return labelled_by(services, study, 3)
 
 
-@pytest.fixture(scope="module")
-def one(services, study):
-    return labelled_by(services, study, 1)
-
-
 def finding(report, key):
-    return findings(report)[key]
+    return next(found for found in report.results.findings if found.key == key)
+
+
+def table(report, key):
+    return next(found.frame for found in report.results.tables if found.key == key)
 
 
 def test_the_planted_score_lies_in_the_interval_of_people_s_labels(services, study, three, tmp_path):
@@ -104,7 +99,9 @@ def test_the_planted_score_lies_in_the_interval_of_people_s_labels(services, stu
     assert finding(by_people, single).estimate.value == finding(study, single).estimate.value
 
 
-def test_three_raters_are_nearer_to_the_truth_than_one(three, one):
+def test_three_raters_are_nearer_to_the_truth_than_one(services, study, three, tmp_path):
+    one = labelled_by(services, study, 1)
+
     def errors(labelled):
         """Share of wrong majority labels."""
         labels = table(labelled.report(), "labels")
@@ -113,7 +110,7 @@ def test_three_raters_are_nearer_to_the_truth_than_one(three, one):
 
     # 3 e^2 (1 - e) + e^3 = 0.027 + 0.001 = 0.028 of the majority of three
     n = len(table(three.report(), "labels"))
-    assert n > 100
+    assert n > 150
     assert errors(three) == pytest.approx(0.028, abs=3 * np.sqrt(0.028 * 0.972 / n))
     assert errors(one) == pytest.approx(ERROR, abs=3 * np.sqrt(0.09 / n))
     assert errors(three) < errors(one)
@@ -145,7 +142,8 @@ def test_labels_are_compared_with_readers_and_the_record(study, three):
 
 def test_coverage_counts_those_with_a_usable_majority(services, study):
     task = pst_task(paired=True, raters_per_item=2)
-    made = opened(services, task, candidates(study, "pst_paired")[:4])
+    made = create_task(services.labels, task, task_pictures(candidates(study, "pst_paired")[:4], task))
+    set_status(services.labels, made.key, "open")
     ids = [item.image_id for item in task_items(services.labels, made.key)]
     # Equal on two pictures, of which one failed; apart on the third; the fourth is skipped.
     said = [["feminine", "feminine"], ["not_two_people"] * 2, ["feminine", "masculine"]]
@@ -159,23 +157,29 @@ def test_coverage_counts_those_with_a_usable_majority(services, study):
     assert found["coverage"].tolist() == [0.25, 0.25]
 
 
-def test_a_rater_who_does_not_look_is_seen_to_differ(services, study, three):
+def test_a_rater_who_does_not_look_is_seen_to_differ(services, study):
+    labelled = labelled_by(services, study, 3, error=0.02)
     task = pst_task(paired=True, raters_per_item=4)
     found = candidates(study, "pst_paired")
-    made = opened(services, task, found, gold=gold_from_record(found, task, 8))
-    for rater, error in enumerate([0.02, 0.02, 0.02, 0.5]):
-        simulate(services.labels, made, three.truth, error=error, rater=rater)
-    raters = table(Labelled(three.store, made, three.truth).report(), "raters")
+    gold = gold_from_record(found, task, 8)
+    made = create_task(services.labels, task, task_pictures(found, task, gold=gold))
+    set_status(services.labels, made.key, "open")
+    for rater in range(3):
+        simulate(services.labels, made, labelled.truth, error=0.02, rater=rater)
+    simulate(services.labels, made, labelled.truth, error=0.5, rater=3)
+    raters = table(Labelled(labelled.store, made, labelled.truth).report(), "raters")
     assert raters["differs"].tolist() == [False, False, False, True]
     right = [int(said.split()[0]) / max(1, int(said.split()[2])) for said in raters["known right"]]
     assert min(right[:3]) > right[3]
 
 
-def test_without_two_raters_nothing_is_said_of_agreement(services, study, one):
-    report = one.report()
+def test_without_two_raters_nothing_is_said_of_agreement(services, study):
+    report = labelled_by(services, study, 1).report()
     assert not report.results.findings
     assert "two raters" in report.results.notes[0]
-    empty = opened(services, pst_task(paired=True), candidates(study, "pst_paired")[:2])
+    empty = create_task(services.labels, pst_task(paired=True), task_pictures(
+        candidates(study, "pst_paired")[:2], pst_task(paired=True)
+    ))  # fmt: skip
     report = label_report(task_progress(services.labels, empty.key), labelled_items(services.labels, empty.key))
     assert not report.results.findings
     with pytest.raises(InvalidInput, match="nobody has answered"):
@@ -188,10 +192,12 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
         concept="doctor", attributes=(man,), model="calibration-renderer", attribute_a="", attribute_b="",
         n_images=60,
     )  # fmt: skip
-    *_, seen = explore(settings, services)
-    report = seen.report
+    *_, report = explore(settings, services)
+    seen, report = report, report.report
     task = own_task("Does this person look masculine?", ["yes", "no"], raters_per_item=1)
-    made = opened(services, task, candidates(report, kind_of(report)))
+    pictures = task_pictures(candidates(report, kind_of(report)), task)
+    made = create_task(services.labels, task, pictures)
+    set_status(services.labels, made.key, "open")
     score = seen.attributes[0]
     called = dict(zip([i.id for i in seen.images], score.similarity_positive > score.similarity_negative, strict=True))
     # People see what the reader sees, but for every fifth picture that it calls a man: specificity suffers.
@@ -221,12 +227,14 @@ def test_neutral_pictures_of_an_association_are_judged_and_their_orders_compared
     assert kind_of(report) == "association"
     assert takes_labels(report)
     assert candidates(report, "association", words=("pleasant", "unpleasant"))
-    every = candidates(report, "association")
-    assert len(candidates(report, "association", words=("old", "young"))) == len(every)  # of none of its tests: all
+    assert len(candidates(report, "association", words=("old", "young"))) == len(
+        candidates(report, "association")
+    )  # of none of its tests: all that it judges
     task = association_task("pleasant", "unpleasant", raters_per_item=1)
     truth = automatic_answers(report, task)["the reader"]
-    asked = [one for one in every if (one.image_id, "picture") in truth]
-    made = opened(services, task, asked)
+    asked = [one for one in candidates(report, "association") if (one.image_id, "picture") in truth]
+    made = create_task(services.labels, task, task_pictures(asked, task))
+    set_status(services.labels, made.key, "open")
     simulate(services.labels, made, truth, error=0.0, rater=0)  # people who see what the reader sees
     labels = people_labels(services.labels, made.key)
     by_people = complete(score_with_labels(report, labels, services, path=tmp_path / "labels.csv"))
