@@ -56,10 +56,10 @@ def test_a_picture_is_the_same_alone_and_among_others(family, pipeline):
     rows = [row_of(family), row_of(family, seed=8, prompt=OTHER_PROMPT), row_of(family, seed=9)]
     together = drawn(model, *rows)
     (alone,) = drawn(model, rows[1])
-    # Sums of floats depend on the size of the batch: Lumina 2 differs by one level in one of 3,072 values.
     apart = np.abs(alone.astype(int) - together[1].astype(int))
+    # Sums of floats depend on the size of the batch: Lumina 2, drawn first, differs by one level in one value.
+    assert np.count_nonzero(apart) <= (family == "Lumina 2")
     assert apart.max() <= 1
-    assert np.count_nonzero(apart) <= 3
     (item,) = model.generate(rows[:1])
     assert (item.drawn["width"], item.drawn["height"]) == item.image.size
 
