@@ -178,14 +178,6 @@ class ReaderErrors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassErrors:
-    """How a reader of several classes errs, counted on pictures whose truth is known."""
-
-    classes: tuple[str, ...]  # in their order; the last may be that nothing can be told
-    counts: tuple[tuple[int, ...], ...]  # rows: what a picture shows; columns: as what it is read
-
-
-@dataclass(frozen=True, kw_only=True)
 class KnownPicture:
     """A picture of which it is known whether it shows an attribute; drawn when it is needed."""
 

@@ -71,7 +71,6 @@ MAKE = {
     "velocity": lambda rng, _size: rng.normal(size=(2, 3, 5)),
     "table": _table,
     "levels": lambda rng, _size: np.append(rng.integers(0, 40, size=4), 7),
-    "goal": lambda rng, _size: rng.dirichlet(np.ones(5)),
     "readings": lambda rng, _size: np.vstack([[[1, 1], [0, 0], [1, 0]], rng.integers(0, 2, size=(8, 2))]),
 }
 
@@ -92,10 +91,7 @@ DEGENERATE = {
         "empty": np.empty(0), "zero": np.zeros(4), "negative": np.array([3, -1]), "scalar": 0.5, "rows": [[1, 2]],
         "words": ["a", "b"],
     },
-    "levels": {
-        "empty": np.empty(0), "zero": np.zeros(4), "negative": np.array([3, -1]), "part": [0.5, 1], "scalar": 0.5,
-    },
-    "goal": {"empty": np.empty(0), "too much": np.full(5, 0.3), "negative": [-1, 1, 1, 0, 0], "shorter": [0.5, 0.5]},
+    "levels": {"empty": np.empty(0), "zero": np.zeros(4), "negative": np.array([3, -1]), "scalar": 0.5},
     "words": {"empty": [], "longer": [{"book"}] * (N_PAIRED + 1), "text": "book"},
     "labels": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"identity": ["nurse"]})},
     "ratings": {"empty": np.empty((0, 3)), "one rater": np.array([["feminine"], ["masculine"]])},

@@ -45,10 +45,7 @@ NOT_HERE: Mapping[str, str] = {
     "kendall_tau": "of two orders, not of pictures",
     "chao_shen_entropy": "it has no interval; the variety against a base is tested",
     "refused_share": "of requests; the renderer refuses nothing",
-    **dict.fromkeys(
-        ("mean_level", "end_share", "level_distance", "distance_to_goal", "look_share", "gender_lean"),
-        "a measure of what people answer, which no classifier reads",
-    ),
+    **dict.fromkeys(("mean_level", "end_share"), "a measure of what people answer, which no classifier reads"),
 }
 """Reasons why no report covers a measure."""
 

@@ -1,13 +1,14 @@
 """What raters say on a scale, such as ten skin tones: agreement that knows the order, and the shares of its levels."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bias_core.annotation.tasks import CANNOT_TELL, Task
-from bias_core.scales import Scale, load_scales
+from bias_core.metrics.ordinal import numbers_of
+from bias_core.scales import load_scales
 from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
 from bias_core.studies.kit.types import Finding, finding
 
@@ -42,20 +43,9 @@ def scale_findings(answers: pd.DataFrame, task: Task) -> Iterator[Finding]:
     read = np.zeros(len(votes))  # as if a reader put all into one class
     shares = two_phase_shares(read, votes.to_numpy(float), n_classes=k + 1, rater_weights=weights)
 
-    def mean_of(scores: np.ndarray) -> Callable[[Any], Any]:
-        return lambda of: (of[..., :k] @ scores) / of[..., :k].sum(axis=-1)
-
-    levels = np.arange(1.0, k + 1)
-    for key, title, metric, scores in _numbers(scale, levels):
-        estimate = two_phase_estimate(mean_of(scores), shares)
-        yield finding(key, f"{scale.title}, as people see it: {title}", metric, estimate, _HOW)
+    for key, (title, metric, of, _) in zip(("mean", "lowest", "highest"), numbers_of(scale), strict=True):
+        estimate = two_phase_estimate(of, shares)
+        yield finding(f"scale-{key}", f"{scale.title}, as people see it: {title}", metric, estimate, _HOW)
     unclear = two_phase_estimate(lambda of: of[..., k], shares)
     title = f"{scale.title}: people cannot tell"
     yield finding("scale-unclear", title, "attribute_prevalence", unclear, "Share of the labelled pictures.")
-
-
-def _numbers(scale: Scale, levels: np.ndarray) -> Iterator[tuple[str, str, str, np.ndarray]]:
-    k = len(levels)
-    yield "scale-mean", "mean", "mean_level", levels
-    yield "scale-lowest", f"{scale.lowest_words}: P", "end_share", (levels <= scale.ends).astype(float)
-    yield "scale-highest", f"{scale.highest_words}: P", "end_share", (levels > k - scale.ends).astype(float)

@@ -23,7 +23,7 @@ METRICS: "Mapping[str, Card]"
 InputKind = Literal[
     "embeddings", "direction", "similarities", "probability", "probabilities", "score", "counts", "words",
     "labels", "ratings", "answers", "velocity", "table", "place",
-    "readings", "levels", "goal",
+    "readings", "levels",
 ]
 # fmt: on
 BIBLIOGRAPHY = ASSETS.parent / "refs.bib"
@@ -53,7 +53,7 @@ class Input:
     # labels: a data frame of perceived genders, ratings `(n_items, n_raters)`, answers: of one rater, `(n_items,)`,
     # velocity: an array of any shape or a batch of them, table: a data frame with a row per model, place: one number
     # that says where a lean lies between its poles, -1 and 1, readings `(n, k)` of 0 and 1, levels `(k,)` >= 0:
-    # pictures of each class of a scale, goal `(k,)`: shares of its classes
+    # pictures of each class of a scale
     kind: InputKind
     means: str  # what it holds, in words
     paired: str = ""  # name of the input that has the same n, entry by entry; "" where n is free

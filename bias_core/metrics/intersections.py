@@ -140,7 +140,7 @@ def interaction(
     θ = Σ_c s_c log P(c), with s_c = +1 where the attributes that c lacks are even in number, else -1
 
     Of two attributes θ is the log odds ratio, of three the log of the ratio of the odds ratios of two with and without
-    the third. Given the margins its chances are known exactly [fisher1935; zelen1971], see
+    the third. Given the margins its chances are known exactly [fisher1935logic; zelen1971], see
     :class:`bias_core.stats.parity.ParityFamily`.
 
     Parameters
@@ -396,7 +396,7 @@ CARDS = (
         key="interaction",
         name="Interaction, log odds ratio",
         summary="Whether attributes have to do with each other beyond what each by itself, or any two of three, give.",
-        source="fisher1935",
+        source="fisher1935logic",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
         higher_means="together more often; negative: they exclude each other",

@@ -38,8 +38,8 @@ class ParityFamily:
 
     P(u) ∝ e^(θu) / Π_c (n_c + s_c u)!
 
-    θ is the log odds ratio of two attributes (noncentral hypergeometric) [fisher1935], of three the log of the ratio
-    of two odds ratios [zelen1971]; it is shared by the strata, whose u are added.
+    θ is the log odds ratio of two attributes (noncentral hypergeometric) [fisher1935logic], of three the log of the
+    ratio of two odds ratios [zelen1971]; it is shared by the strata, whose u are added.
     """
 
     tables: Array  # (n_strata, 2^k) counts

@@ -7,7 +7,6 @@ put together by :mod:`bias_core.stats.two_phase`.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations, product
 from typing import Any
 
@@ -17,6 +16,7 @@ import pandas as pd
 from bias_core.annotation.collected import LabelledItem, labels_for_run
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.tasks import SINGLE, Task, scale_task
+from bias_core.metrics.ordinal import numbers_of
 from bias_core.metrics.paired_labels import ANDROGYNOUS
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
@@ -310,22 +310,10 @@ def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, n
             rater_weights=corrector.rater_weights,
             rng=np.random.default_rng([corrector.settings.seed, place]),
         )
-        levels = np.arange(1.0, k + 1)
         as_read = Estimate.undefined(0, "no reader reads it")
-        for title, metric, scores, length in (
-            ("mean", "mean_level", levels, k - 1),
-            (f"{scale.lowest_words}: P", "end_share", (levels <= scale.ends).astype(float), 1),
-            (f"{scale.highest_words}: P", "end_share", (levels > k - scale.ends).astype(float), 1),
-        ):
+        for title, metric, of, length in numbers_of(scale):
             names = f"{one.arm} {name} {title}".strip(), ", ".join(filter(None, (name, one.arm))) + f": {title}", metric
-            of = partial(_mean_of_levels, scores)
             yield corrector.number(names, as_read, of, shares, scale=length, null_value=None)
-
-
-def _mean_of_levels(scores: np.ndarray, shares: Any) -> Any:
-    """Of pictures that people can tell of, from shares ``(..., n_levels + 1)``."""
-    clear = shares[..., : scores.size]
-    return (clear @ scores) / clear.sum(axis=-1)
 
 
 def share_of_clear(shares: Any) -> Any:
