@@ -1,6 +1,7 @@
 """What a reader that errs makes of pictures with several attributes, and how that is undone."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -46,7 +47,14 @@ def error_noise(used: Sequence[ReaderErrors | None], weights: Array, raw: Array)
 
     ``weights (m, 2^k)`` make m numbers of the shares of the readings; ``raw (2^k,)`` are the corrected shares.
     """
-    total = np.zeros(len(weights))
+    steps = _error_steps(tuple(used))
+    return np.asarray(sum(((weights @ step @ raw) ** 2 * v for step, v in steps), np.zeros(len(weights))))
+
+
+@lru_cache(maxsize=16)
+def _error_steps(used: tuple[ReaderErrors | None, ...]) -> tuple[tuple[Array, float], ...]:
+    """What each rate of errors changes in the matrix of readings, and the variance of that rate."""
+    steps = []
     for j, one in enumerate(used):
         if one is None:
             continue
@@ -54,5 +62,5 @@ def error_noise(used: Sequence[ReaderErrors | None], weights: Array, raw: Array)
             step = np.zeros((2, 2))
             step[:, column] = (1, -1) if column == 0 else (-1, 1)
             parts = [step if i == j else reading_matrix(other) for i, other in enumerate(used)]
-            total += (weights @ all_of(parts) @ raw) ** 2 * rate * (1 - rate) / n
-    return total
+            steps.append((all_of(parts), rate * (1 - rate) / n))
+    return tuple(steps)

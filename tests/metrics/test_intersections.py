@@ -175,6 +175,7 @@ def _tables(p_first, p_second, odds_ratio, n, repetitions, rng):
     return both - p_first * p_second, [cells[rng.choice(4, size=n, p=shares)] for _ in range(repetitions)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shares", "odds_ratio", "n"), [
     ((0.5, 0.3), 1, 200),
     ((0.2, 0.1), 1, 200),

@@ -55,6 +55,7 @@ def test_the_distribution_states_its_sizes_and_values():
         assert estimate.n == 55
 
 
+@pytest.mark.slow
 def test_the_interval_covers_what_runs_of_this_size_show():
     # The truth at n images is the mean over many runs; 95 % intervals of 80 other runs must cover it.
     rng, n = np.random.default_rng(1), 97

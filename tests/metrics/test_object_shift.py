@@ -33,6 +33,7 @@ def test_four_pairs_have_the_p_value_of_all_their_exchanges():
     assert shift.n == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paired", [True, False])
 def test_p_is_uniform_where_nothing_is_planted(paired):
     rng = np.random.default_rng(5)

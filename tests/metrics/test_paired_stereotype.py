@@ -212,6 +212,7 @@ def test_two_people_who_always_agree_are_worth_one():
     assert both.high - both.low == pytest.approx(one.high - one.low, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_what_was_planted_where_people_of_a_picture_look_alike():
     # Both people feminine or both masculine: each pair scores 0, except that 30 % follow the stereotype.
     # Expected STS: 0.3 * 100 = 30; 100 sets of 61 pictures.

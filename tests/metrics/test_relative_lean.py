@@ -110,6 +110,7 @@ def test_the_interval_holds_the_place_of_many_pictures():
     assert 0.928 <= np.mean([one.low <= truth <= one.high for one in estimates]) <= 0.975
 
 
+@pytest.mark.slow
 def test_chance_in_both_factors_widens_the_interval_once():
     """Pictures vary in 200 directions and targets are as their pole, so that c is nothing but chance; r is 1."""
     rng = np.random.default_rng(9)

@@ -45,6 +45,7 @@ def test_what_is_in_more_pictures_than_at_the_base_comes_first_and_says_how_many
     assert "in a park" not in names(suggest_from_captions(ours, base))
 
 
+@pytest.mark.slow
 def test_a_world_without_a_difference_is_seldom_given_one():
     rng, clear = np.random.default_rng(7), 0
     words = [f"with a {word}" for word in ("beard", "hat", "cup", "book", "coat", "ring", "bag", "dog")]
