@@ -1,7 +1,7 @@
 """Our pictures a second against the bare pipeline's: `python bench/pipelines.py [--full] [family ...]`.
 
 Random weights of the real classes: mid-size ones for a CPU, or with --full those of the published
-architectures, for a CUDA GPU in half precision. Both draw the same prompts from the same noise, at the same
+architectures, born on a CUDA GPU in half precision. Both draw the same prompts from the same noise, at the same
 batch, in turns; the pixels must be equal. Beside it, what a trace of five attributes takes against the passes
 of the model that it needs.
 """
@@ -9,6 +9,8 @@ of the model that it needs.
 import argparse
 import gc
 import time
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,6 +48,7 @@ ATTRIBUTES = [
     for word in WORDS
 ]
 TOKENS = 77
+SIDE = 128  # pixels, of the mid-size ones
 
 
 def tokenizer():
@@ -70,13 +73,18 @@ def clip(full, width=768, n_layers=12, projection=None):
 def t5(full):
     sizes = {"d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64, "d_kv": 64}
     small = {"d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 2, "d_kv": 32}
-    return T5EncoderModel(T5Config(vocab_size=32128 if full else 2000, **(sizes if full else small))).eval()
+    vocab_size, gated = 32128 if full else 2000, "gated-gelu"
+    config = T5Config(vocab_size=vocab_size, feed_forward_proj=gated, **(sizes if full else small))
+    return T5EncoderModel(config).eval()
 
 
-def vae(full, channels):
+def vae(full, channels, side):
     widths = (128, 256, 512, 512) if full else (32, 32, 32, 32)
     return AutoencoderKL(
         latent_channels=channels,
+        sample_size=side if full else SIDE,  # of its tiles too
+        use_quant_conv=channels == 4,
+        use_post_quant_conv=channels == 4,
         shift_factor=0.06 if channels == 16 else None,
         block_out_channels=widths,
         layers_per_block=2 if full else 1,
@@ -96,7 +104,7 @@ def sd1(full):
             attention_head_dim=8,
         ),
         scheduler=DDIMScheduler(beta_schedule="scaled_linear", clip_sample=False, steps_offset=1),
-        vae=vae(full, 4),
+        vae=vae(full, 4, 512),
         text_encoder=clip(full),
         tokenizer=words,
         safety_checker=None,
@@ -122,7 +130,7 @@ def sdxl(full):
             projection_class_embeddings_input_dim=6 * (256 if full else 8) + pooled,
         ),
         scheduler=EulerDiscreteScheduler(beta_schedule="scaled_linear"),
-        vae=vae(full, 4),
+        vae=vae(full, 4, 1024),
         text_encoder=clip(full),
         tokenizer=words,
         text_encoder_2=clip(full, 1280, 32, projection=1280),
@@ -147,7 +155,7 @@ def sd3(full):
             pos_embed_max_size=192 if full else 16,
         ),
         scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
-        vae=vae(full, 16),
+        vae=vae(full, 16, 1024),
         text_encoder=clip(full, projection=768),
         tokenizer=words,
         text_encoder_2=clip(full, 1280, 32, projection=1280),
@@ -171,7 +179,7 @@ def flux(full):
             guidance_embeds=True,
         ),
         scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True),
-        vae=vae(full, 16),
+        vae=vae(full, 16, 1024),
         text_encoder=clip(full),
         tokenizer=words,
         text_encoder_2=t5(full),
@@ -194,19 +202,39 @@ def seconds(function):
 
 
 def in_turns(first, second, repeats):
-    """Least seconds of each: the machine drifts, and noise only adds."""
-    first(), second()
+    """Least seconds of each, both of which have run before: the machine drifts, and noise only adds."""
     times = [(seconds(first)[0], seconds(second)[0]) for _ in range(repeats)]
     return np.min(times, axis=0)
 
 
-def measure(family, full, device):
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A pipeline, our model that draws with it, and rows of one batch."""
+
+    name: str
+    pipeline: Any
+    model: DiffusersTextToImage
+    rows: list[ImageRow]
+
+
+def half_precision(family):
+    return torch.float16 if family in ("sd1", "sdxl") else torch.bfloat16
+
+
+def built(family, full, device, *, dtype=None, n_batch=4, n_steps=None):
+    """A family with random weights, which are born on the device in the precision that they stay in."""
     build, side, guidance = FAMILIES[family]
-    n_batch, n_steps, repeats = (4, 20, 3) if full else (4, 6, 5)
-    side = side if full else 128
+    side, n_steps = side if full else SIDE, n_steps or (20 if full else 6)
+    dtype = dtype or (half_precision(family) if full else torch.float32)
     torch.manual_seed(0)
-    half = torch.float16 if family in ("sd1", "sdxl") else torch.bfloat16
-    pipeline = build(full).to(device, half if full else torch.float32)
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device):
+            pipeline = build(full).to(device, dtype)
+    finally:
+        torch.set_default_dtype(usual)
+    pipeline.scheduler = pipeline.scheduler.from_config(pipeline.scheduler.config)  # its tables belong on the CPU
     pipeline.set_progress_bar_config(disable=True)
     info = ModelInfo(id="bench", name="bench", family=family, width=side, height=side,
                      options={"batch_size": n_batch})  # fmt: skip
@@ -217,30 +245,39 @@ def measure(family, full, device):
                  guidance_scale=guidance, width=side, height=side)
         for seed in range(n_batch)
     ]  # fmt: skip
+    return Built(name=f"{family} {str(dtype).removeprefix('torch.')}", pipeline=pipeline, model=model, rows=rows)
+
+
+def draw_bare(pipeline, rows):
+    """Pictures of these rows by the bare pipeline."""
+    first, generators = rows[0], [torch.Generator("cpu").manual_seed(row.seed) for row in rows]
+    return pipeline(
+        prompt=[row.prompt for row in rows], generator=generators, num_inference_steps=first.num_inference_steps,
+        guidance_scale=first.guidance_scale, width=first.width, height=first.height, output_type="pil",
+    ).images  # fmt: skip
+
+
+def draw(one, repeats):
+    """Bare and ours in turns; the seconds of both."""
+    rows, n = one.rows, len(one.rows)
 
     def bare():
-        generators = [torch.Generator("cpu").manual_seed(row.seed) for row in rows]
-        return pipeline(
-            prompt=[row.prompt for row in rows], generator=generators, num_inference_steps=n_steps,
-            guidance_scale=guidance, width=side, height=side, output_type="pil",
-        ).images  # fmt: skip
+        return draw_bare(one.pipeline, rows)
 
     def ours():
-        return [item.image for item in model.generate(rows)]
+        return [item.image for item in one.model.generate(rows)]
 
-    if not all(np.array_equal(a, b) for a, b in zip(bare(), ours(), strict=True)):
-        print(f"{family:5} our pictures are not the bare pipeline's, bit for bit")
+    equal = all(np.array_equal(a, b) for a, b in zip(bare(), ours(), strict=True))
     needed, taken = in_turns(bare, ours, repeats)
-    print(f"{family:5} {n_batch} pictures of {side} px, {n_steps} steps: bare {n_batch / needed:.3f} "
-          f"a second, ours {n_batch / taken:.3f}: {needed / taken:.3f} times (at least {LEAST})")  # fmt: skip
-    trace(model, pipeline, rows[0], repeats)
-    if torch.cuda.is_available():
-        print(f"      peak memory {torch.cuda.max_memory_allocated() / 1e9:.1f} GB")
+    print(f"{one.name}: {n} pictures of {rows[0].width} px, {rows[0].num_inference_steps} steps: "
+          f"bare {n / needed:.3f} a second, ours {n / taken:.3f}: {needed / taken:.3f} times (at least {LEAST}); "
+          f"pixels {'equal bit for bit' if equal else 'NOT EQUAL'}")  # fmt: skip
+    return needed, taken
 
 
-def trace(model, pipeline, row, repeats):
+def trace(one, repeats):
     """A trace of five attributes against the passes that it needs, alone."""
-    calls = []
+    model, pipeline, row, calls = one.model, one.pipeline, one.rows[0], []
     denoiser = getattr(pipeline, "transformer", None) or pipeline.unet
 
     def run():
@@ -257,19 +294,19 @@ def trace(model, pipeline, row, repeats):
     del denoiser.forward
     given = list(calls)
     latents = (kwargs["hidden_states"] if "hidden_states" in kwargs else args[0] for args, kwargs in given)
-    ways = 2 if without_guidance(facts_of(pipeline), row, {}) else 1  # with the text and without
-    n_rows, n_needed = sum(map(len, latents)), (1 + 2 * len(ATTRIBUTES)) * row.num_inference_steps * ways
+    # The path, where it is guided twice and its own velocity once more; and both sentences of each attribute.
+    n_path = 3 if without_guidance(facts_of(pipeline), row, {}) else 1
+    n_rows, n_needed = sum(map(len, latents)), (n_path + 2 * len(ATTRIBUTES)) * row.num_inference_steps
 
     @torch.inference_mode()
     def passes():
         for args, kwargs in given:
             denoiser(*args, **kwargs)
 
-    print(f"      trace of {len(ATTRIBUTES)} attributes: {n_rows} rows through the denoiser, where texts x steps "
-          f"x ways need {n_needed}: {n_rows / n_needed:.3f} times (at most {MOST_TRACE})")  # fmt: skip
     taken, needed = in_turns(run, passes, repeats)
-    print(f"      it takes {taken:.2f} s, its {len(given)} passes "
-          f"{needed:.2f} s: {taken / needed:.3f} times (at most {MOST_TRACE})")  # fmt: skip
+    print(f"{one.name}: trace of {len(ATTRIBUTES)} attributes, {row.num_inference_steps} steps: {taken:.2f} s, its "
+          f"{len(given)} passes {needed:.2f} s: {taken / needed:.3f} times (at most {MOST_TRACE}); {n_rows} rows "
+          f"through the denoiser, which needs {n_needed}: {n_rows / n_needed:.3f}")  # fmt: skip
 
 
 def main():
@@ -280,9 +317,13 @@ def main():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     print(f"{device}, {'published architectures' if asked.full else 'mid-size'}, random weights")
     for family in asked.families:
-        measure(family, asked.full, device)
+        one, repeats = built(family, asked.full, device), 3 if asked.full else 5
+        draw(one, repeats)
+        trace(one, repeats)
+        del one
         gc.collect()
         if torch.cuda.is_available():
+            print(f"      peak memory {torch.cuda.max_memory_allocated() / 1e9:.1f} GB")
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
 
