@@ -7,6 +7,7 @@ import urllib.request
 import zipfile
 from base64 import b64decode
 
+import httpx
 import pytest
 from gradio_client import handle_file
 from gradio_client.exceptions import AppError
@@ -20,6 +21,7 @@ from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.reports.documents import to_dict
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
+from tests.ui.test_hosts import PATHS
 
 TOOLS = {
     "explore", "run_study", "compare", "get_report", "report_document", "label_run", "corrected_run", "list_studies",
@@ -247,3 +249,12 @@ def test_pictures_that_are_uploaded_are_an_arm_and_no_path_of_the_server_is(prog
     for wrong in ({"path": str(inside)}, str(inside), {"name": "x"}):
         with pytest.raises(Exception, match="are files that were uploaded"):
             programs.predict(pictures=[wrong], **asked)
+
+
+def test_the_served_app_refuses_with_a_sentence(served):
+    with httpx.Client(base_url=served.url, verify=False) as client:
+        for path in PATHS:
+            answer = client.get(path, headers={"host": "evil.example:80"})
+            assert answer.status_code == 421
+            assert "BIAS_ALLOWED_HOSTS" in answer.text
+        assert client.post("/gradio_api/mcp/", headers={"origin": "https://evil.example"}).status_code == 403
