@@ -47,28 +47,6 @@ SLOW = (
 """Files and folders whose tests are slow: together they take more than half of the suite's time."""
 
 
-SERVED = {
-    "tests/attack/test_inputs.py",
-    *(f"tests/ui/test_{name}.py" for name in (
-        "coming_back", "first_page", "hosts", "label_login", "readme", "tools",
-    )),
-}  # fmt: skip
-"""Files that ask the app of tests/ui/served.py; it takes eight seconds to start and, at rest, some of every second."""
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """By file, as ``--dist loadfile`` has it; but those of one process that ask the app, so that it is started once."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class OneApp(LoadFileScheduling):
-        def _split_scope(self, nodeid):
-            file = super()._split_scope(nodeid)
-            return "served" if file in SERVED else file
-
-    return OneApp(config, log) if config.option.dist == "loadfile" else None
-
-
 def pytest_collection_modifyitems(config, items):
     """Slow tests are left out, but where everything is wanted (``.ci/run``) or they are named: then they come first.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from PIL import Image
 from sqlalchemy import func, select
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from bias_core.annotation.label_store import LabelStore
 
 _MOST_TRIES, _PAUSE_SECONDS = 1200, 0.5
+
+on_both = pytest.mark.parametrize("store", ["sqlite", "postgresql"], indirect=True)
+"""Where databases may differ: every statement of the program once, what is done at once, and what is odd as a text."""
 
 CHOICES = {"left": "feminine", "right": "masculine"}
 GOLD = {"left": "feminine", "right": "feminine"}

@@ -28,6 +28,7 @@ from tests.annotation.raters import (
     every_row,
     n_rows,
     new_id,
+    on_both,
     one_rater,
     open_task,
     say,
@@ -61,6 +62,7 @@ def test_codes_are_long_and_kept_as_a_hash_only(store, tmp_path):
         assert secret not in rows
 
 
+@on_both
 def test_deleting_removes_every_row_and_leaves_a_number(store, tmp_path):
     task = open_task(store, tmp_path, 5, raters_per_item=1)
     gone, stays = (join(store, task.join_code).code for _ in range(2))
@@ -120,6 +122,7 @@ def works(act):
     return True
 
 
+@on_both
 def test_answers_keep_the_version_that_was_shown(store, tmp_path):
     task, code = one_rater(store, tmp_path)
     shown = next_item(store, code)
@@ -147,6 +150,7 @@ def test_only_answers_to_the_question_and_times_are_taken(store, tmp_path):
     assert given_answers(store, task.key) == []
 
 
+@on_both
 def test_no_trick_in_place_of_an_id_opens_anything(store, tmp_path):
     _, code = one_rater(store, tmp_path)
     turn = next_item(store, code)
@@ -184,6 +188,7 @@ def test_nobody_reaches_another_raters_items(store, tmp_path):
     assert len(given_answers(store, task.key)) == 1
 
 
+@on_both
 def test_raters_at_once_lose_nothing_and_double_nothing(store, tmp_path):
     n_raters, n_items, per_item = 8, 12, 3
     task = open_task(store, tmp_path, n_items, raters_per_item=per_item)
@@ -207,6 +212,7 @@ def test_raters_at_once_lose_nothing_and_double_nothing(store, tmp_path):
     assert counts_are_right(store)
 
 
+@on_both
 def test_one_rater_on_two_devices_answers_each_item_once(store, tmp_path):
     task, code = one_rater(store, tmp_path, 12)
 

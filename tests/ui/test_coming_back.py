@@ -51,8 +51,8 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     )  # fmt: skip
     assert done["success"]
     others_come(page, 210)
-    page.select("explore-taking", take="zip::zip")  # the open page still has its report
-    assert ".zip" in str(page.shown["explore-file"])
+    page.select("explore-taking", take="table:findings:csv")  # the open page still has its report
+    assert ".csv" in str(page.shown["explore-file"])
     page.open()
     assert "a photo of a surgeon" in page.shown["header"]
     assert "Opened: a run of" in page.shown["status"]
