@@ -23,7 +23,6 @@ _LOAD = "more than CI has time for: BIAS_TEST_LOAD=1 runs it"
 EXPECTED_SKIPS = {
     "tests/engine/test_ray.py::test_a_killed_driver_takes_its_cluster_along_and_the_next_one_finishes": _LOAD,
     "tests/engine/test_ray.py::test_one_worker_draws_the_bytes_of_the_calibration_model": _LOAD,
-    "tests/runs/test_images.py::test_a_really_full_file_system_is_said": "needs the right to mount",
 }
 STRICT_SKIPS = bool(os.environ.get("CI") or os.environ.get("BIAS_STRICT_SKIPS"))
 

@@ -108,13 +108,8 @@ def test_an_answer_sent_again_changes_nothing(store, tmp_path):
         undo(store, code, answer_id="the-same-id")
     with pytest.raises(InvalidInput, match="answered or skipped already"):
         say(store, code, turn)
-
-
-def test_two_raters_may_make_the_same_id(store, tmp_path):
-    task = open_task(store, tmp_path, 5)
-    for _ in range(2):
-        code = join(store, task.join_code).code
-        say(store, code, next_item(store, code), answer_id="0000-0000")
+    other = join(store, task.join_code).code  # two raters may make the same id
+    say(store, other, next_item(store, other), answer_id="the-same-id")
     assert len(given_answers(store, task.key)) == 2
 
 
@@ -216,7 +211,7 @@ def test_every_task_can_be_finished_by_raters_who_leave_and_come_back(store, tmp
     assert counts_are_right(store)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.4, 0.9])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.4, 0.9])
 def test_what_is_left_tells_no_check_from_another_picture(store, tmp_path, share):
     task, code = one_rater(store, tmp_path, 11, n_gold=3, gold_share=share, raters_per_item=1)
     turn = next_item(store, code)
@@ -262,8 +257,3 @@ def test_known_items_are_mixed_in_and_counted_apart(store, tmp_path):
     assert 3 <= rater.n_gold <= 6  # 0.4 of the pictures would be 8: as far as there are any
     assert rater.n_gold_right < rater.n_gold
     assert rater.median_seconds == 0.5
-
-
-def test_no_known_item_is_shown_when_none_is_wanted(store, tmp_path):
-    _, code = one_rater(store, tmp_path, 6, n_gold=6, gold_share=0.0)
-    assert say_all(store, code).n_answered == 6

@@ -33,13 +33,6 @@ def test_a_task_begins_as_a_draft_that_nobody_can_join(store, tmp_path):
     assert found[0].identities == {"left": "nurse 0", "right": "CEO"}
 
 
-def test_secrets_are_long_and_a_link_holds_them(store, tmp_path):
-    made = open_task(store, tmp_path, 1)
-    assert len(made.key.secret) == 43  # 32 bytes: 256 bits
-    assert len(made.join_code) == 24  # 18 bytes: 144 bits
-    assert OwnerKey.parse(f" {made.key.text}\n") == made.key
-
-
 @on_both
 def test_nobody_else_reaches_a_task(store, tmp_path):
     ours, theirs = open_task(store, tmp_path, 2), open_task(store, tmp_path, 2)

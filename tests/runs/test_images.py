@@ -38,6 +38,9 @@ def find(store: ImageStore, *items: GeneratedImage):
 
 def test_pixels_truth_and_blocked_come_back(store):
     picture = drawn(1, truth={"gender": "feminine", "skin": 3, "glasses": True}, blocked=True)
+    assert find(store, picture) == {}
+    with pytest.raises(StorageError, match="not in the store"):
+        store.get(picture.row)
     (stored,) = store.add([picture])
     again = store.get(picture.row)
     assert again == stored
@@ -55,12 +58,6 @@ def test_the_png_says_what_it_is_to_any_reader(store):
     assert text["prompt"] == "a photo of a médecin 医生"
     assert (text["seed"], text["model"], text["revision"], text["condition"]) == ("7", "m", "r1", "fair")
     assert '"guidance_scale": 0.0' in text["settings"]
-
-
-def test_what_is_not_there_is_not_found(store):
-    assert find(store, drawn(1)) == {}
-    with pytest.raises(StorageError, match="not in the store"):
-        store.get(drawn(1).row)
 
 
 DAMAGE = ("truncated", "flipped", "empty", "not a png", "someone else's png", "of another id", "other pixels")
@@ -145,29 +142,7 @@ def test_a_full_disk_leaves_nothing_half_written(store, monkeypatch):
     assert list(find(store, drawn(1), drawn(2))) == [drawn(1).row.id]
 
 
-def test_a_really_full_file_system_is_said(tmp_path):
-    """A tiny tmpfs, where this machine lets a test mount one."""
-    import subprocess
-
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("no permission to mount")
-    try:
-        store = ImageStore(folder)
-        with pytest.raises(StorageError, match="the disk is full"):
-            store.add([drawn(seed, size=64) for seed in range(20)])
-        files = [path for path in folder.rglob("*") if path.is_file()]
-        assert {path.suffix for path in files} == {".png"}
-        assert len(find(store, *(drawn(seed, size=64) for seed in range(20)))) == len(files)
-    finally:
-        subprocess.run(["umount", folder], check=True)
-
-
 def test_two_thousand_pictures_are_found_in_well_under_a_second(store):
-    import time
-
     pictures = [drawn(seed, size=8) for seed in range(2000)]
     store.add(pictures)
     rows = {item.row.id: item.row for item in pictures}
@@ -183,7 +158,7 @@ from bias_core.store.images import ImageStore
 from bias_core.store.images import encode_png
 from tests.runs.test_images import drawn
 store = ImageStore(Path(sys.argv[1]))
-for _ in range(3):
+for _ in range(4):
     store.add([drawn(seed) for seed in range(40)])
 """
 
@@ -193,7 +168,7 @@ def test_several_processes_write_the_same_pictures_at_once(store):
     expected.add([drawn(seed) for seed in range(40)])
     command = [sys.executable, "-c", WRITER, str(store.folder)]
     root = Path(__file__).parent.parent.parent
-    for writer in [subprocess.Popen(command, cwd=root) for _ in range(3)]:
+    for writer in [subprocess.Popen(command, cwd=root) for _ in range(2)]:
         assert writer.wait(timeout=60) == 0
     bytes_of = [{p.name: p.read_bytes() for p in s.folder.glob("??/*")} for s in (store, expected)]
     assert bytes_of[0] == bytes_of[1]  # and no half-written file beside them
