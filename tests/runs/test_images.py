@@ -3,11 +3,9 @@
 import errno
 import io
 import os
-import struct
 import subprocess
 import sys
 import time
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from bias_core.errors import StorageError
 from bias_core.store import images
 from bias_core.store.images import ImageStore, encode_png
 from bias_core.types import GeneratedImage, ImageRow
+from tests.runs.test_imports import chunk
 
 
 def drawn(seed: int, size: int = 16, **extra) -> GeneratedImage:
@@ -106,13 +105,9 @@ def test_pictures_of_earlier_versions_have_no_digest_and_are_taken(store, monkey
     assert b'"pixels": null' in data
     chunks = list(images._chunks(data))
     store.path(drawn(1).row.id).write_bytes(
-        images.SIGNATURE + b"".join(_chunk(kind, body.replace(b', "pixels": null', b"")) for kind, body in chunks)
+        images.SIGNATURE + b"".join(chunk(kind, body.replace(b', "pixels": null', b"")) for kind, body in chunks)
     )
     assert list(find(store, drawn(1))) == [drawn(1).row.id]
-
-
-def _chunk(kind, body):
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def test_the_least_recently_used_go_first_and_protected_ones_never(store):

@@ -21,9 +21,8 @@ def asked(settings, host, path="/", method="GET", origin=""):
 
     check = Middleware(HostCheck, hosts=allowed_hosts(settings, "127.0.0.1"), public=settings.public)
     app = Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST"])], middleware=[check])
-    with TestClient(app) as client:
-        headers = {"host": host} | ({"origin": origin} if origin else {})
-        return int(client.request(method, path, headers=headers).status_code)
+    headers = {"host": host} | ({"origin": origin} if origin else {})
+    return int(TestClient(app).request(method, path, headers=headers).status_code)
 
 
 @pytest.fixture(autouse=True)
