@@ -91,7 +91,6 @@ class WebRater:
     """Somebody with the rater's screen open.
 
     ``acknowledged`` has the ids of the answers that the server said are kept; ``seconds`` how long each took.
-    ``refused`` is how often it said that it could keep nothing.
     """
 
     host: str
@@ -99,7 +98,6 @@ class WebRater:
     code: str = ""
     acknowledged: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    refused: int = 0
     _streams: Any = None
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -141,7 +139,6 @@ class WebRater:
                 status, said = await self.ask(method, path, body)
                 if status != 503:  # it could not be kept just now
                     return status, said
-                self.refused += 1
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             self.close()

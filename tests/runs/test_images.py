@@ -137,13 +137,13 @@ def test_a_full_disk_leaves_nothing_half_written(store, monkeypatch):
     assert list(find(store, drawn(1), drawn(2))) == [drawn(1).row.id]
 
 
-def test_two_thousand_pictures_are_found_in_well_under_a_second(store):
-    pictures = [drawn(seed, size=8) for seed in range(2000)]
+def test_many_pictures_are_found_at_once(store):
+    pictures = [drawn(seed, size=8) for seed in range(500)]
     store.add(pictures)
     rows = {item.row.id: item.row for item in pictures}
     started = time.process_time()  # others may keep the machine busy
-    assert len(store.find(rows)) == 2000
-    assert time.process_time() - started < 1
+    assert len(store.find(rows)) == 500
+    assert time.process_time() - started < 0.25  # 2,000 in a second
 
 
 WRITER = """

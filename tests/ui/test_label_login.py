@@ -202,8 +202,3 @@ def test_the_page_knows_a_user_by_the_signed_cookie_alone(space, tmp_path):
         assert "This task is" not in said
     assert "This task is" in ask(url, there["open"], [None, {}, mine], cookie("1001"))
     assert "This task is" in ask(url, there["open"], [None, {}, task.key.text], {})
-
-
-def test_elsewhere_there_is_no_button(served):
-    assert listeners(served.url)["button"] == -1
-    assert httpx.get(f"{served.url}/login/huggingface", follow_redirects=False, verify=False).status_code == 404
