@@ -29,6 +29,7 @@ _PATIENCE_SECONDS = 300  # the machine may be busy
 class Served:
     url: str
     data_dir: Path
+    pid: int
     demo: Any = None  # the app itself, where it is in this process
 
 
@@ -64,7 +65,7 @@ def serving(folder: Path, module: str = "tests.ui.serve", **environment: str) ->
         )
         try:
             _wait_for(f"http://127.0.0.1:{port}", process)
-            yield Served(url=f"http://127.0.0.1:{port}", data_dir=folder / "data")
+            yield Served(url=f"http://127.0.0.1:{port}", data_dir=folder / "data", pid=process.pid)
         finally:
             process.terminate()
             process.wait(timeout=20)
@@ -86,7 +87,7 @@ def serving_here(services: Services, folder: Path) -> Iterator[Served]:
         demo = asyncio.run(launched(**options))
         try:
             url = f"http://127.0.0.1:{options['server_port']}"
-            yield Served(url=url, data_dir=services.settings.data_dir, demo=demo)
+            yield Served(url=url, data_dir=services.settings.data_dir, pid=os.getpid(), demo=demo)
         finally:
             demo.close(verbose=False)
 
