@@ -23,7 +23,6 @@ _LOAD = "more than CI has time for: BIAS_TEST_LOAD=1 runs it"
 EXPECTED_SKIPS = {
     "tests/engine/test_ray.py::test_a_killed_driver_takes_its_cluster_along_and_the_next_one_finishes": _LOAD,
     "tests/engine/test_ray.py::test_one_worker_draws_the_bytes_of_the_calibration_model": _LOAD,
-    "tests/runs/test_images.py::test_a_really_full_file_system_is_said": "needs the right to mount",
 }
 STRICT_SKIPS = bool(os.environ.get("CI") or os.environ.get("BIAS_STRICT_SKIPS"))
 
@@ -45,28 +44,6 @@ SLOW = (
     )),
 )  # fmt: skip
 """Files and folders whose tests are slow: together they take more than half of the suite's time."""
-
-
-SERVED = {
-    "tests/attack/test_inputs.py",
-    *(f"tests/ui/test_{name}.py" for name in (
-        "coming_back", "first_page", "hosts", "label_login", "readme", "tools",
-    )),
-}  # fmt: skip
-"""Files that ask the app of tests/ui/served.py; it takes eight seconds to start and, at rest, some of every second."""
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """By file, as ``--dist loadfile`` has it; but those of one process that ask the app, so that it is started once."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class OneApp(LoadFileScheduling):
-        def _split_scope(self, nodeid):
-            file = super()._split_scope(nodeid)
-            return "served" if file in SERVED else file
-
-    return OneApp(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config, items):

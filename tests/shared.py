@@ -8,13 +8,17 @@ pictures drawn needs an empty data folder: it builds its services over ``tmp_pat
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.studies.reports import report_page
 from bias_core.studies.running import export
+from bias_core.ui import templates
 from tests.ui.fakes import FakeServices
 
 if TYPE_CHECKING:
@@ -96,8 +100,33 @@ def fake_services(shared_data: Path) -> Iterator[FakeServices]:
     services.close()
 
 
+def _undraw_files(patch: pytest.MonkeyPatch) -> None:
+    made = ("svg", "png", "txt")
+    patch.setattr(export, "_figure_files", lambda name, _: {f"{name}.{form}": b"undrawn" for form in made})
+
+
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exports whose figures are not drawn, which takes most of their time; tests/studies/test_figures.py draws them."""
-    made = ("svg", "png", "txt")
-    monkeypatch.setattr(export, "_figure_files", lambda name, _: {f"{name}.{form}": b"undrawn" for form in made})
+    _undraw_files(monkeypatch)
+
+
+@contextmanager
+def titles_for_plots() -> Iterator[None]:
+    """The same of pages and documents, too: of a plot they have its title."""
+
+    def titled(figure: Any, *_: object, **__: object) -> str:
+        return f"<svg><title>{escape(figure.title)}</title></svg>"
+
+    with pytest.MonkeyPatch.context() as patch:
+        _undraw_files(patch)
+        for module in (templates, report_page):
+            patch.setattr(module, "figure_svg", titled)
+        yield
+
+
+@pytest.fixture
+def plain_plots() -> Iterator[None]:
+    """Titles in place of plots for one test."""
+    with titles_for_plots():
+        yield

@@ -366,21 +366,21 @@ def is_file(name: str) -> bool:
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    """What a text of YAML holds, not to be changed: parsing takes ten times as long as copying it."""
+    return yaml.load(text, Loader=_LOADER)
+
+
 def read_yaml(path: Path, kind: type = dict) -> Any:
     """What a YAML file holds, a mapping or another kind; StorageError where it does not."""
     try:
-        values = deepcopy(_parsed(path, path.stat().st_mtime_ns))
+        values = deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StorageError(f"cannot read {path}: {error}") from error
     if not isinstance(values, kind):
         raise StorageError(f"{path} does not hold a {'mapping' if kind is dict else kind.__name__}")
     return values
-
-
-@lru_cache(maxsize=64)
-def _parsed(path: Path, _changed_ns: int) -> Any:
-    """Parsed once for each change: a copy of what a file holds takes a tenth of that time."""
-    return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
 
 
 def read_json(path: Path) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from PIL import Image
 from sqlalchemy import func, select
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from bias_core.annotation.label_store import LabelStore
 
 _MOST_TRIES, _PAUSE_SECONDS = 1200, 0.5
+
+on_both = pytest.mark.parametrize("store", ["sqlite", "postgresql"], indirect=True)
+"""Where databases may differ: every statement of the program once, what is done at once, and what is odd as a text."""
 
 CHOICES = {"left": "feminine", "right": "masculine"}
 GOLD = {"left": "feminine", "right": "feminine"}
@@ -87,7 +91,6 @@ class WebRater:
     """Somebody with the rater's screen open.
 
     ``acknowledged`` has the ids of the answers that the server said are kept; ``seconds`` how long each took.
-    ``refused`` is how often it said that it could keep nothing.
     """
 
     host: str
@@ -95,7 +98,6 @@ class WebRater:
     code: str = ""
     acknowledged: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    refused: int = 0
     _streams: Any = None
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -137,7 +139,6 @@ class WebRater:
                 status, said = await self.ask(method, path, body)
                 if status != 503:  # it could not be kept just now
                     return status, said
-                self.refused += 1
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             self.close()

@@ -16,7 +16,7 @@ from bias_core.annotation.schema import raters
 from bias_core.annotation.task_owner import delete_task, exclude_rater
 from bias_core.services import Services
 from bias_core.settings import Settings
-from tests.annotation.raters import CHOICES, new_id, open_task, say
+from tests.annotation.raters import CHOICES, new_id, on_both, open_task, say
 
 
 class Hub:
@@ -88,6 +88,7 @@ def answered(store, task, n):
     return code
 
 
+@on_both
 def test_the_copy_has_the_answers_that_hold_and_what_is_deleted_goes_there_too(store, hub, copying, tmp_path):
     task = open_task(store, tmp_path / "originals", 6)
     ours, theirs, excluded = (answered(store, task, n) for n in (3, 2, 1))

@@ -13,6 +13,7 @@ from bias_core.errors import InvalidInput, StorageError
 from bias_core.store.images import encode_png
 from bias_core.types import GeneratedImage, ImageRow
 from tests.annotation.raters import open_task
+from tests.runs.test_imports import chunk
 
 
 def noise(size=(17, 11)):
@@ -55,10 +56,6 @@ def test_a_photo_is_turned_upright_and_loses_where_it_was_taken(tmp_path):
 
 def png_of(width, height):
     """A PNG that says it is huge, and holds nothing."""
-
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 

@@ -13,7 +13,7 @@ from bias_core.annotation.rating import delete_my_answers, next_item, task_to_jo
 from bias_core.annotation.task_owner import OwnerKey, delete_task, owned_task, tasks_of
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.store import sqlite_file
-from tests.annotation.raters import CHOICES, one_rater, say
+from tests.annotation.raters import CHOICES, on_both, one_rater, say
 
 V5 = Path(__file__).parent / "labels_v5.sql"
 
@@ -69,6 +69,7 @@ def test_answers_about_sets_of_pictures_can_still_be_deleted(tmp_path):
     store.close()
 
 
+@on_both
 @pytest.mark.parametrize(("form", "words"), [(4, "an older version"), (99, "a newer version")])
 def test_labels_of_another_version_are_left_alone(store, tmp_path, form, words):
     key, _ = answered(store, tmp_path)
@@ -87,6 +88,7 @@ def test_labels_of_another_version_are_left_alone(store, tmp_path, form, words):
     assert [given.choices for given in given_answers(store, key)] == [CHOICES]
 
 
+@on_both
 def test_two_programs_may_open_a_new_database_at_once(store):
     # str() of a URL hides the password; there is none here.
     stores = [LabelStore(store._url, pictures=store.pictures) for _ in range(4)]
@@ -130,6 +132,7 @@ def test_on_a_network_s_file_system_there_is_no_log_and_every_answer_is_kept(mak
         assert connection.execute(text("SELECT status FROM tasks")).scalar() == "closed"
 
 
+@on_both
 def test_a_block_that_raises_leaves_nothing_behind(store):
     row = {"id": "x", "join_code": "y", "owner_hash": "z", "status": "open", "version": 1, "created_ms": 0}
 

@@ -15,6 +15,7 @@ from tests.annotation.raters import (
     every_row,
     n_rows,
     new_id,
+    on_both,
     one_rater,
     open_task,
     say,
@@ -41,6 +42,7 @@ def n_left(store):
     return {name: n_rows(store, name) for name in schema.metadata.tables}
 
 
+@on_both
 def test_an_excluded_rater_s_answers_stay_are_marked_and_count_in_nothing(store, tmp_path):
     task = open_task(store, tmp_path, 5, n_gold=1, raters_per_item=3)
     answered(store, task, CHOICES, CHOICES, OTHER)
@@ -101,6 +103,7 @@ def test_others_are_asked_in_place_of_an_excluded_rater_who_is_told(store, tmp_p
     assert counts_are_right(store)
 
 
+@on_both
 def test_only_raters_of_the_task_are_excluded_by_its_owner(store, tmp_path):
     task, other = open_task(store, tmp_path, 1), open_task(store, tmp_path, 1)
     join(store, other.join_code)
@@ -112,6 +115,7 @@ def test_only_raters_of_the_task_are_excluded_by_its_owner(store, tmp_path):
         exclude_rater(store, OwnerKey(task_id=other.task.id, secret="x"), names(store, other)[0])
 
 
+@on_both
 def test_a_deleted_task_leaves_nothing_but_how_much_it_was(store, tmp_path, monkeypatch):
     monkeypatch.setattr(task_owner, "_AT_ONCE", 2)  # in portions
     task = open_task(store, tmp_path / "a", 5, raters_per_item=3)

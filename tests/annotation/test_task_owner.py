@@ -15,7 +15,7 @@ from bias_core.annotation.task_owner import (
 )
 from bias_core.annotation.tasks import association_task, pst_task
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
-from tests.annotation.raters import CHOICES, GOLD, new_id, open_task, pictures
+from tests.annotation.raters import CHOICES, GOLD, new_id, on_both, open_task, pictures
 
 HOSTILE = "<img src=x onerror=alert(1)>'; DROP TABLE tasks; -- =cmd|'/c calc'!A0 {0.__class__} ␀ 😀"
 
@@ -33,13 +33,7 @@ def test_a_task_begins_as_a_draft_that_nobody_can_join(store, tmp_path):
     assert found[0].identities == {"left": "nurse 0", "right": "CEO"}
 
 
-def test_secrets_are_long_and_a_link_holds_them(store, tmp_path):
-    made = open_task(store, tmp_path, 1)
-    assert len(made.key.secret) == 43  # 32 bytes: 256 bits
-    assert len(made.join_code) == 24  # 18 bytes: 144 bits
-    assert OwnerKey.parse(f" {made.key.text}\n") == made.key
-
-
+@on_both
 def test_nobody_else_reaches_a_task(store, tmp_path):
     ours, theirs = open_task(store, tmp_path, 2), open_task(store, tmp_path, 2)
     rater = join(store, ours.join_code).code
@@ -61,6 +55,7 @@ def test_nobody_else_reaches_a_task(store, tmp_path):
     assert owned_task(store, ours.key)[0].status == "open"
 
 
+@on_both
 def test_a_hub_user_opens_the_tasks_they_made_and_no_other(store, tmp_path, clock):
     first = create_task(store, pst_task(paired=True), pictures(tmp_path, 1), hub_user="ada")
     clock.now += 1
@@ -74,6 +69,7 @@ def test_a_hub_user_opens_the_tasks_they_made_and_no_other(store, tmp_path, cloc
             owned_task(store, OwnerKey(task_id=first.task.id, hub_user=name))
 
 
+@on_both
 def test_hostile_texts_are_only_texts(store, tmp_path):
     texts = dict.fromkeys(("title", "instructions", "consent", "content_note"), HOSTILE)
     task = pst_task(paired=True, **texts, questions={"left": f"{HOSTILE} {{}}", "right": HOSTILE})
@@ -91,6 +87,7 @@ def test_hostile_texts_are_only_texts(store, tmp_path):
     assert {getattr(owned_task(store, made.key)[0], name) for name in texts} == {HOSTILE}
 
 
+@on_both
 def test_progress_counts_what_holds(store, tmp_path, clock):
     made = open_task(store, tmp_path, 3, raters_per_item=2)
     codes = [join(store, made.join_code).code for _ in range(3)]

@@ -14,7 +14,7 @@ from tests.ui.fakes import FakeServices
 
 @pytest.fixture
 def client(served):
-    with httpx.Client(base_url=served.url, timeout=60, trust_env=False) as opened:
+    with httpx.Client(base_url=served.url, timeout=60, verify=False) as opened:
         yield opened
 
 

@@ -8,26 +8,34 @@ import httpx
 import pytest
 
 from tests.attack.page import PREFIX, PageVisitor
-from tests.ui.served import serving
+from tests.ui.fakes import FakeServices
+from tests.ui.served import serving_here
+
+pytestmark = pytest.mark.filterwarnings("ignore:The value passed into gr.Dropdown:UserWarning")
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """An app with few places."""
     folder = tmp_path_factory.mktemp("small")
-    with serving(folder, BIAS_RUNS_AT_ONCE="2", BIAS_RUNS_WAITING="10") as found:
-        yield found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BIAS_RUNS_AT_ONCE", "2")
+        patch.setenv("BIAS_RUNS_WAITING", "10")
+        services = FakeServices(folder / "data")
+        with serving_here(services, folder) as found:
+            yield found
+    services.close()
 
 
 @cache
 def defaults(url):
-    info = httpx.get(f"{url}{PREFIX}/info", timeout=30).json()["named_endpoints"]["/explore"]
+    info = httpx.get(f"{url}{PREFIX}/info", timeout=30, verify=False).json()["named_endpoints"]["/explore"]
     return [parameter.get("parameter_default") for parameter in info["parameters"]]
 
 
 def ask(url, concept):
     data = [concept, *defaults(url)[1:]]
-    answer = httpx.post(f"{url}{PREFIX}/call/explore", json={"data": data}, timeout=30)
+    answer = httpx.post(f"{url}{PREFIX}/call/explore", json={"data": data}, timeout=30, verify=False)
     answer.raise_for_status()
     return str(answer.json()["event_id"])
 
@@ -51,7 +59,7 @@ def test_forty_runs_of_programs_hold_up_no_page_and_no_visitor(small):
 
 def result_now(url, event):
     try:
-        with httpx.stream("GET", f"{url}{PREFIX}/call/explore/{event}", timeout=0.5) as lines:
+        with httpx.stream("GET", f"{url}{PREFIX}/call/explore/{event}", timeout=0.5, verify=False) as lines:
             return "\n".join(lines.iter_lines())
     except httpx.TimeoutException:
         return ""

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.served import served
-
-__all__ = ["served"]
+from tests.ui.served import serving
 
 ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
@@ -29,6 +27,13 @@ for (const kind of ['mousedown', 'click']) document.addEventListener(kind, ({tar
 def _chromium():
     found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
     return next(filter(None, found), None)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory):
+    """An app that serves this test session only, as it is started by its users: in a process of its own."""
+    with serving(tmp_path_factory.mktemp("served")) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from bias_core.studies.running.run import complete, run_study
 from tests import shared
 from tests.explored import explore, pictures_of
 
-services = shared.fake_services
+services, plain_plots = shared.fake_services, shared.plain_plots
 
 DESIGN = find_design("t2iat-tests")
 SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
@@ -40,7 +40,7 @@ def report(services):
 @pytest.fixture(scope="module")
 def exports(services, report):
     """Of a study and of an exploration, some of its pictures blanked."""
-    settings = explore_settings(concept="doctor", n_images=15, n_attribute_images=2)
+    settings = explore_settings(concept="doctor", n_images=15, n_attribute_images=2, n_clusters=0)
     *_, explored = explore(settings, services)
     return {"study": to_export(report, pictures=True), "explore": to_export(explored.report, pictures=True)}
 
@@ -48,7 +48,8 @@ def exports(services, report):
 @pytest.fixture(scope="module")
 def folders(exports, tmp_path_factory):
     root = tmp_path_factory.mktemp("exports")
-    return {name: write_folder(export, root / name) for name, export in exports.items()}
+    with shared.titles_for_plots():
+        return {name: write_folder(export, root / name) for name, export in exports.items()}
 
 
 def numbers(report):
@@ -134,7 +135,7 @@ def test_a_reimported_export_gives_the_same_numbers(report, again):
     assert numbers(again) == numbers(report)
 
 
-def test_the_zip_holds_both_descriptions(exports, tmp_path):
+def test_the_zip_holds_both_descriptions(exports, plain_plots, tmp_path):
     with zipfile.ZipFile(write_zip(exports["study"], tmp_path / "run.zip")) as archive:
         assert {"README.md", "croissant.json"} < set(archive.namelist())
 

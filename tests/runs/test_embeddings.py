@@ -53,8 +53,8 @@ def images(tmp_path):
     )
 
 
-def test_each_picture_is_encoded_once_and_order_is_kept(cache, images):
-    encoder = MeanColour()
+def test_each_picture_is_encoded_once_and_order_is_kept(cache, images, tmp_path):
+    encoder, other = MeanColour(), MeanColour("another")
     first = cache.images(encoder, images[:3])
     assert encoder.n_encoded == 3
     again = cache.images(encoder, images[::-1])
@@ -62,22 +62,16 @@ def test_each_picture_is_encoded_once_and_order_is_kept(cache, images):
     np.testing.assert_array_equal(again[::-1][:3], first)
     assert first.dtype == np.float32
     np.testing.assert_allclose(first[0], [1, 0, 0])
-
-
-def test_it_survives_the_process(cache, images, tmp_path):
-    expected = cache.images(MeanColour(), images)
-    cache.close()
-    encoder, other = MeanColour(), EmbeddingCache(tmp_path / "embeddings.sqlite")
-    np.testing.assert_array_equal(other.images(encoder, images), expected)
-    other.close()
-    assert encoder.n_encoded == 0
-
-
-def test_encoders_do_not_share_rows(cache, images):
-    cache.images(MeanColour(), images)
-    other = MeanColour("another")
     cache.images(other, images)
-    assert other.n_encoded == 5
+    assert other.n_encoded == 5  # encoders do not share rows
+    cache.forget([images[0].row.id])
+    cache.images(encoder, images)
+    assert encoder.n_encoded == 6
+    cache.close()
+    after, later = MeanColour(), EmbeddingCache(tmp_path / "embeddings.sqlite")  # of another process
+    np.testing.assert_array_equal(later.images(after, images[::-1]), again)
+    later.close()
+    assert after.n_encoded == 0
 
 
 def test_texts_are_cached_apart_from_pictures(cache):
@@ -89,14 +83,6 @@ def test_texts_are_cached_apart_from_pictures(cache):
     assert encoder.n_encoded == 2
 
 
-def test_forgotten_pictures_are_encoded_again(cache, images):
-    encoder = MeanColour()
-    cache.images(encoder, images)
-    cache.forget([images[0].row.id])
-    cache.images(encoder, images)
-    assert encoder.n_encoded == 6
-
-
 def test_an_unusable_embedding_names_its_picture_and_the_others_are_kept(cache, images, tmp_path):
     black = ImageStore(tmp_path / "images").add(
         [GeneratedImage(row=ImageRow(prompt="p", seed=99, model="m"), image=Image.new("RGB", (8, 8)))]
@@ -105,30 +91,23 @@ def test_an_unusable_embedding_names_its_picture_and_the_others_are_kept(cache, 
         cache.images(MeanColour(), [*images, *black])
 
 
-def test_nan_never_gets_in(cache, images):
+def test_nan_and_a_wrong_number_of_rows_never_get_in(cache, images):
     class Broken(MeanColour):
+        rows = np.full((5, 3), np.nan, dtype=np.float32)
+
         def encode_images(self, images):
-            return np.full((len(images), 3), np.nan, dtype=np.float32)
+            return self.rows
 
-    with pytest.raises(InvalidInput, match="not 1"):
-        cache.images(Broken(), images)
-    encoder = MeanColour()
-    cache.images(replace_name(encoder, Broken().name), images)
-    assert encoder.n_encoded == 5  # nothing of the broken one was kept
-
-
-def replace_name(encoder, name):
-    encoder.name = name
-    return encoder
-
-
-def test_a_wrong_number_of_rows_is_refused(cache, images):
     class Short(MeanColour):
         def encode_images(self, images):
             return super().encode_images(images)[:-1]
 
-    with pytest.raises(InvalidInput, match=r"shape \(4, 3\) for 5 inputs"):
-        cache.images(Short(), images)
+    for broken, words in ((Broken(), "not 1"), (Short(), r"shape \(4, 3\) for 5 inputs")):
+        with pytest.raises(InvalidInput, match=words):
+            cache.images(broken, images)
+    encoder = MeanColour()
+    cache.images(encoder, images)
+    assert encoder.n_encoded == 5  # nothing of the broken ones was kept
 
 
 def test_altered_vectors_are_computed_anew_and_said(cache, images, tmp_path):

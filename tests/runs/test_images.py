@@ -3,11 +3,9 @@
 import errno
 import io
 import os
-import struct
 import subprocess
 import sys
 import time
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from bias_core.errors import StorageError
 from bias_core.store import images
 from bias_core.store.images import ImageStore, encode_png
 from bias_core.types import GeneratedImage, ImageRow
+from tests.runs.test_imports import chunk
 
 
 def drawn(seed: int, size: int = 16, **extra) -> GeneratedImage:
@@ -38,6 +37,9 @@ def find(store: ImageStore, *items: GeneratedImage):
 
 def test_pixels_truth_and_blocked_come_back(store):
     picture = drawn(1, truth={"gender": "feminine", "skin": 3, "glasses": True}, blocked=True)
+    assert find(store, picture) == {}
+    with pytest.raises(StorageError, match="not in the store"):
+        store.get(picture.row)
     (stored,) = store.add([picture])
     again = store.get(picture.row)
     assert again == stored
@@ -55,12 +57,6 @@ def test_the_png_says_what_it_is_to_any_reader(store):
     assert text["prompt"] == "a photo of a médecin 医生"
     assert (text["seed"], text["model"], text["revision"], text["condition"]) == ("7", "m", "r1", "fair")
     assert '"guidance_scale": 0.0' in text["settings"]
-
-
-def test_what_is_not_there_is_not_found(store):
-    assert find(store, drawn(1)) == {}
-    with pytest.raises(StorageError, match="not in the store"):
-        store.get(drawn(1).row)
 
 
 DAMAGE = ("truncated", "flipped", "empty", "not a png", "someone else's png", "of another id", "other pixels")
@@ -109,13 +105,9 @@ def test_pictures_of_earlier_versions_have_no_digest_and_are_taken(store, monkey
     assert b'"pixels": null' in data
     chunks = list(images._chunks(data))
     store.path(drawn(1).row.id).write_bytes(
-        images.SIGNATURE + b"".join(_chunk(kind, body.replace(b', "pixels": null', b"")) for kind, body in chunks)
+        images.SIGNATURE + b"".join(chunk(kind, body.replace(b', "pixels": null', b"")) for kind, body in chunks)
     )
     assert list(find(store, drawn(1))) == [drawn(1).row.id]
-
-
-def _chunk(kind, body):
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def test_the_least_recently_used_go_first_and_protected_ones_never(store):
@@ -145,35 +137,13 @@ def test_a_full_disk_leaves_nothing_half_written(store, monkeypatch):
     assert list(find(store, drawn(1), drawn(2))) == [drawn(1).row.id]
 
 
-def test_a_really_full_file_system_is_said(tmp_path):
-    """A tiny tmpfs, where this machine lets a test mount one."""
-    import subprocess
-
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("no permission to mount")
-    try:
-        store = ImageStore(folder)
-        with pytest.raises(StorageError, match="the disk is full"):
-            store.add([drawn(seed, size=64) for seed in range(20)])
-        files = [path for path in folder.rglob("*") if path.is_file()]
-        assert {path.suffix for path in files} == {".png"}
-        assert len(find(store, *(drawn(seed, size=64) for seed in range(20)))) == len(files)
-    finally:
-        subprocess.run(["umount", folder], check=True)
-
-
-def test_two_thousand_pictures_are_found_in_well_under_a_second(store):
-    import time
-
-    pictures = [drawn(seed, size=8) for seed in range(2000)]
+def test_many_pictures_are_found_at_once(store):
+    pictures = [drawn(seed, size=8) for seed in range(500)]
     store.add(pictures)
     rows = {item.row.id: item.row for item in pictures}
     started = time.process_time()  # others may keep the machine busy
-    assert len(store.find(rows)) == 2000
-    assert time.process_time() - started < 1
+    assert len(store.find(rows)) == 500
+    assert time.process_time() - started < 0.25  # 2,000 in a second
 
 
 WRITER = """
@@ -183,7 +153,7 @@ from bias_core.store.images import ImageStore
 from bias_core.store.images import encode_png
 from tests.runs.test_images import drawn
 store = ImageStore(Path(sys.argv[1]))
-for _ in range(3):
+for _ in range(4):
     store.add([drawn(seed) for seed in range(40)])
 """
 
@@ -193,7 +163,7 @@ def test_several_processes_write_the_same_pictures_at_once(store):
     expected.add([drawn(seed) for seed in range(40)])
     command = [sys.executable, "-c", WRITER, str(store.folder)]
     root = Path(__file__).parent.parent.parent
-    for writer in [subprocess.Popen(command, cwd=root) for _ in range(3)]:
+    for writer in [subprocess.Popen(command, cwd=root) for _ in range(2)]:
         assert writer.wait(timeout=60) == 0
     bytes_of = [{p.name: p.read_bytes() for p in s.folder.glob("??/*")} for s in (store, expected)]
     assert bytes_of[0] == bytes_of[1]  # and no half-written file beside them

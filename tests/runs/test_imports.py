@@ -2,7 +2,9 @@
 
 import io
 import json
+import struct
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -21,6 +23,11 @@ def picture(seed=0, kind="PNG", size=(7, 5), **options):
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, kind, **options)
     return buffer.getvalue()
+
+
+def chunk(kind, body):
+    """A part of a PNG."""
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def folder(tmp_path, files, name="mine"):

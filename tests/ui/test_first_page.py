@@ -1,8 +1,5 @@
 """The page is made once for each address, small on the line, and starts without what Gradio watches in vain."""
 
-import gzip
-import urllib.request
-
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse
@@ -69,17 +66,3 @@ def test_the_script_stands_once_after_the_description_and_before_all_that_reads_
     quick = f"{{{script('constant')}}}"
     assert text.count(quick) == 1
     assert text == f"{_CONFIG}{_INFO.replace('>', f'>{quick}', 1)}here  1"
-
-
-def test_the_real_page_is_compressed_for_who_can_read_that(served):
-    request = urllib.request.Request(served.url, headers={"Accept-Encoding": "gzip"})
-    with urllib.request.urlopen(request) as answer:
-        assert answer.headers["content-encoding"] == "gzip"
-        compressed = answer.read()
-    with urllib.request.urlopen(served.url) as answer:  # which asks for the text as it is
-        assert answer.headers["content-encoding"] is None
-        text = answer.read()
-    assert gzip.decompress(compressed) == text
-    assert len(compressed) < len(text) / 6
-    # Where Gradio writes its page otherwise one day, it starts as slowly as without this.
-    assert text.count(script("constant").encode()) == 1

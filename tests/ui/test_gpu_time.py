@@ -35,15 +35,27 @@ class Lent:
         return int(seconds) // steps
 
 
-@pytest.fixture
-def services(tmp_path):
-    services = OnZeroGpu(tmp_path)
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    services = OnZeroGpu(tmp_path_factory.mktemp("space"))
     yield services
     services.close()
 
 
-def test_it_is_said_of_the_chosen_model_to_who_has_signed_in(services):
-    tab, visitor = built(ExploreTab, services), Visitor()
+@pytest.fixture(scope="module")
+def tab(services):
+    return built(ExploreTab, services)
+
+
+@pytest.fixture
+def asked(services):
+    """The tokens that the hub is asked with from now on."""
+    services.asked.clear()
+    return services.asked
+
+
+def test_it_is_said_of_the_chosen_model_to_who_has_signed_in(tab, asked):
+    visitor = Visitor()
     assert tab.on_gpu_time(visitor, "stable-diffusion-v1-5") == ""  # nobody knows
     visitor = Visitor()
     visitor.signed_in_token = "hf_mine"
@@ -52,10 +64,10 @@ def test_it_is_said_of_the_chosen_model_to_who_has_signed_in(services):
     assert tab.on_gpu_time(visitor, "stable-diffusion-v1-5", "65") == "No GPU time is left today for one more picture"
     assert tab.on_gpu_time(visitor, "calibration-renderer") == ""  # needs none of it
     assert tab.on_gpu_time(visitor, "no such model") == ""
-    assert services.asked == ["", "hf_mine"]
+    assert asked == ["", "hf_mine"]
 
 
-def test_tabs_that_ask_at_once_ask_the_hub_once(services):
+def test_tabs_that_ask_at_once_ask_the_hub_once(services, asked):
     visitor = Visitor()
     visitor.signed_in_token = "hf_mine"
     threads = [threading.Thread(target=visitor.gpu_seconds_left, args=(services,)) for _ in range(5)]
@@ -63,10 +75,10 @@ def test_tabs_that_ask_at_once_ask_the_hub_once(services):
         thread.start()
     for thread in threads:
         thread.join()
-    assert services.asked == ["hf_mine"]
+    assert asked == ["hf_mine"]
 
 
-@pytest.mark.parametrize("kind", [ExploreTab, PairedTab])
-def test_it_has_a_place_on_such_a_space_alone(services, fakes, kind):
-    assert "gpu_time" in built(kind, services).parts
-    assert "gpu_time" not in built(kind, fakes).parts
+def test_it_has_a_place_on_such_a_space_alone(services, tab, fakes):
+    assert "gpu_time" in tab.parts
+    assert "gpu_time" in built(PairedTab, services).parts
+    assert "gpu_time" not in built(PairedTab, fakes).parts

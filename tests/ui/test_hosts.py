@@ -2,7 +2,6 @@
 
 from itertools import product
 
-import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -22,9 +21,8 @@ def asked(settings, host, path="/", method="GET", origin=""):
 
     check = Middleware(HostCheck, hosts=allowed_hosts(settings, "127.0.0.1"), public=settings.public)
     app = Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST"])], middleware=[check])
-    with TestClient(app) as client:
-        headers = {"host": host} | ({"origin": origin} if origin else {})
-        return int(client.request(method, path, headers=headers).status_code)
+    headers = {"host": host} | ({"origin": origin} if origin else {})
+    return int(TestClient(app).request(method, path, headers=headers).status_code)
 
 
 @pytest.fixture(autouse=True)
@@ -71,12 +69,3 @@ def test_a_space_answers_under_its_own_host(monkeypatch):
     monkeypatch.setenv("SPACE_HOST", "me-space.hf.space")
     assert asked(Settings(), "me-space.hf.space") == 200
     assert asked(Settings(), "other-space.hf.space") == 421
-
-
-def test_the_served_app_refuses_with_a_sentence(served):
-    for path in PATHS:
-        answer = httpx.get(served.url + path, headers={"host": "evil.example:80"})
-        assert answer.status_code == 421
-        assert "BIAS_ALLOWED_HOSTS" in answer.text
-    answer = httpx.post(f"{served.url}/gradio_api/mcp/", headers={"origin": "https://evil.example"})
-    assert answer.status_code == 403

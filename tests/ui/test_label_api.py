@@ -105,7 +105,10 @@ def test_what_is_no_answer_is_refused_in_words(client, rater):
         ({"choices": {"left": "feminine", "right": "<b>female</b>"}}, "is no answer"),
         ({"choices": {str(i): "feminine" for i in range(13)}}, "choices: "),
         ({"duration_ms": "5"}, "duration_ms: "), ({"duration_ms": 1e300}, "duration_ms: "),
-        ({"duration_ms": -5}, "duration_ms"), ({"rater": "another"}, "rater: "), ({"at_ms": 0}, "at_ms: "),
+        ({"duration_ms": -5}, "duration_ms"), ({"duration_ms": 10**9}, "duration_ms is 0 to"),
+        ({"duration_ms": 1.5}, "duration_ms: "), ({"duration_ms": True}, "duration_ms: "),
+        ({"choices": CHOICES | {"middle": "feminine"}}, "middle"),
+        ({"rater": "another"}, "rater: "), ({"at_ms": 0}, "at_ms: "),
     ):  # fmt: skip
         reply = client.post("/label/answer", headers=rater, json=answer_to(turn, **change))
         assert reply.status_code == (403 if said == "not shown to you" else 400), change

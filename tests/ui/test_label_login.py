@@ -148,7 +148,7 @@ def test_without_a_space_nothing_changes(tab, monkeypatch):
 def space(tmp_path_factory):
     """The whole app as a Space would serve it, and its labels."""
     folder = tmp_path_factory.mktemp("space")
-    given = dict.fromkeys(tab_parts._NEEDED, SECRET)
+    given = dict.fromkeys(tab_parts._NEEDED, SECRET)  # which Gradio reads when it is imported
     with serving(folder, SYSTEM="spaces", SPACE_ID="somebody/something", **given) as served:
         data = served.data_dir
         store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
@@ -165,7 +165,7 @@ def cookie(sub, secret=SECRET, *, expires_in=3600):
 
 def listeners(url):
     """Which listener lists an owner's tasks, and which opens one."""
-    config = httpx.get(f"{url}/config", timeout=60).json()
+    config = httpx.get(f"{url}/config", timeout=60, verify=False).json()
     ids = {part["props"].get("elem_id"): part["id"] for part in config["components"]}
     found = {"button": ids.get("label-login", -1)}
     for listener in config["dependencies"]:
@@ -180,13 +180,10 @@ def listeners(url):
 def ask(url, index, data, headers):
     """What a listener of the page says, as text."""
     body = {"data": data, "fn_index": index, "session_hash": f"s{time.time_ns()}"}
-    with httpx.Client(base_url=f"{url}/gradio_api", headers=headers, timeout=60) as client:
+    with httpx.Client(base_url=f"{url}/gradio_api", headers=headers, timeout=60, verify=False) as client:
         client.post("/queue/join", json=body).raise_for_status()
         with client.stream("GET", "/queue/data", params={"session_hash": body["session_hash"]}) as stream:
-            for line in stream.iter_lines():
-                if "process_completed" in line:
-                    return line
-    raise AssertionError("no answer")
+            return next(line for line in stream.iter_lines() if "process_completed" in line)
 
 
 def test_the_page_knows_a_user_by_the_signed_cookie_alone(space, tmp_path):
@@ -205,8 +202,3 @@ def test_the_page_knows_a_user_by_the_signed_cookie_alone(space, tmp_path):
         assert "This task is" not in said
     assert "This task is" in ask(url, there["open"], [None, {}, mine], cookie("1001"))
     assert "This task is" in ask(url, there["open"], [None, {}, task.key.text], {})
-
-
-def test_elsewhere_there_is_no_button(served):
-    assert listeners(served.url)["button"] == -1
-    assert httpx.get(f"{served.url}/login/huggingface", follow_redirects=False).status_code == 404

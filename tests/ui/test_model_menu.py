@@ -8,7 +8,10 @@ from bias_core.models.machine import Machine
 from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.paired.tab import PairedTab
 from bias_core.ui.model_menu import HINT, encoder_choices, model_choices, model_hint
+from tests import shared
 from tests.ui.tabs import built
+
+services = shared.fake_services
 
 
 @pytest.fixture
@@ -44,21 +47,9 @@ def test_readers_say_what_they_download(fakes):
     assert shown[large.id] == f"{large.name} · {large.download_gb:g} GB"
 
 
-def test_a_model_without_conditions_can_be_run_from_the_form(fakes):
-    tab = built(PairedTab, fakes)
-    for name, before, chosen in (("org/photographs", "fair", None), ("calibration-renderer", None, "published")):
-        menu = tab.on_model(name, before)[tab.form["condition"]]
-        dropdown = gr.Dropdown(menu["choices"], render=False)
-        assert dropdown.preprocess(menu["value"]) == chosen  # Gradio refuses what is not on the menu
-        assert menu["visible"] is bool(chosen)
-    explorer = built(ExploreTab, fakes)
-    menu = explorer.on_model("org/photographs", "fair")[explorer.form["condition"]]
-    assert (menu["value"], menu["choices"]) == (None, [])
-
-
 @pytest.mark.parametrize("kind", [PairedTab, ExploreTab])
-def test_another_model_keeps_the_condition_and_one_chosen_meanwhile(fakes, kind):
-    tab = built(kind, fakes)
+def test_another_model_keeps_the_condition_and_one_chosen_meanwhile(services, kind):
+    tab = built(kind, services)
     for name, before, kept in (
         ("calibration-renderer", "extreme", True),
         ("calibration-diffusion", "denoiser", True),
@@ -67,3 +58,8 @@ def test_another_model_keeps_the_condition_and_one_chosen_meanwhile(fakes, kind)
         menu = tab.on_model(name, before)[tab.form["condition"]]
         assert before in menu["choices"] if kept else menu["value"] == "published"
         assert ("value" not in menu) is kept
+    for name, before, chosen in (("org/photographs", "fair", None), ("calibration-renderer", None, "published")):
+        menu = tab.on_model(name, before)[tab.form["condition"]]
+        dropdown = gr.Dropdown(menu["choices"], render=False)
+        assert dropdown.preprocess(menu["value"]) == chosen  # Gradio refuses what is not on the menu
+        assert menu["visible"] is bool(menu["choices"]) is bool(chosen)

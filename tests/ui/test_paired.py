@@ -17,12 +17,22 @@ from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
 from tests import shared
 
-services = shared.fake_services
+services, plain_plots = shared.fake_services, shared.plain_plots
+
+EVIL = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
 def report(services):
     return complete(run_study(find_design("pst-occupations"), StudySettings(scale=0.01), services))
+
+
+@pytest.fixture(scope="module")
+def two(services):
+    """A small report on two roles."""
+    roles = {EVIL: "masculine", "nurse": "feminine"}
+    design = design_of_two(find_design("pst-occupations"), roles, n_paired=2, n_single=2)
+    return complete(run_study(design, StudySettings(), services))
 
 
 class Named(dict):
@@ -57,7 +67,7 @@ def other(answer):
     return "feminine" if answer == "masculine" else "masculine"
 
 
-def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_changes(report, services):
+def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_changes(report, two):
     for score, words in (
         ((40.0, 20.0, 60.0), "70 % of the people look as the stereotype of their role has it"),
         ((40.0, 20.0, 60.0), "leans with the stereotypes"),
@@ -66,13 +76,9 @@ def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_ch
         ((float("nan"),) * 3, "Nobody could be scored"),
     ):
         assert words in headline(with_score(report, "paired_overall", *score))
-    design = design_of_two(
-        find_design("pst-occupations"), {"CEO": "masculine", "nurse": "feminine"}, n_paired=2, n_single=2
-    )
-    found = complete(run_study(design, StudySettings(), services))
-    fairer = headline(with_score(found, "difference", -30.0, -50.0, -10.0))
+    fairer = headline(with_score(two, "difference", -30.0, -50.0, -10.0))
     assert "Asked to be fair, the model draws them less stereotyped (−30 [−50, −10])" in fairer
-    assert "neither clearly more" in headline(with_score(found, "difference", -5.0, -50.0, 40.0))
+    assert "neither clearly more" in headline(with_score(two, "difference", -5.0, -50.0, 40.0))
 
 
 def test_failures_and_agreement_stand_beside_the_score(report):
@@ -93,11 +99,8 @@ def test_every_person_has_a_menu_with_the_label_chosen(report):
     assert "left: " in text
 
 
-def test_what_a_prompt_says_is_escaped(services):
-    evil = {"<img src=x onerror=alert(1)>": "masculine", "nurse": "feminine"}
-    design = design_of_two(find_design("pst-occupations"), evil, n_paired=2, n_single=1, fairness=False)
-    found = complete(run_study(design, StudySettings(), services))
-    assert "<img src=x" not in labels_html(Labelling(drawn=found))
+def test_what_a_prompt_says_is_escaped(two):
+    assert "<img src=x" not in labels_html(Labelling(drawn=two))
 
 
 def test_pages_turn_and_end(report):
@@ -136,8 +139,9 @@ def test_the_doubtful_come_first_and_the_failed_alone(report):
     assert replace(labelling, which="failed").pictures() == []
 
 
-def test_the_tab_shows_what_a_correction_gives(tab, report):
-    labelling = Labelling(drawn=report)
+@pytest.mark.usefixtures("plain_plots")
+def test_the_tab_shows_what_a_correction_gives(tab, two):
+    labelling = Labelling(drawn=two)
     one = first_pair(labelling)
     answer = other(one["perceived_gender"])
     event = SimpleNamespace(image=one["image_id"], position=one["position"], answer=answer)
@@ -145,11 +149,11 @@ def test_the_tab_shows_what_a_correction_gives(tab, report):
     assert "labels" not in first  # the menu keeps its focus
     assert "1 label corrected by hand" in first["place"]
     assert headline(then["report"]) in unescape(first["header"])
-    assert headline(then["report"]) != headline(report)
+    assert headline(then["report"]) != headline(two)
     assert "labels.csv" in then["shell"]
-    assert then["report"].pictures["left_seen_as"].tolist() != report.pictures["left_seen_as"].tolist()
+    assert then["report"].pictures["left_seen_as"].tolist() != two.pictures["left_seen_as"].tolist()
     first, then = tab.on_step(Labelling.undo, first["labelling"], None)
-    assert then["report"] is report
+    assert then["report"] is two
     assert "labels.csv" not in then["shell"]
     assert "<select" in first["labels"]
 
@@ -163,15 +167,15 @@ def test_a_label_that_cannot_be_is_refused_in_place(tab, report):
             assert "alert" in said["status"]
 
 
-def test_labels_of_a_reopened_run_can_be_corrected_without_its_lost_pictures(services, report):
-    saved = open_report(report.run_id, services)
+def test_labels_of_a_reopened_run_can_be_corrected_without_its_lost_pictures(services, two):
+    saved = open_report(two.run_id, services)
     labelling = Labelling(drawn=saved.report)
     one = first_pair(labelling)
     changed = ((one["image_id"], one["position"]), other(one["perceived_gender"]))
-    again, fresh = labelling.correct(*changed).report(), Labelling(drawn=report).correct(*changed).report()
+    again, fresh = labelling.correct(*changed).report(), Labelling(drawn=two).correct(*changed).report()
     assert again.results.findings == fresh.results.findings
-    stored = {key: image for key, image in report.stored.items() if key != one["image_id"]}
-    assert one["image_id"] not in labels_html(Labelling(drawn=replace(report, stored=stored)))
+    stored = {key: image for key, image in two.stored.items() if key != one["image_id"]}
+    assert one["image_id"] not in labels_html(Labelling(drawn=replace(two, stored=stored)))
 
 
 def test_own_identities_are_run_whole_and_checked(tab):

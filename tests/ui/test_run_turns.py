@@ -1,21 +1,26 @@
 """A visitor sees the place in line; a full line gives the buttons back; addresses are those proxies saw."""
 
-import asyncio
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
-from gradio.helpers import special_args
 
 from bias_core.app.api import Tools
-from bias_core.app.build import build_app
 from bias_core.engine.run_line import Asker, RunLine
 from bias_core.errors import Cancelled
 from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.kit.types import Progress
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.visitor import Visitor, address_of
+from tests import shared
 from tests.ui.tabs import built, form_values
+
+services = shared.fake_services
+
+
+@pytest.fixture(scope="module")
+def tab(services):
+    return built(AssociationTab, services)
 
 
 def occupied(line, name):
@@ -29,10 +34,9 @@ def occupied(line, name):
     return run
 
 
-def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back(fakes):
-    fakes.run_line = RunLine(at_once=1, waiting=2)
-    others = [occupied(fakes.run_line, name) for name in "ab"]
-    tab = built(AssociationTab, fakes)
+def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back(services, tab, monkeypatch):
+    monkeypatch.setattr(services, "run_line", RunLine(at_once=1, waiting=2))
+    others = [occupied(services.run_line, name) for name in "ab"]
     values = form_values(tab)
     visitor = Visitor()
     run = tab.on_run(visitor, *values)
@@ -48,11 +52,11 @@ def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back
         other.close()
 
 
-def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_the_limit(fakes):
-    fakes.run_line = RunLine(at_once=1, waiting=1)
-    others = [occupied(fakes.run_line, name) for name in "ab"]  # who asks now is refused a place
-    fakes.settings = fakes.settings.model_copy(update={"max_images": 20})
-    tools = Tools(fakes)
+def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_the_limit(services, tab, monkeypatch):
+    monkeypatch.setattr(services, "run_line", RunLine(at_once=1, waiting=1))
+    others = [occupied(services.run_line, name) for name in "ab"]  # who asks now is refused a place
+    monkeypatch.setattr(services, "settings", services.settings.model_copy(update={"max_images": 20}))
+    tools = Tools(services)
     arms = ["condition=fair", "condition=published"]
     calls = (
         lambda: tools.explore(concept="nurse", n_images=21),
@@ -62,7 +66,6 @@ def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_
     for call in calls:
         with pytest.raises(gr.Error, match="at most 20 here"):
             call()
-    tab = built(AssociationTab, fakes)
     values = form_values(tab)
     *_, refused = tab.on_run(Visitor(), *values)
     assert "at most 20 here" in refused[tab.parts["status"]]
@@ -72,34 +75,6 @@ def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_
     assert "ask for" in said  # and how to stay under it
     for other in others:
         other.close()
-
-
-def test_no_event_of_the_page_waits_for_runs(fakes, monkeypatch):
-    monkeypatch.setenv("SPACES_ZERO_GPU", "true")  # where Gradio's own queue has room for one event
-
-    async def laid_out():  # Gradio's queue wants a running loop
-        return build_app(fakes)
-
-    demo = asyncio.run(laid_out())
-    runs = [event for event in demo.fns.values() if event.concurrency_limit is None and event.queue]
-    assert len(runs) > 10
-    assert demo._queue.max_size > 10_000
-    others = {event.concurrency_id for event in demo.fns.values() if event not in runs}
-    assert not others & {event.concurrency_id for event in runs}
-    # The stream that Gradio's queue answers over closes when nobody waits, and who presses just then is not answered.
-    pressed = [
-        event for event in demo.fns.values() if event.trigger_mode == "multiple" and event.fn and event not in runs
-    ]
-    assert len(pressed) > 10
-    assert {event.concurrency_id for event in pressed if event.queue} == {"paired-labels"}
-
-    # What is typed or chosen while an answer is on its way counts; an event that waits has forgotten what was pressed.
-    named = [(event, target) for event in demo.fns.values() for target in event.targets]
-    asked = [event for event, (_, name) in named if name == "input" and event.js is not True and event.fn]
-    assert len(asked) > 10
-    assert not [event.fn for event in asked if event.trigger_mode == "once"]
-    waiting = [event.fn for event in demo.fns.values() if event.trigger_mode == "always_last" and event.fn]
-    assert not [fn for fn in waiting if special_args(fn)[2] is not None]
 
 
 def test_an_address_is_what_the_last_public_proxy_saw(monkeypatch):
@@ -117,11 +92,10 @@ def test_an_address_is_what_the_last_public_proxy_saw(monkeypatch):
 
 
 def test_a_run_that_is_stopped_leaves_its_finished_pictures_and_shares_and_the_next_report_takes_their_place(
-    fakes, tmp_path
+    tab, tmp_path
 ):
     rows = tuple(ImageRow(prompt="p", seed=seed, model="m") for seed in range(5))
     images = tuple(StoredImage(row=row, truth=None, path=tmp_path / f"{row.id}.png") for row in rows[:2])
-    tab = built(AssociationTab, fakes)
 
     def stopped():
         yield Progress(message="", drawing=rows, total=5)

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import gradio as gr
 import pytest
+from gradio.helpers import special_args
 
-from bias_core.app import build
+from bias_core.app.build import build_app
 from bias_core.errors import InvalidInput
 from bias_core.library.compare import sides_of
 from bias_core.library.tab import RunsTab, imported_html, look_through, runs_html
@@ -26,30 +27,36 @@ from tests import shared
 from tests.explored import explore
 from tests.ui.fakes import _portrait
 
-services = shared.fake_services
+services, plain_plots = shared.fake_services, shared.plain_plots
 
 EVIL = "<img src=x onerror=alert(1)>"
 SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
 
 
 @pytest.fixture(scope="module")
-def tab(services):
-    """The tab as it stands in the whole app."""
-    kept = []
+def page(services):
+    """The whole app, as on a Space with ZeroGPU, where Gradio's own queue has room for one event."""
+    real, tabs = RunsTab.connect, []
 
-    class Kept(RunsTab):
-        def __init__(self, services):
-            super().__init__(services)
-            kept.append(self)
+    def connect(tab, *others):
+        tabs.append(tab)
+        real(tab, *others)
 
-    async def lay_out():  # Gradio's queue wants a running loop
-        kept[0].events = build.build_app(services).fns.values()
+    async def laid_out():  # Gradio's queue wants a running loop
+        return build_app(services)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "TABS", tuple(Kept if tab is RunsTab else tab for tab in build.TABS))
-        patch.setattr(build, "RunsTab", Kept)
-        asyncio.run(lay_out())
-    return kept[0]
+        patch.setenv("SPACES_ZERO_GPU", "true")
+        patch.setattr(RunsTab, "connect", connect)
+        demo = asyncio.run(laid_out())
+    demo.runs_tab = tabs[0]
+    return demo
+
+
+@pytest.fixture(scope="module")
+def tab(page):
+    """The tab as it stands in the whole app."""
+    return page.runs_tab
 
 
 @pytest.fixture
@@ -107,6 +114,7 @@ def test_keep_delete_and_undo(tab, services, visitor):
     assert "no run" in told[parts["status"]]
 
 
+@pytest.mark.usefixtures("plain_plots")
 def test_a_run_opens_in_the_tab_of_its_study_with_its_form(tab, services, visitor):
     settings = explore_settings(concept="nurse", n_images=5, attribute_a="", attribute_b="")
     *_, explored = explore(settings, services, session=visitor.key)
@@ -129,6 +137,7 @@ def test_a_run_that_is_no_longer_there_is_said(tab, visitor):
         assert "That did not work" in last[tab.parts["status"]]
 
 
+@pytest.mark.usefixtures("plain_plots")
 def test_running_again_ends_where_the_study_is_shown(tab, services, visitor):
     report = associated(services, visitor)
     *_, last = tab.on_again(visitor, report.run_id)
@@ -136,6 +145,7 @@ def test_running_again_ends_where_the_study_is_shown(tab, services, visitor):
     assert any("Done in" in str(value) for value in last.values())
 
 
+@pytest.mark.usefixtures("plain_plots")
 def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     path = zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5, EVIL.replace("/", ""): 4})
     seen = tab.on_import(visitor, str(path))
@@ -262,12 +272,35 @@ def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why
     for side in sides_of(report):
         (image_id, *_) = side.pictures["image_id"] if side.pictures is not None else ()
         assert "not there" in tab.why_html(report, image_id)
-    taken = tab.on_take(newcomer, report, event(take="report::html"))
+    with shared.titles_for_plots():
+        taken = tab.on_take(newcomer, report, event(take="report::html"))
     assert Path(taken[parts["file"]]).stat().st_size > 10_000
     newcomer.leave()
 
 
-def test_what_is_folded_and_pressed_in_runs_is_wired_as_in_a_study(tab):
-    wired = {target for one in tab.events for target in one.targets}
+def test_what_is_folded_and_pressed_in_runs_is_wired_as_in_a_study(tab, page):
+    wired = {target for one in page.fns.values() for target in one.targets}
     pairs = (("by_attribute", "expand"), ("details", "expand"), ("plot", "submit"), ("findings", "submit"))
     assert [name for name, kind in pairs if (tab.parts[name]._id, kind) not in wired] == []
+
+
+def test_no_event_of_the_page_waits_for_runs(page):
+    runs = [event for event in page.fns.values() if event.concurrency_limit is None and event.queue]
+    assert len(runs) > 10
+    assert page._queue.max_size > 10_000
+    others = {event.concurrency_id for event in page.fns.values() if event not in runs}
+    assert not others & {event.concurrency_id for event in runs}
+    # The stream that Gradio's queue answers over closes when nobody waits, and who presses just then is not answered.
+    pressed = [
+        event for event in page.fns.values() if event.trigger_mode == "multiple" and event.fn and event not in runs
+    ]
+    assert len(pressed) > 10
+    assert {event.concurrency_id for event in pressed if event.queue} == {"paired-labels"}
+
+    # What is typed or chosen while an answer is on its way counts; an event that waits has forgotten what was pressed.
+    named = [(event, target) for event in page.fns.values() for target in event.targets]
+    asked = [event for event, (_, name) in named if name == "input" and event.js is not True and event.fn]
+    assert len(asked) > 10
+    assert not [event.fn for event in asked if event.trigger_mode == "once"]
+    waiting = [event.fn for event in page.fns.values() if event.trigger_mode == "always_last" and event.fn]
+    assert not [fn for fn in waiting if special_args(fn)[2] is not None]

@@ -7,6 +7,7 @@ import urllib.request
 import zipfile
 from base64 import b64decode
 
+import httpx
 import pytest
 from gradio_client import handle_file
 from gradio_client.exceptions import AppError
@@ -20,6 +21,7 @@ from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.reports.documents import to_dict
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
+from tests.ui.test_hosts import PATHS
 
 TOOLS = {
     "explore", "run_study", "compare", "get_report", "report_document", "label_run", "corrected_run", "list_studies",
@@ -33,22 +35,14 @@ def study(programs):
     return programs.predict(**STUDY, api_name="/run_study")
 
 
-def test_exactly_the_tools_are_public(programs, served):
-    endpoints = programs.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    assert set(endpoints) == {f"/{name}" for name in TOOLS}
-    with urllib.request.urlopen(f"{served.url}/gradio_api/mcp/schema") as answer:
-        tools = json.load(answer)
-    assert {name for name in TOOLS if any(tool["name"].endswith(name) for tool in tools)} == TOOLS
-    assert len(tools) == len(TOOLS)
-
-
-def test_every_endpoint_and_parameter_says_what_it_is_for(served):
+def test_exactly_the_tools_are_public_and_every_parameter_says_what_it_is_for(served):
     # A Space's agents.md is made of this: what is not said here no program is told.
     with urllib.request.urlopen(f"{served.url}/gradio_api/info") as answer:
         info = json.load(answer)
     with urllib.request.urlopen(f"{served.url}/gradio_api/mcp/schema") as answer:
         over_mcp = {tool["name"]: tool["inputSchema"].get("properties", {}) for tool in json.load(answer)}
     assert set(info["named_endpoints"]) == {f"/{name}" for name in TOOLS}
+    assert len(over_mcp) == len(TOOLS)
     assert info["unnamed_endpoints"] == {}  # nothing that only the page needs
     unclear = []
     for name, endpoint in info["named_endpoints"].items():
@@ -247,3 +241,12 @@ def test_pictures_that_are_uploaded_are_an_arm_and_no_path_of_the_server_is(prog
     for wrong in ({"path": str(inside)}, str(inside), {"name": "x"}):
         with pytest.raises(Exception, match="are files that were uploaded"):
             programs.predict(pictures=[wrong], **asked)
+
+
+def test_the_served_app_refuses_with_a_sentence(served):
+    with httpx.Client(base_url=served.url, verify=False) as client:
+        for path in PATHS:
+            answer = client.get(path, headers={"host": "evil.example:80"})
+            assert answer.status_code == 421
+            assert "BIAS_ALLOWED_HOSTS" in answer.text
+        assert client.post("/gradio_api/mcp/", headers={"origin": "https://evil.example"}).status_code == 403

@@ -18,7 +18,7 @@ from bias_core.studies.kit.types import Progress, StudyFigure
 from bias_core.studies.reports.embedded import NARROW, figure_svg
 from bias_core.studies.reports.figures import WIDEST
 from bias_core.types import Attribute, Estimate, ReaderErrors
-from bias_core.ui import messages
+from bias_core.ui import messages, templates
 from bias_core.ui.study import view as study_html
 from bias_core.ui.templates import environment
 from tests import shared
@@ -184,11 +184,14 @@ def mosaic(arms):
     return StudyFigure(key="arms1", title="Arms", kind="mosaic", data=data)
 
 
-def test_a_few_points_with_short_names_and_a_mosaic_of_few_arms_fit_a_phone():
-    for figure in (points(5, "plain"), mosaic(3)):
-        assert 'class="plot narrow"' in environment().filters["svg"](figure, {})
-    for figure in (points(60, "plain"), points(5, "plain " * 9), mosaic(5)):
-        assert 'class="plot narrow"' not in environment().filters["svg"](figure, {})
+def test_a_few_points_with_short_names_and_a_mosaic_of_few_arms_fit_a_phone(monkeypatch):
+    svg = environment().filters["svg"]
+    assert 'class="plot narrow"' in svg(points(5, "plain"), {})
+    assert 'class="plot narrow"' not in svg(mosaic(5), {})
+    monkeypatch.setattr(templates, "figure_svg", lambda *_, width, **__: "narrow" if width == NARROW else "wide")
+    narrow = [points(5, "plain"), mosaic(3)]
+    wide = [points(60, "plain"), points(5, "plain " * 9), mosaic(5)]
+    assert [svg(figure, {}) for figure in narrow + wide] == ["narrow"] * 2 + ["wide"] * 3
 
 
 def test_text_of_the_user_is_never_markup(report):

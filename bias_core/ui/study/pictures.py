@@ -153,7 +153,7 @@ def _condition(report: StudyReport, name: str) -> str:
     frame = _frame(report)
     if f"{name}: perceived" in frame:
         return f"{name}: perceived=yes"
-    for column in frame.columns.difference(_HIDDEN, sort=False):
+    for column in (one for one in frame.columns if one not in _HIDDEN):
         if not is_numeric_dtype(frame[column]) and any(name in values for values in _values(frame, column)):
             return f"{column}={name}"
     return ""
