@@ -8,6 +8,7 @@ import pytest
 
 from tests.adapters import tiny_parts as parts
 from tests.adapters.families import build, folder_of
+from tests.adapters.newer_families import NEWER, model_of
 from tests.adapters.tiny_families import deep_vae
 from tests.adapters.tiny_parts import diffusers, torch, transformers
 from tests.conftest import WORDS, _load_tokenizer, _text_config, _vae
@@ -251,9 +252,11 @@ def models():
 
 
 @pytest.fixture
-def model(family, models, request):
-    """The adapter of the test's family, one for all tests of a file."""
-    if family not in models:
+def model(family, models, request, newer_pipeline):
+    """The adapter of the test's family, which draws two at once, one for all tests of a file."""
+    if family not in models and family in NEWER:
+        models[family] = model_of(family, newer_pipeline(family), batch_size=2)
+    elif family not in models:
         models[family] = build(family, folder_of(family, request))
     return models[family]
 
@@ -262,8 +265,6 @@ def model(family, models, request):
 def newer_pipeline():
     """The tiny pipeline of a newer family, built once."""
     from transformers.utils import logging
-
-    from tests.adapters.newer_families import NEWER
 
     logging.disable_progress_bar()
     built = {}
