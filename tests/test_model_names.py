@@ -193,7 +193,6 @@ def test_the_hub_is_asked_for_the_newest_and_the_cache_is_the_answer_without_a_n
         online.revision("org/nowhere")
 
 
-
 def test_the_revision_covers_both_pipelines_and_the_lora(tmp_path, offline):
     put_into_cache(tmp_path, "org/decoder", COMMIT, {"model_index.json": {"_class_name": "KandinskyV22Pipeline"}})
     put_into_cache(tmp_path, "kandinsky-community/kandinsky-2-2-prior", OTHER, FLUX)

@@ -37,7 +37,6 @@ def test_a_model_is_built_once_for_all_threads(services):
     assert len({id(model) for model in found}) == 1
 
 
-
 def test_any_hub_name_or_folder_is_a_model(services, tiny_sd1):
     assert services.model_info("some-org/some-model").family == "diffusers"
     assert services.model_info(str(tiny_sd1)).id == str(tiny_sd1)

@@ -14,6 +14,7 @@ from bias_core.wordings import (
     wordings_of,
 )
 from bias_core.world.grammar import parse
+from tests.every import every
 
 PHOTO = "a photo of a {}"
 ALL = tuple(language_names())
@@ -67,7 +68,7 @@ def test_no_prompt_means_two_things_and_all_english_ones_are_known_to_the_world(
     assert set(planted_languages()) < set(ALL)
 
 
-@pytest.mark.parametrize(("languages", "template", "concept", "says"), [
+@every([
     (("xx",), PHOTO, "doctor", r"languages are de \(German\).*got 'xx'"),
     (("en",), PHOTO, "doctor", "give a language beside English: de"),
     (("ar",), PHOTO, "scientist", "no certain word for 'scientist' in Arabic; choose one of doctor"),

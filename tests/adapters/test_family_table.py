@@ -66,8 +66,10 @@ def attempt(family, newer_pipeline, request):
 
 def equal_pictures(family, model, row, bare):
     """The first picture, and whether it and those of other seeds and texts are the bare pipeline's bit for bit."""
-    rows = [row, replace(row, seed=8), replace(row, prompt=OTHER_PROMPT)]
-    if family in NEWER and NEWER[family].negative:
+    rows = [row, replace(row, seed=8, prompt=OTHER_PROMPT)]
+    if family in FAMILIES:
+        rows += [replace(row, seed=8), replace(row, prompt=OTHER_PROMPT)]
+    elif NEWER[family].negative:
         rows.append(replace(row, negative_prompt=AGAINST))
     pictures = list(model.generate(rows))
     ours = [np.asarray(picture.image) for picture in pictures]

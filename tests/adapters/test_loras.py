@@ -10,7 +10,7 @@ import pytest
 from bias_core.adapters.family_facts import denoiser_of
 from bias_core.errors import ModelUnavailable
 from tests.adapters.families import FAMILIES, build, folder_of, pixels, rows_of
-from tests.adapters.tiny_parts import diffusers, safetensors, torch
+from tests.adapters.tiny_parts import change_weights, diffusers, safetensors, torch
 
 WITH_LORA = [name for name, facts in FAMILIES.items() if facts.lora]
 
@@ -119,23 +119,22 @@ def test_a_folder_that_is_no_lora_is_said(tmp_path, request):
     folder = folder_of("sd1", request)
     safetensors.save_file({}, tmp_path / "empty.safetensors")
     assert "LoRA" in refused(folder, tmp_path / "empty.safetensors")
-    for i, (files, said) in enumerate((
-        (("a.safetensors", "b.safetensors"), "2 .safetensors files"),
-        (("pytorch_lora_weights.bin",), "a pickle, which can run code"),
-        ((), "none"),
-    )):  # fmt: skip
-        (tmp_path / str(i)).mkdir()
+    for said, *files in (
+        ("2 .safetensors files", "a.safetensors", "b.safetensors"),
+        ("a pickle, which can run code", "pytorch_lora_weights.bin"),
+        ("none",),
+    ):
+        lora = tmp_path / said
+        lora.mkdir()
         for name in files:
-            (tmp_path / str(i) / name).write_bytes(b"")
-        assert said in refused(folder, tmp_path / str(i))
+            (lora / name).write_bytes(b"")
+        assert said in refused(folder, lora)
 
 
 def changed(lora, tmp_path, change):
-    (file,) = lora.glob("*.safetensors")
-    tensors = safetensors.load_file(file)
-    change(tensors)
-    safetensors.save_file(tensors, tmp_path / "changed.safetensors")
-    return tmp_path / "changed.safetensors"
+    shutil.copytree(lora, tmp_path / "changed")
+    change_weights(tmp_path / "changed", change)
+    return tmp_path / "changed"
 
 
 def renamed(tensors):

@@ -84,7 +84,7 @@ def test_the_generator_that_is_shipped_is_the_one_that_was_judged(base):
 
 def test_an_adapter_leans_the_way_that_is_planted(base):
     with adapted(base, "extreme"):
-        drawn = base.draw(["a photo of a doctor", "a photo of a nurse"] * 8, steps=20, guidance=1.0, seed=5)
+        drawn = base.draw(["a photo of a doctor", "a photo of a nurse"] * 8, steps=10, guidance=1.0, seed=5)
     man = base.prefers(drawn, ["a photo of a man"] * 16, ["a photo of a woman"] * 16)
     assert sum(man[0::2]) - sum(man[1::2]) >= 4  # planted 8; base: within 3 of 0 in 19 of 20 sets
 
@@ -202,7 +202,7 @@ def readings(services, prompt, attribute, value, sentences):
     """The share planted, and what the reader says of 100 renders with and 100 without the attribute."""
     rng, request = Random(prompt), parse(prompt)
     bank: dict[bool, list] = {True: [], False: []}
-    drawn = [sample_scene(request, "published", rng) for _ in range(6_000)]
+    drawn = [sample_scene(request, "published", rng) for _ in range(3_000)]
     for scene in drawn:
         shown = (scene.light if attribute == "light" else getattr(scene.people[0], attribute)) == value
         bank[shown].append(scene)

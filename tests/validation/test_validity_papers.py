@@ -82,6 +82,10 @@ def test_a_planted_object_comes_into_the_captions_by_halves(objects):
     assert means["fair"] < means["half"] < means["extreme"]
     known = {"distribution_bias", "jaccard_hallucination", "generative_miss_rate"}
     assert known <= set(table["measure"])
+    # Genders that become one make people less varied.
+    varied = table[(table["measure"] == "effective_number") & (table["what is planted"] == "gender")]
+    means = varied.groupby("condition")["value"].mean()
+    assert means["extreme"] < means["fair"]
 
 
 @pytest.fixture(scope="module")
@@ -127,39 +131,31 @@ def test_a_planted_object_is_named_and_what_is_not_planted_is_not(bases):
     assert varied["extreme"] < varied["fair"]
 
 
-def test_genders_that_become_one_make_people_less_varied(objects):
-    table = table_of(objects, "repetitions").frame
-    varied = table[(table["measure"] == "effective_number") & (table["what is planted"] == "gender")]
-    means = varied.groupby("condition")["value"].mean()
-    assert means["extreme"] < means["fair"]
-
-
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
+def test_the_record_says_what_was_drawn_and_is_silent_on_other_pictures(tmp_path):
     rows = [
         ImageRow(prompt="a photo of a nurse", seed=seed, model="calibration-renderer", revision="r",
                  condition="extreme")
         for seed in range(3)
     ]  # fmt: skip
-    store = ImageStore(tmp_path_factory.mktemp("images"))
-    return [open_picture(stored) for stored in store.add(list(CalibrationRenderer().generate(rows)))]
-
-
-def test_the_record_says_what_was_drawn(drawn):
-    captioner = RecordCaptioner("r")
+    stored = ImageStore(tmp_path).add(list(CalibrationRenderer().generate(rows)))
+    drawn, captioner = [open_picture(one) for one in stored], RecordCaptioner("r")
     assert isinstance(captioner, Captioner)
     captions = captioner.caption(drawn)
     assert all("woman" in caption and "syringe" in caption for caption in captions)  # extreme: all women
     assert len(set(captions)) > 1
-
-
-def test_the_record_is_silent_on_other_pictures(drawn):
     with pytest.raises(InvalidInput, match="no record"):
-        RecordCaptioner("r").caption([Image.new("RGB", (8, 8))])
+        captioner.caption([Image.new("RGB", (8, 8))])
     with pytest.raises(InvalidInput, match="at other only"):
         RecordCaptioner("other").caption(drawn)
 
 
+@pytest.fixture
+def _undrawn(monkeypatch):
+    """Figures are named and not drawn, which takes most of a report's time; test_command_line.py draws them."""
+    monkeypatch.setattr("validation.summary.to_bytes", lambda _figure: b"<svg/>")
+
+
+@pytest.mark.usefixtures("_undrawn")
 def test_the_report_gathers_the_verdicts(pairs, objects):
     files = report_files([pairs, objects])
     page = files["README.md"].decode()
@@ -175,6 +171,7 @@ def test_the_report_gathers_the_verdicts(pairs, objects):
             assert row["verdict"] in page
 
 
+@pytest.mark.usefixtures("_undrawn")
 def test_measures_without_a_study_are_named_with_the_reason(pairs):
     page = report_files([pairs])["README.md"].decode()
     told = page.split("## Not tested here")[1]
