@@ -1,7 +1,7 @@
 """One process's services: built once, named honestly, and holding nothing of a visitor."""
 
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from PIL import Image
@@ -26,15 +26,9 @@ def test_every_default_is_in_the_shipped_catalogue(tmp_path):
 
 
 def test_a_model_is_built_once_for_all_threads(services):
-    found = []
-    threads = [
-        threading.Thread(target=lambda: found.append(services.text_to_image("calibration-diffusion"))) for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({id(model) for model in found}) == 1
+    with ThreadPoolExecutor(8) as pool:
+        found = [pool.submit(services.text_to_image, "calibration-diffusion") for _ in range(8)]
+    assert len({id(one.result()) for one in found}) == 1
 
 
 def test_any_hub_name_or_folder_is_a_model(services, tiny_sd1):

@@ -28,19 +28,9 @@ PLANTED = [  # concept prompt, attribute, value, and the sentences that read it
     ("a photo of a nurse", "gender", "feminine", "a photo of a woman", "a photo of a man"),
     ("a photo of a lawyer", "gender", "feminine", "a photo of a woman", "a photo of a man"),
     ("a photo of an Iranian person", "age", "old", "The person is old.", "The person is young."),
-    (
-        "a photo of an Iranian person",
-        "headwear",
-        "turban",
-        "The person is wearing a turban.",
-        "The person is not wearing a turban.",
-    ),
-    (
-        "a photo of a Mexican person",
-        "headwear",
-        "sombrero",
-        "The person is wearing a sombrero.",
-        "The person is not wearing a sombrero.",
+    *(
+        (prompt, "headwear", hat, f"The person is wearing a {hat}.", f"The person is not wearing a {hat}.")
+        for prompt, hat in (("a photo of an Iranian person", "turban"), ("a photo of a Mexican person", "sombrero"))
     ),
     ("a photo of tank", "light", "bright", "a pleasant picture", "an unpleasant picture"),
 ]

@@ -58,9 +58,7 @@ def test_the_planted_score_is_the_mean_over_people(pairs):
     assert target["in pairs, by the record", "fair"] == pytest.approx(0.0)
     assert target["alone, by the record", "extreme"] == pytest.approx(50.0)  # assistants alone become men
 
-
-def test_scores_of_new_pictures_rise_with_what_is_planted(pairs):
-    table = table_of(pairs, "repetitions").frame
+    # Scores of new pictures rise with what is planted.
     means = table[table["variant"] == "in pairs, by the reader"].groupby("condition")["value"].mean()
     assert means["fair"] < means["published"] < means["extreme"] == pytest.approx(100.0)
 
@@ -77,15 +75,12 @@ def test_planted_shares_are_of_men_whatever_the_line_names():
 
 def test_a_planted_object_comes_into_the_captions_by_halves(objects):
     table = table_of(objects, "repetitions").frame
-    hallucination = table[(table["measure"] == "jaccard_hallucination") & (table["what is planted"] == "an object")]
-    means = hallucination.groupby("condition")["value"].mean()
-    assert means["fair"] < means["half"] < means["extreme"]
-    known = {"distribution_bias", "jaccard_hallucination", "generative_miss_rate"}
-    assert known <= set(table["measure"])
-    # Genders that become one make people less varied.
-    varied = table[(table["measure"] == "effective_number") & (table["what is planted"] == "gender")]
-    means = varied.groupby("condition")["value"].mean()
-    assert means["extreme"] < means["fair"]
+    means = table.groupby(["measure", "what is planted", "condition"])["value"].mean()
+    hallucination = means["jaccard_hallucination", "an object"]
+    assert hallucination["fair"] < hallucination["half"] < hallucination["extreme"]
+    assert {"distribution_bias", "generative_miss_rate"} <= set(table["measure"])
+    varied = means["effective_number", "gender"]  # genders that become one make people less varied
+    assert varied["extreme"] < varied["fair"]
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +96,8 @@ def test_objects_are_compared_with_a_base_on_the_same_seeds(bases):
         for k in range(shot.n):
             arms = by_seed.setdefault((shot.group, shot.facts["repetition"], shot.prompt, shot.first_seed + k), set())
             arms.add((shot.facts["arm"], shot.condition))
-    shared = [arms for (group, *_), arms in by_seed.items() if group != "fair"]
-    assert all(len(arms) == 2 for arms in shared)  # the base and one other
-    assert all(len(arms) == 1 for (group, *_), arms in by_seed.items() if group == "fair")
+    # The base and one other; under fair there is no other.
+    assert all(len(arms) == 1 + (group != "fair") for (group, *_), arms in by_seed.items())
 
 
 def test_in_the_middle_step_chance_says_which_pictures_show_the_object(bases):
@@ -202,11 +196,7 @@ def test_the_shipped_report_is_of_every_study():
     for name in STUDIES:
         assert f"({name}/report.md)" in page
         assert (DOCS / name / "report.md").is_file()
-    for key in (
-        *(set(MEASURES) - set(NOT_HERE)),
-        "stereotype_test_score",
-        "distribution_bias",
-        "jaccard_hallucination",
-    ):
+    others = {"stereotype_test_score", "distribution_bias", "jaccard_hallucination"}
+    for key in set(MEASURES) - set(NOT_HERE) | others:
         assert f"| {METRICS[key].name}" in page
     assert sum(path.stat().st_size for path in DOCS.rglob("*") if path.is_file()) < 1_000_000
