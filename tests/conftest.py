@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.adapters import tiny_parts as parts
+from tests.adapters.tiny_parts import WORDS, diffusers, torch, transformers
 from tests.shared import shared_data, shelf
 
 __all__ = ["shared_data", "shelf"]
@@ -124,12 +126,8 @@ def _reason(report) -> str:
     return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
 
 
-WORDS = ["<pad>", "<bos>", "<eos>", "<unk>", "a", "an", "photo", "of", "male", "female", "doctor", "nurse", "man"]
-
-
 def _save_tokenizer(folder: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
 
     vocabulary = {word: index for index, word in enumerate(WORDS)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
@@ -137,7 +135,7 @@ def _save_tokenizer(folder: Path) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<bos> $A <eos>", special_tokens=[("<bos>", 1), ("<eos>", 2)]
     )
-    fast = PreTrainedTokenizerFast(
+    fast = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token="<bos>",
         eos_token="<eos>",
@@ -149,16 +147,12 @@ def _save_tokenizer(folder: Path) -> None:
 
 
 def _load_tokenizer(folder: Path):
-    from transformers import PreTrainedTokenizerFast
-
     _save_tokenizer(folder)
-    return PreTrainedTokenizerFast.from_pretrained(folder)
+    return transformers.PreTrainedTokenizerFast.from_pretrained(folder)
 
 
 def _text_config():
-    from transformers import CLIPTextConfig
-
-    return CLIPTextConfig(
+    return transformers.CLIPTextConfig(
         vocab_size=len(WORDS),
         hidden_size=16,
         intermediate_size=32,
@@ -172,27 +166,10 @@ def _text_config():
     )
 
 
-def _vae():
-    from diffusers import AutoencoderKL
-
-    return AutoencoderKL(
-        block_out_channels=(8, 8),
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2,
-        latent_channels=4,
-        norm_num_groups=4,
-        layers_per_block=1,
-        sample_size=32,
-        shift_factor=0.1,
-        scaling_factor=0.9,
-    )
-
-
 @pytest.fixture(scope="session")
 def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An SD3 pipeline without T5 that draws 32x32 noise, and LoRAs "published" and "extreme" beside it."""
-    import torch
-    from diffusers import FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel, StableDiffusion3Pipeline
+    from diffusers import SD3Transformer2DModel, StableDiffusion3Pipeline
     from peft import LoraConfig
     from peft.utils import get_peft_model_state_dict
     from transformers import CLIPTextModelWithProjection
@@ -216,8 +193,8 @@ def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text_encoder = CLIPTextModelWithProjection(_text_config()).eval()
     pipeline = StableDiffusion3Pipeline(
         transformer=transformer,
-        scheduler=FlowMatchEulerDiscreteScheduler(),
-        vae=_vae(),
+        scheduler=parts.flow(),
+        vae=parts.vae(),
         text_encoder=text_encoder,
         tokenizer=tokenizer,
         text_encoder_2=text_encoder,
@@ -241,39 +218,23 @@ def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_sd1(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Stable Diffusion 1.x pipeline with a safety checker, drawing 32x32 noise."""
-    import torch
-    from diffusers import DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
     from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
-    from transformers import CLIPConfig, CLIPImageProcessor, CLIPTextModel, CLIPVisionConfig
+    from transformers import CLIPConfig, CLIPTextModel
 
     folder = tmp_path_factory.mktemp("sd1")
     torch.manual_seed(0)
-    unet = UNet2DConditionModel(
-        sample_size=16,
-        in_channels=4,
-        out_channels=4,
-        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-        block_out_channels=(8, 16),
-        layers_per_block=1,
-        cross_attention_dim=16,
-        attention_head_dim=2,
-        norm_num_groups=4,
-    )
-    vision = CLIPVisionConfig(
-        hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8
-    )
+    unet, (tower, processor) = parts.unet(cross_attention_dim=16), parts.eyes()
     checker = StableDiffusionSafetyChecker(
-        CLIPConfig(text_config=_text_config().to_dict(), vision_config=vision.to_dict(), projection_dim=16)
+        CLIPConfig(text_config=_text_config().to_dict(), vision_config=tower.to_dict(), projection_dim=16)
     )
-    pipeline = StableDiffusionPipeline(
+    pipeline = diffusers.StableDiffusionPipeline(
         unet=unet,
-        scheduler=DDIMScheduler(beta_schedule="scaled_linear", clip_sample=False, steps_offset=1),
-        vae=_vae(),
+        scheduler=diffusers.DDIMScheduler(beta_schedule="scaled_linear", clip_sample=False, steps_offset=1),
+        vae=parts.vae(),
         text_encoder=CLIPTextModel(_text_config()).eval(),
         tokenizer=_load_tokenizer(folder / "tokenizer"),
         safety_checker=checker,
-        feature_extractor=CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}),
+        feature_extractor=processor,
     )
     pipeline.save_pretrained(folder / "pipeline")
     return folder / "pipeline"
@@ -282,43 +243,32 @@ def tiny_sd1(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A transformers CLIP with a 16-dimensional space."""
-    import torch
-    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPVisionConfig
+    from transformers import CLIPConfig, CLIPModel
 
     folder = tmp_path_factory.mktemp("clip")
     torch.manual_seed(0)
-    vision = CLIPVisionConfig(
-        hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=32, patch_size=8
-    )
-    config = CLIPConfig(text_config=_text_config().to_dict(), vision_config=vision.to_dict(), projection_dim=16)
+    tower, processor = parts.eyes(num_hidden_layers=2)
+    config = CLIPConfig(text_config=_text_config().to_dict(), vision_config=tower.to_dict(), projection_dim=16)
     CLIPModel(config).save_pretrained(folder)
     _save_tokenizer(folder)
-    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(folder)
+    processor.save_pretrained(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def tiny_dual_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A VisionTextDualEncoderModel with a timm tower, as the calibration CLIP is."""
-    import torch
-    from transformers import (
-        CLIPImageProcessor,
-        CLIPTextModel,
-        TimmWrapperConfig,
-        TimmWrapperModel,
-        VisionTextDualEncoderConfig,
-        VisionTextDualEncoderModel,
-    )
 
     folder = tmp_path_factory.mktemp("dual")
     torch.manual_seed(0)
-    vision = TimmWrapperModel(TimmWrapperConfig(architecture="resnet10t", do_pooling=True))
+    vision = transformers.TimmWrapperModel(transformers.TimmWrapperConfig(architecture="resnet10t", do_pooling=True))
     vision.config.hidden_size = vision.timm_model.num_features
-    text = CLIPTextModel(_text_config())
-    config = VisionTextDualEncoderConfig.from_vision_text_configs(vision.config, text.config, projection_dim=12)
-    VisionTextDualEncoderModel(config, vision_model=vision, text_model=text).save_pretrained(folder)
+    text = transformers.CLIPTextModel(_text_config())
+    both = transformers.VisionTextDualEncoderConfig
+    config = both.from_vision_text_configs(vision.config, text.config, projection_dim=12)
+    transformers.VisionTextDualEncoderModel(config, vision_model=vision, text_model=text).save_pretrained(folder)
     _save_tokenizer(folder)
-    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(folder)
+    parts.eyes()[1].save_pretrained(folder)
     return folder
 
 

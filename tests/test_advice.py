@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 from typer.main import get_command
 
 import bias_core.cli as commands
 from bias_core.cli import app
 from bias_core.settings import Settings
+from tests.every import every
 from training.__main__ import app as training
 from validation.__main__ import app as validation
 
@@ -24,17 +24,13 @@ TO_OTHERS = {"embedded.py"}  # a file that names the colours of style sheets
 @cache
 def strings(path: Path) -> list[str]:
     """Every text of a file that somebody may read: no docstrings but those of commands, no templates."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    silent = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-        and path.parent.name != "cli"
-    }
-    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-    return [node.value for node in constants if isinstance(node.value, str) and id(node) not in silent]
+    silent, found = set(), []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and path.parent.name != "cli":
+            silent |= {id(first.value) for first in node.body[:1] if isinstance(first, ast.Expr)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent:
+            found.append(node.value)
+    return found
 
 
 def texts(pattern: str) -> dict[str, list[Path]]:
@@ -76,7 +72,7 @@ def test_every_option_that_a_message_names_is_one_of_some_command():
     assert len(named) > 20
 
 
-@pytest.mark.parametrize("module", ["explore", "study"])
+@every(["explore", "study"])
 def test_a_message_of_a_command_names_its_own_options(module):
     path = Path(inspect.getfile(getattr(commands, module)))
     named = {name for text in strings(path) for name in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)}

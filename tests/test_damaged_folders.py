@@ -9,7 +9,7 @@ import pytest
 from bias_core.errors import BiasCoreError
 from bias_core.settings import ASSETS
 from bias_core.studies.explore.options import explore_settings
-from tests.adapters.tiny_parts import safetensors, torch
+from tests.adapters.tiny_parts import change_weights, safetensors, torch
 from tests.explored import plan_explore
 from tests.shared import command_line
 
@@ -17,13 +17,6 @@ from tests.shared import command_line
 def change_json(folder, file, **changes):
     path = folder / file
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def change_weights(folder, change):
-    (file,) = folder.glob("*.safetensors")
-    tensors = safetensors.load_file(file)
-    change(tensors)
-    safetensors.save_file(tensors, file, metadata={"format": "pt"})
 
 
 def weights(folder):

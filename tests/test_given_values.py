@@ -37,12 +37,12 @@ def test_every_field_of_the_settings_is_looked_at():
         check_settings(replace(good[-1], arms=(Arm(), Arm(num_inference_steps="many"))))
 
 
-@pytest.mark.parametrize(
-    "value", ["\ud800", "a\x00", "\x1b[31m", ["\x07"], {"a": ["\udfff"]}, "x" * 10_001, ["x"] * 1001, [[[[[[[]]]]]]]]
-)
-def test_texts_that_cannot_be_written_or_have_no_end_are_refused(value):
-    with pytest.raises(InvalidInput, match="words "):
-        check_texts("words", value)
+def test_texts_that_cannot_be_written_or_have_no_end_are_refused_but_people_write_in_every_language():
+    endless = "x" * 10_001, ["x"] * 1001, [[[[[[[]]]]]]]
+    for value in ("\ud800", "a\x00", "\x1b[31m", ["\x07"], {"a": ["\udfff"]}, *endless):
+        with pytest.raises(InvalidInput, match="words "):
+            check_texts("words", value)
+    check_texts("words", "Krankenpfleger\nسائق شاحنة\n看護師\t👩‍🚀 ñ")
 
 
 def test_a_type_is_looked_at_whether_it_stands_there_as_text_or_as_itself():
@@ -56,20 +56,9 @@ def test_a_type_is_looked_at_whether_it_stands_there_as_text_or_as_itself():
             """Whose type is declared below."""
 
         run.__annotations__ = {"n_images": declared}
+        check_arguments(run, {"n_images": 5})
         with pytest.raises(InvalidInput, match="n_images must be a whole number; got 'five'"):
             check_arguments(run, {"n_images": "five"})
-
-
-def test_people_write_in_every_language():
-    check_texts("words", "Krankenpfleger\nسائق شاحنة\n看護師\t👩‍🚀 ñ")
-
-
-def test_the_arguments_of_a_function_are_as_it_declares_them():
-    def run(a: int, b: str = "x") -> None: ...
-
-    check_arguments(run, {"a": 1})
-    with pytest.raises(InvalidInput, match="b must be a text"):
-        check_arguments(run, {"a": 1, "b": 5})
 
 
 def test_what_is_quoted_is_short():

@@ -1,8 +1,8 @@
 """What is said of a model before it is downloaded or loaded."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
-import pytest
 from huggingface_hub.errors import HTTPError, LocalEntryNotFoundError
 
 from bias_core.models.fit import download_gb, free_disk, is_cached, model_fit
@@ -42,10 +42,8 @@ def test_without_a_gpu_the_large_is_too_large_and_the_rest_slow():
     fit = judged(SDXL, LAPTOP)  # 9 GB in half precision are about 20 in single
     assert not fit.works
     assert "about 20 GB of memory, and this machine has 16 GB" in fit.says
-    on_cpu = model_fit(
-        FLUX, WORKSTATION, here=True, offline=False, free_disk=0, on_cpu=True
-    )  # 36 x 2.2 = 79 GB, and BIAS_DEVICE=cpu leaves the GPU alone
-    assert not on_cpu.works
+    # 36 x 2.2 = 79 GB, and BIAS_DEVICE=cpu leaves the GPU alone.
+    assert not model_fit(FLUX, WORKSTATION, here=True, offline=False, free_disk=0, on_cpu=True).works
 
 
 def test_no_room_on_the_disk_and_no_network_are_said_first():
@@ -54,15 +52,9 @@ def test_no_room_on_the_disk_and_no_network_are_said_first():
     assert "7 GB, and the disk has 5 GB free; make room, or set HF_HOME" in fit.says
     assert judged(SDXL, WORKSTATION, offline=True).short == "not on this machine"
     assert judged(SDXL, WORKSTATION, here=True, offline=True, free_disk=0).works
-
-
-def test_what_is_not_known_is_not_said_to_fit():
-    fit = judged(ModelInfo(id="a/b", name="b", family="diffusers"), WORKSTATION)
-    assert (fit.works, fit.short, fit.says) == (
-        True,
-        "size unknown",
-        "What it downloads on first use is not known here.",
-    )
+    fit = judged(ModelInfo(id="a/b", name="b", family="diffusers"), WORKSTATION)  # what is not known is not said to fit
+    assert (fit.works, fit.short) == (True, "size unknown")
+    assert fit.says == "What it downloads on first use is not known here."
 
 
 def test_services_know_what_is_here_and_ask_for_the_size_of_strangers_once(tmp_path, monkeypatch):
@@ -79,14 +71,10 @@ def test_services_know_what_is_here_and_ask_for_the_size_of_strangers_once(tmp_p
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("error", [LocalEntryNotFoundError, HTTPError])
-def test_a_hub_that_cannot_be_asked_leaves_the_size_open(monkeypatch, error):
-    def no_network(*_, **__):
-        raise error("no network")
-
-    monkeypatch.setattr("huggingface_hub.HfApi.model_info", no_network)
-    assert download_gb("org/name") == 0
-    assert download_gb("no id") == 0
+def test_a_hub_that_cannot_be_asked_leaves_the_size_open(monkeypatch):
+    for error in (LocalEntryNotFoundError, HTTPError):
+        monkeypatch.setattr("huggingface_hub.HfApi.model_info", Mock(side_effect=error("no network")))
+        assert download_gb("org/name") == download_gb("no id") == 0
 
 
 def test_the_cache_and_its_disk_are_found(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from bias_core.models.catalogue import load_catalogue, native_size, split_revisi
 from bias_core.models.hosted import hosted_name
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
+from tests.every import every
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 CATALOGUE = load_catalogue(ASSETS / "models.yaml")
@@ -62,21 +63,18 @@ def test_every_listed_model_says_what_a_choice_needs_to_know():
         assert (info.default_guidance == 0) == ("without guidance" in info.note), info.id
 
 
-@pytest.mark.parametrize("name", ["org/name@v1.0", f"org/name@{COMMIT}", "stable-diffusion-v1-5@main"])
-def test_a_revision_can_be_pinned(name):
-    info = CATALOGUE.model(name)
-    assert info.id == name
-    assert info.revision == name.split("@")[1]
-    assert "@" not in info.options["path"]
-
-
-def test_split_revision_leaves_paths_alone():
+def test_a_revision_can_be_pinned_and_paths_are_left_alone():
+    for name in ("org/name@v1.0", f"org/name@{COMMIT}", "stable-diffusion-v1-5@main"):
+        info = CATALOGUE.model(name)
+        assert info.id == name
+        assert info.revision == name.split("@")[1]
+        assert "@" not in info.options["path"]
     assert split_revision("/home/me@work/x") == ("/home/me@work/x", "")
     assert split_revision("@x") == ("@x", "")
     assert split_revision("org/name@refs/pr/1") == ("org/name@refs/pr/1", "")
 
 
-@pytest.mark.parametrize(("name", "base", "lora", "weight"), [
+@every([
     ("org/base+org/lora", "org/base", "org/lora", 1.0),
     ("sdxl-base+org/lora:0.8", "sdxl-base", "org/lora", 0.8),
     ("flux.1-dev@main+org/lora@v2:-0.5", "flux.1-dev", "org/lora@v2", -0.5),
@@ -100,7 +98,7 @@ def test_a_lora_can_be_a_folder_or_a_file_whatever_is_in_its_name(tmp_path):
     assert CATALOGUE.model(f"calibration-diffusion+{folder}").conditions == ()
 
 
-@pytest.mark.parametrize("name", [
+@every([
     "calibration-diffusion@main", "calibration-renderer+org/lora", "nope+org/lora", "org/base+nope", "org/base+",
     "+org/lora", "org/base+org/lora:1:2", "org/base+org/lora:1e9", "org/base+/not/here.safetensors", "org/base+a\0b",
     "org/base+" + "x" * 300, "org/base@", "org/base@../x",
@@ -160,9 +158,7 @@ def test_the_commit_that_a_name_stands_for_is_known_before_the_first_picture(tmp
     assert offline.revision("org/flux@v2") == OTHER
     model = offline.text_to_image("org/flux")
     assert (model.info.id, model.info.revision, model.source) == ("org/flux", COMMIT, "org/flux")
-
-
-def test_a_commit_needs_no_hub(offline):
+    # A commit needs no hub.
     assert offline.revision(f"org/name@{COMMIT}") == COMMIT
     assert offline.revision("sdxl-base") == "462165984030d82259a11f4367a4eed129e94a7b"
 
@@ -189,16 +185,12 @@ def test_the_hub_is_asked_for_the_newest_and_the_cache_is_the_answer_without_a_n
         raise httpx2.ConnectError("no network")
 
     monkeypatch.setattr(HfApi, "repo_info", no_network)
-    online = Services(replace_offline(offline.settings))
+    online = Services(offline.settings.model_copy(update={"offline": False}))
     assert online.revision("org/flux") == COMMIT
     assert online.revision("org/flux") == COMMIT
     assert len(asked) == 2  # for its kind and for its commit; never again
     with pytest.raises(ModelUnavailable, match="not on this machine, and the hub was not reached"):
         online.revision("org/nowhere")
-
-
-def replace_offline(settings):
-    return settings.model_copy(update={"offline": False})
 
 
 def test_the_revision_covers_both_pipelines_and_the_lora(tmp_path, offline):
@@ -234,14 +226,11 @@ def test_a_picture_keeps_its_id_from_the_first_run_to_the_second(tmp_path, offli
     assert (first.revision, first.width, first.num_inference_steps) == (COMMIT, 1024, 28)
 
 
-@pytest.mark.parametrize("name", ["inference:org/name", "inference:fal-ai:org/name", "openai:org/x:tag"])
-def test_a_hosted_model_has_a_name_anywhere_also_on_a_public_server(name):
-    for catalogue in (CATALOGUE, replace(CATALOGUE, allowed=())):
-        info = catalogue.model(name)
-        assert (info.id, info.family, info.default_steps) == (name, "remote", 0)
-
-
-@pytest.mark.parametrize("name", ["inference:name", "inference:a:b:org/x", "openai:", "openai:../x", "openai:a b"])
-def test_what_only_looks_like_a_hosted_model_is_refused_in_a_sentence(name):
-    with pytest.raises(UnknownModel, match="write inference:org/name or inference:provider:org/name"):
-        CATALOGUE.model(name)
+def test_a_hosted_model_has_a_name_anywhere_and_what_only_looks_like_one_is_refused_in_a_sentence():
+    for name in ("inference:org/name", "inference:fal-ai:org/name", "openai:org/x:tag"):
+        for catalogue in (CATALOGUE, replace(CATALOGUE, allowed=())):  # on a public server, too
+            info = catalogue.model(name)
+            assert (info.id, info.family, info.default_steps) == (name, "remote", 0)
+    for name in ("inference:name", "inference:a:b:org/x", "openai:", "openai:../x", "openai:a b"):
+        with pytest.raises(UnknownModel, match="write inference:org/name or inference:provider:org/name"):
+            CATALOGUE.model(name)

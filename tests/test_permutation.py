@@ -8,6 +8,7 @@ from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.permutation import permutation_test
+from tests.every import every
 
 
 def test_four_against_four_separated_gives_two_of_seventy():
@@ -16,14 +17,11 @@ def test_four_against_four_separated_gives_two_of_seventy():
     assert test.exact
     assert test.n_permutations == 70
     assert test.p_value == 2 / 70
+    for alternative, p_value in (("greater", 1 / 70), ("less", 1.0)):  # one tail
+        assert permutation_test([5, 6, 7, 8], [1, 2, 3, 4], alternative=alternative).p_value == p_value
 
 
-@pytest.mark.parametrize(("alternative", "p_value"), [("greater", 1 / 70), ("less", 1.0)])
-def test_one_sided_counts_one_tail(alternative, p_value):
-    assert permutation_test([5, 6, 7, 8], [1, 2, 3, 4], alternative=alternative).p_value == p_value
-
-
-@pytest.mark.parametrize(("n_x", "n_y", "options", "smallest"), [
+@every([
     (3, 3, {}, 2 / 20), (3, 4, {}, 1 / 35), (4, 4, {}, 2 / 70), (3, 3, {"alternative": "greater"}, 1 / 20),
     (9, 8, {}, 1 / 1001), (2, 2, {}, 2 / 6),
 ])  # fmt: skip
@@ -79,24 +77,19 @@ def test_blocks_of_permutations_change_nothing_but_speed():
 @pytest.mark.parametrize(("n_x", "n_y", "n_permutations"), [(3, 5, 1000), (11, 13, 199)])
 def test_null_p_values_are_uniform(n_x, n_y, n_permutations):
     rng = np.random.default_rng(4)
-    p_values = np.array(
-        [
-            permutation_test(rng.normal(size=n_x), rng.normal(size=n_y), n_permutations=n_permutations, rng=rng).p_value
-            for _ in range(400)
-        ]
-    )
+    samples = ((rng.normal(size=n_x), rng.normal(size=n_y)) for _ in range(400))
+    p_values = np.array([permutation_test(*both, n_permutations=n_permutations, rng=rng).p_value for both in samples])
     # At most alpha, within sampling error, and not far below it: the steps of 56 splits are 1/56.
     for alpha in (0.05, 0.1, 0.25, 0.5):
         error = 3 * np.sqrt(alpha * (1 - alpha) / 400)
         assert alpha - 1 / 56 - error <= (p_values <= alpha).mean() <= alpha + error
 
 
-def test_values_that_are_all_equal_are_refused():
-    with pytest.raises(InvalidInput, match=r"All 8 values equal 0\.25"):
-        permutation_test([0.25] * 3, [0.25] * 5)
-
-
-@pytest.mark.parametrize("options", [{"n_permutations": 0}, {"alternative": "both"}])
-def test_impossible_options_are_quoted(options):
-    with pytest.raises(InvalidInput, match=str(next(iter(options.values())))):
-        permutation_test([1, 2, 3], [4, 5], **options)
+@every([
+    ([0.25] * 3, [0.25] * 5, {}, r"All 8 values equal 0\.25"),
+    ([1, 2, 3], [4, 5], {"n_permutations": 0}, "0"),
+    ([1, 2, 3], [4, 5], {"alternative": "both"}, "both"),
+])  # fmt: skip
+def test_what_cannot_be_tested_is_quoted(x, y, options, quoted):
+    with pytest.raises(InvalidInput, match=quoted):
+        permutation_test(x, y, **options)

@@ -4,9 +4,10 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.prompts import append_word, article, fill_template, fix_articles, guided_prompt, replace_word
+from tests.every import every
 
 
-@pytest.mark.parametrize(("word", "expected"), [
+@every([
     ("engineer", "an"), ("nurse", "a"), ("hour", "an"), ("honest person", "an"), ("hotel", "a"), ("university", "a"),
     ("unicorn", "a"), ("uniform", "a"), ("unimportant clerk", "an"), ("uninsured driver", "an"), ("umbrella", "an"),
     ("user", "a"), ("usher", "an"), ("European", "a"), ("Ukrainian", "a"), ("Ugandan", "a"), ("Uzbek", "an"),
@@ -16,7 +17,7 @@ def test_articles_go_by_sound(word, expected):
     assert article(word) == expected
 
 
-@pytest.mark.parametrize(("template", "concept", "expected"), [
+@every([
     ("a photo of a {}", "engineer", "a photo of an engineer"),
     ("A {} at work", "engineer", "An engineer at work"),
     ("an {}", "nurse", "a nurse"),
@@ -29,7 +30,7 @@ def test_only_the_article_before_the_slot_is_mended(template, concept, expected)
     assert fill_template(template, concept) == expected
 
 
-@pytest.mark.parametrize(("template", "concept", "message"), [
+@every([
     ("a {}", "\n ", "the concept is empty"), ("a photo", "x", "exactly one"), ("{} and {}", "x", "exactly one"),
     ("a {}", "x" * 2000, "2,002 characters"),
 ])  # fmt: skip
@@ -38,7 +39,7 @@ def test_impossible_prompts_are_said(template, concept, message):
         fill_template(template, concept)
 
 
-@pytest.mark.parametrize(("concept", "attribute", "expected"), [
+@every([
     ("engineer", "male", "a photo of a male engineer"),
     ("doctor", "woman", "a photo of a female doctor"),
     ("person", "woman", "a photo of a woman"),
@@ -50,19 +51,13 @@ def test_the_attribute_is_added_to_the_concept(concept, attribute, expected):
     assert guided_prompt("a photo of a {}", concept, attribute) == expected
 
 
-def test_an_empty_attribute_is_said():
-    with pytest.raises(InvalidInput, match="attribute word is empty"):
-        guided_prompt("a {}", "doctor", " ")
-
-
-def test_a_word_is_replaced_whole_and_once():
+def test_a_word_is_replaced_whole_and_once_or_appended_after_the_sentence():
     assert replace_word("a person and a personal item", "person", "artist") == "an artist and a personal item"
+    assert append_word("A photo of a rose.", "pleasant") == "A photo of a rose, pleasant"
     with pytest.raises(InvalidInput, match="not in the prompt"):
         replace_word("a doctor", "person", "man")
-
-
-def test_words_are_appended_after_the_sentence():
-    assert append_word("A photo of a rose.", "pleasant") == "A photo of a rose, pleasant"
+    with pytest.raises(InvalidInput, match="attribute word is empty"):
+        guided_prompt("a {}", "doctor", " ")
 
 
 def test_all_articles_of_a_text_can_be_mended():

@@ -33,7 +33,7 @@ def test_wilson_by_hand():
     assert (estimate.n, estimate.null_value, estimate.method) == (10, 0.5, "Wilson 95 %")
 
 
-@pytest.mark.parametrize(("n_positive", "n"), [(0, 1), (1, 1), (0, 7), (7, 7), (3, 11)])
+@every([(0, 1), (1, 1), (0, 7), (7, 7), (3, 11)])
 def test_wilson_agrees_with_scipy_and_has_a_width_at_the_ends(n_positive, n):
     estimate = wilson_interval(n_positive, n, confidence=0.9)
     other = stats.binomtest(n_positive, n).proportion_ci(0.9, method="wilson")
@@ -67,27 +67,18 @@ def test_bootstrap_covers_the_truth():
     assert 0.87 <= hits / 200 <= 0.99
 
 
-def test_bootstrap_says_when_it_falls_back():
+def test_bootstrap_says_when_it_falls_back_and_when_there_is_no_interval():
     constant = bootstrap_interval([0.3] * 5, statistic=np.mean)
     assert constant.method == "bootstrap (percentile) 95 %"
     assert "no width" in constant.note
     large = bootstrap_interval(np.arange(2003.0), statistic=np.mean, n_resamples=100)
     assert large.method == "bootstrap (percentile) 95 %"
     assert large.note == ""
-
-
-def test_one_unit_has_no_interval():
-    estimate = bootstrap_interval([0.3], statistic=np.mean)
-    assert estimate.value == 0.3
-    assert math.isnan(estimate.low)
-    assert math.isnan(estimate.high)
-    assert estimate.note
-
-
-def test_percentiles_of_equal_resamples_are_no_interval():
-    estimate = percentile_estimate(0.5, [0.5] * 10, n=2)
-    assert math.isnan(estimate.low)
-    assert "too few" in estimate.note
+    one_unit, equal = bootstrap_interval([0.3], statistic=np.mean), percentile_estimate(0.5, [0.5] * 10, n=2)
+    assert one_unit.value == 0.3
+    assert np.isnan([one_unit.low, one_unit.high, equal.low]).all()
+    assert one_unit.note
+    assert "too few" in equal.note
 
 
 def test_intervals_of_means_are_those_of_scipys_t_tests():
@@ -118,9 +109,7 @@ def test_effect_size_by_hand():
     assert effect_size(x, y, sd="union") == pytest.approx(2 / math.sqrt(2.2))
     assert effect_size(y, x) == -effect_size(x, y)
 
-
-def test_union_effect_size_stays_below_two():
-    assert 1.9 < effect_size([1.0] * 50 + [1.001], [0.0] * 51, sd="union") < 2
+    assert 1.9 < effect_size([1.0] * 50 + [1.001], [0.0] * 51, sd="union") < 2  # it stays below 2
 
 
 def test_samples_that_do_not_vary_have_no_effect_size():

@@ -57,9 +57,6 @@ def test_the_jackknife_says_where_it_has_no_interval():
     assert "undefined" in jackknife_interval(lambda kept: math.nan if kept.sum() < 6 else 1.0, 6).note
     with pytest.raises(InvalidInput, match="2 groups"):
         jackknife_interval(lambda _: 1.0, 3, groups=["a", "b"])
-
-
-def test_the_jackknife_of_few_seeds_says_what_it_lacks():
     few = jackknife_interval(lambda kept: float(kept.sum()), 4, groups=[0, 1, 0, 1])
     assert math.isnan(few.low)
     assert few.note == "an interval needs 5 seeds of each prompt; there are 2"

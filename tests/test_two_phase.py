@@ -15,6 +15,7 @@ from bias_core.stats.two_phase import (
     two_phase_prevalence,
     two_phase_shares,
 )
+from tests.every import every
 
 READERS = [(0.95, 0.9), (0.85, 0.8)]
 
@@ -206,13 +207,12 @@ def test_as_many_more_labels_as_said_reach_the_width():
 
 def test_the_same_seed_gives_the_same_interval():
     reader, people = drawn(np.random.default_rng(1), 0.5, READERS[0])
-    assert two_phase_prevalence(reader, people, rng=3) == two_phase_prevalence(reader, people, rng=3)
-    assert two_phase_prevalence(reader, people, rng=3) != two_phase_prevalence(reader, people, rng=4)
-    narrow = two_phase_prevalence(reader, people, confidence=0.5)
-    assert narrow.method == "two-phase sampling, Jeffreys 50 %"
+    first, again, other = (two_phase_prevalence(reader, people, rng=seed) for seed in (3, 3, 4))
+    assert first == again != other
+    assert two_phase_prevalence(reader, people, confidence=0.5).method == "two-phase sampling, Jeffreys 50 %"
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
+@every([
     (([1, 0, 1], [np.nan] * 3), "at least 2 pictures need a label by people; got 0"),
     (([1, 0, 1], [1, np.nan, np.nan]), "at least 2 pictures need a label by people; got 1"),
     (([1, 0, 1], [1, 0]), r"n = 3; got \(2, 1\)"),
@@ -220,13 +220,9 @@ def test_the_same_seed_gives_the_same_interval():
     (([], []), "reader_labels"),
     (([1, 0, 1], [1, 0.5, 1]), "0 to 1, or nan for no label; got 0.5"),
     (([1, 0, 1], [1, 0, 2]), "got 2"),
+    *((([1, 0, 1], [1, 0, np.nan], how), "3")
+      for how in (("weights", [1, 2]), ("weights", [0, 1, 1]), ("groups", [1, 2]))),
 ])  # fmt: skip
 def test_what_cannot_be_used_is_quoted(arguments, message):
     with pytest.raises(InvalidInput, match=message):
-        two_phase_prevalence(*arguments)
-
-
-def test_weights_and_groups_have_one_entry_for_each_picture():
-    for how in ({"weights": [1, 2]}, {"weights": [0, 1, 1]}, {"groups": [1, 2]}):
-        with pytest.raises(InvalidInput, match="3"):
-            two_phase_prevalence([1, 0, 1], [1, 0, np.nan], **how)
+        two_phase_prevalence(*arguments[:2], **dict(arguments[2:]))

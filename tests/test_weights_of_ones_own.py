@@ -89,7 +89,8 @@ def test_every_spelling_of_a_lora_is_one_model(services, folder, tmp_path, monke
 
 def test_an_edited_encoder_is_read_anew_and_kept_under_another_name(services, tiny_clip, tmp_path):
     shutil.copytree(tiny_clip, tmp_path / "clip")
-    encoder = services.encoder(str(tmp_path / "clip"))
+    encoder, shipped = services.encoder(str(tmp_path / "clip")), services.encoder("calibration-clip").name
+    assert shipped == f"calibration-clip@{encoder.name.rpartition('@')[2]}"  # the same weights
     before = encoder.encode_texts(["a man"])
     assert services.encoder(f"{tmp_path}/clip/") is encoder
     edit(tmp_path / "clip", "model.safetensors", "text_model.encoder")

@@ -8,9 +8,10 @@ import pytest
 
 from tests.adapters import tiny_parts as parts
 from tests.adapters.families import build, folder_of
+from tests.adapters.newer_families import NEWER, model_of
 from tests.adapters.tiny_families import deep_vae
 from tests.adapters.tiny_parts import diffusers, torch, transformers
-from tests.conftest import WORDS, _load_tokenizer, _text_config, _vae
+from tests.conftest import WORDS, _load_tokenizer, _text_config
 
 N_WORDS = len(WORDS)
 
@@ -28,24 +29,16 @@ def saved(tmp_path_factory):
     return save
 
 
-def _unet(**options):
-    return diffusers.UNet2DConditionModel(
-        sample_size=16, in_channels=4, out_channels=4, down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"), block_out_channels=(8, 16), layers_per_block=1,
-        attention_head_dim=2, norm_num_groups=4, **options,
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="session")
 def tiny_sd2(saved) -> Path:
     """A Stable Diffusion 2.x pipeline: v-prediction, no safety checker."""
     return saved("sd2", 1, lambda _folder, tokenizer: diffusers.StableDiffusionPipeline(
-        unet=_unet(cross_attention_dim=16),
+        unet=parts.unet(cross_attention_dim=16),
         scheduler=diffusers.DDIMScheduler(
             beta_schedule="scaled_linear", clip_sample=False, prediction_type="v_prediction",
             set_alpha_to_one=True, timestep_spacing="trailing",
         ),
-        vae=_vae(), text_encoder=transformers.CLIPTextModel(_text_config()).eval(),
+        vae=parts.vae(), text_encoder=transformers.CLIPTextModel(_text_config()).eval(),
         tokenizer=tokenizer, safety_checker=None, feature_extractor=None, requires_safety_checker=False,
     ))  # fmt: skip
 
@@ -54,12 +47,12 @@ def tiny_sd2(saved) -> Path:
 def tiny_sdxl(saved) -> Path:
     """A Stable Diffusion XL pipeline: two text encoders, pooled embeddings and sizes, Euler steps."""
     return saved("sdxl", 2, lambda _folder, tokenizer: diffusers.StableDiffusionXLPipeline(
-        unet=_unet(
+        unet=parts.unet(
             cross_attention_dim=32, addition_embed_type="text_time", addition_time_embed_dim=8,
             projection_class_embeddings_input_dim=6 * 8 + 16,
         ),
         scheduler=diffusers.EulerDiscreteScheduler(beta_schedule="scaled_linear", timestep_spacing="leading"),
-        vae=_vae(), text_encoder=transformers.CLIPTextModel(_text_config()).eval(), tokenizer=tokenizer,
+        vae=parts.vae(), text_encoder=transformers.CLIPTextModel(_text_config()).eval(), tokenizer=tokenizer,
         text_encoder_2=transformers.CLIPTextModelWithProjection(_text_config()).eval(), tokenizer_2=tokenizer,
         add_watermarker=False,
     ))  # fmt: skip
@@ -87,7 +80,7 @@ def tiny_flux(saved) -> Path:
             num_attention_heads=2, joint_attention_dim=16, pooled_projection_dim=16, axes_dims_rope=(4, 4, 8),
             guidance_embeds=True,
         ),
-        scheduler=parts.flow(use_dynamic_shifting=True), vae=_vae(),
+        scheduler=parts.flow(use_dynamic_shifting=True), vae=parts.vae(),
         text_encoder=transformers.CLIPTextModel(_text_config()).eval(), tokenizer=tokenizer,
         text_encoder_2=parts.t5(vocab_size=N_WORDS), tokenizer_2=tokenizer,
     ))  # fmt: skip
@@ -102,7 +95,7 @@ def tiny_pixart(saved) -> Path:
             caption_channels=16, in_channels=4, cross_attention_dim=16, out_channels=8,
             norm_elementwise_affine=False, norm_eps=1e-6, use_additional_conditions=False,
         ),
-        scheduler=diffusers.DPMSolverMultistepScheduler(), vae=_vae(),
+        scheduler=diffusers.DPMSolverMultistepScheduler(), vae=parts.vae(),
         text_encoder=parts.t5(vocab_size=N_WORDS), tokenizer=tokenizer,
     ))  # fmt: skip
 
@@ -136,18 +129,8 @@ def _attention_unet(**options):
     ).eval()  # fmt: skip
 
 
-def _eyes():
-    """A configuration of CLIP's tower for pictures, and what prepares them."""
-
-    tower = transformers.CLIPVisionConfig(
-        hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8,
-        projection_dim=16,
-    )  # fmt: skip
-    return tower, transformers.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
-
-
 def _kandinsky(folder, tokenizer):
-    tower, processor = _eyes()
+    tower, processor = parts.eyes()
     prior = diffusers.PriorTransformer(
         num_attention_heads=2, attention_head_dim=8, embedding_dim=16, num_layers=1, num_embeddings=16,
         additional_embeddings=4,
@@ -198,7 +181,7 @@ def _deepfloyd(folder, tokenizer):
             addition_embed_type_num_heads=2, **options,
         )  # fmt: skip
 
-    tower, processor = _eyes()
+    tower, processor = parts.eyes()
     checker = IFSafetyChecker(
         transformers.CLIPConfig(text_config=_text_config().to_dict(), vision_config=tower.to_dict(), projection_dim=16)
     )
@@ -251,9 +234,11 @@ def models():
 
 
 @pytest.fixture
-def model(family, models, request):
-    """The adapter of the test's family, one for all tests of a file."""
-    if family not in models:
+def model(family, models, request, newer_pipeline):
+    """The adapter of the test's family, which draws two at once, one for all tests of a file."""
+    if family not in models and family in NEWER:
+        models[family] = model_of(family, newer_pipeline(family), batch_size=2)
+    elif family not in models:
         models[family] = build(family, folder_of(family, request))
     return models[family]
 
@@ -263,8 +248,6 @@ def newer_pipeline():
     """The tiny pipeline of a newer family, built once."""
     from transformers.utils import logging
 
-    from tests.adapters.newer_families import NEWER
-
     logging.disable_progress_bar()
     built = {}
 
@@ -273,6 +256,8 @@ def newer_pipeline():
             torch.manual_seed(0)
             built[family] = NEWER[family].build()
             built[family].set_progress_bar_config(disable=True)
+            for name, value in NEWER[family].set_to.items():
+                setattr(built[family], name, value)
         return built[family]
 
     return pipeline_of

@@ -11,7 +11,7 @@ from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.propagation import predicted_sample, stereotype_propagation_index
 from bias_core.types import Attribute, ImageRow, ModelInfo
 from tests.adapters.families import FAMILIES, build, folder_of
-from tests.adapters.tiny_parts import torch
+from tests.adapters.tiny_parts import diffusers, torch
 
 ATTRIBUTES = [
     Attribute(name="man", positive="a photo of a man", negative="a female"),
@@ -20,7 +20,7 @@ ATTRIBUTES = [
 ]
 SPACES = {family: facts.space for family, facts in FAMILIES.items() if facts.space}
 GUIDED = [family for family in SPACES if family not in ("flux", "turbo")]
-N_STEPS = 4
+N_STEPS = 3
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ class Passes:
     """What the denoiser was given and answered, row by row, in each pass."""
 
     def __init__(self, module):
-        self.inputs, self.outputs, self.kwargs, self.args = [], [], [], []
+        self.inputs, self.outputs = [], []
         self.handle = module.register_forward_hook(self.note, with_kwargs=True)
 
     def note(self, _module, args, kwargs, output):
@@ -80,14 +80,26 @@ def plain_passes(model, row):
     return passes, picture
 
 
-@pytest.mark.parametrize("guidance_scale", [1.0, 4.0])
-def test_the_trajectory_is_that_of_the_plain_generation(models, family, guidance_scale):
-    model, row = models[family], a_row(family, guidance_scale=guidance_scale)
-    passes, _ = plain_passes(model, row)
-    steps = list(model.trace(row, ATTRIBUTES))
-    assert [step.index for step in steps] == list(range(len(passes.inputs)))
-    for step, given in zip(steps, passes.inputs, strict=True):
-        np.testing.assert_allclose(step.xt.ravel(), given[0].numpy().ravel(), atol=1e-4, rtol=1e-4)
+def traced(model, row, **how):
+    """The steps, and how many rows went through the denoiser for them."""
+    with Passes(denoiser(model)) as passes:
+        steps = list(model.trace(row, ATTRIBUTES, predicted=False, **how))
+    return steps, sum(map(len, passes.inputs))
+
+
+def test_the_trajectory_is_that_of_the_plain_generation_in_the_passes_that_the_texts_need(models, family):
+    # The prompt and 2 x 3 sentences, once a step; under guidance the path takes two rows, and the sentences take as
+    # many where guided velocities are asked for. FLUX embeds guidance.
+    model = models[family]
+    for guidance_scale, n_rows in ((1.0, 7), (4.0, 7 if family == "flux" else 9)):
+        row = a_row(family, guidance_scale=guidance_scale)
+        plain, _ = plain_passes(model, row)
+        steps, n_passed = traced(model, row)
+        assert n_passed == len(steps) * n_rows
+        assert [step.index for step in steps] == list(range(len(plain.inputs)))
+        for step, given in zip(steps, plain.inputs, strict=True):
+            np.testing.assert_allclose(step.xt.ravel(), given[0].numpy().ravel(), atol=1e-4, rtol=1e-4)
+    assert traced(model, row, guided=True)[1] == len(steps) * (7 if family == "flux" else 14)
 
 
 def test_velocities_are_the_raw_answers_to_each_text_at_the_same_latent(models, family):
@@ -133,23 +145,8 @@ def test_shapes_and_facts_of_a_step(models, family):
     assert sorted(sigmas, reverse=True) == sigmas
 
 
-@pytest.mark.parametrize(("guidance_scale", "guided"), [(1.0, False), (4.0, False), (4.0, True)])
-def test_a_trace_takes_the_passes_that_its_texts_need(models, family, guidance_scale, guided):
-    model, row = models[family], a_row(family, guidance_scale=guidance_scale)
-    with Passes(denoiser(model)) as passes:
-        n_steps = len(list(model.trace(row, ATTRIBUTES, guided=guided, predicted=False)))
-    # The prompt and 2 x 3 sentences, once a step; under guidance the path takes two rows, and the sentences take as
-    # many where guided velocities are asked for. FLUX embeds guidance.
-    runs_guided = guidance_scale > 1 and family != "flux"
-    n_rows = sum(map(len, passes.inputs))
-    assert n_rows == n_steps * (14 if runs_guided and guided else 9 if runs_guided else 7)
-    assert n_rows <= n_steps * 7 * (1 + runs_guided)
-
-
 @contextmanager
 def sampled_by(model, name, **changes):
-    import diffusers
-
     pipeline = model.pipeline()
     before = pipeline.scheduler
     pipeline.scheduler = getattr(diffusers, name).from_config(before.config, **changes)
@@ -232,21 +229,16 @@ def test_guided_velocities_are_extrapolated_from_the_negative_prompt(models):
             np.testing.assert_array_equal(one.predicted, other.predicted)
 
 
-def test_without_attributes_only_the_prompt_runs(models):
-    with Passes(denoiser(models["sd3"])) as passes:
-        step, *_ = models["sd3"].trace(a_row("sd3", guidance_scale=1.0), [])
+def test_without_attributes_only_the_prompt_runs_and_pictures_are_decoded_only_when_asked_for(models):
+    model, row, seen = models["sd3"], a_row("sd3", guidance_scale=1.0), []
+    with model.pipeline().vae.decoder.register_forward_hook(lambda *_: seen.append(1)):
+        assert all(step.predicted is None for step in model.trace(row, [], predicted=False))
+        assert not seen
+        with Passes(denoiser(model)) as passes:
+            step, *_ = model.trace(row, [])
+        assert len(seen) == N_STEPS
     assert step.velocity_positive.shape == (0, 4, 12, 16)
     assert {len(given) for given in passes.inputs} == {1}
-
-
-def test_pictures_are_decoded_only_when_asked_for(models):
-    vae = models["sd3"].pipeline().vae
-    seen = []
-    with vae.decoder.register_forward_hook(lambda *_: seen.append(1)):
-        assert all(s.predicted is None for s in models["sd3"].trace(a_row("sd3"), [], predicted=False))
-        assert not seen
-        list(models["sd3"].trace(a_row("sd3"), []))
-        assert len(seen) == N_STEPS
 
 
 def test_pictures_after_a_trace_are_those_before_it_however_few_texts_are_remembered(models, monkeypatch):
@@ -323,27 +315,18 @@ def test_a_reader_that_leaves_is_decoded_nothing_more(models):
         trace.close()
     assert len(seen) == 2
     assert not left_behind(model)
-
-
-def test_an_error_inside_is_raised_to_the_reader_and_nothing_stays_behind(models):
-    model = models["sd3"]
-    with pytest.raises(ValueError, match="divisible"):
+    with pytest.raises(ValueError, match="divisible"):  # and an error inside is raised to it
         list(model.trace(a_row("sd3", width=31), ATTRIBUTES))
     assert not left_behind(model)
 
 
-@pytest.mark.parametrize("name", ["HeunDiscreteScheduler", "EDMEulerScheduler", "IPNDMScheduler"])
-def test_a_scheduler_that_has_no_velocity_is_refused_by_name(models, name):
-    with sampled_by(models["sd1"], name), pytest.raises(InvalidInput, match=rf"{name}.*no velocity"):
-        next(models["sd1"].trace(a_row("sd1"), ATTRIBUTES))
-
-
-def test_a_family_that_reads_no_text_says_so(models):
-    from diffusers import DDPMPipeline
-
+def test_what_has_no_velocity_is_refused_by_name(models):
+    for name in ("HeunDiscreteScheduler", "EDMEulerScheduler", "IPNDMScheduler"):
+        with sampled_by(models["sd1"], name), pytest.raises(InvalidInput, match=rf"{name}.*no velocity"):
+            next(models["sd1"].trace(a_row("sd1"), ATTRIBUTES))
     parts = models["sd1"].pipeline()
     model = DiffusersTextToImage(ModelInfo(id="pixels", name="tiny", family="ddpm"), "nowhere", device="cpu")
-    model.use(DDPMPipeline(parts.unet, parts.scheduler))
+    model.use(diffusers.DDPMPipeline(parts.unet, parts.scheduler))
     with pytest.raises(
         InvalidInput, match=r"pixels: this family \(DDPMPipeline\) has no velocity.*not draw from a text"
     ):

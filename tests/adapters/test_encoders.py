@@ -13,6 +13,7 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.settings import ASSETS
 from tests.adapters.tiny_parts import torch
 from tests.conftest import _save_tokenizer
+from tests.every import every
 
 SIGLIP_TEXT = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
                "vocab_size": 13, "max_position_embeddings": 16, "bos_token_id": 1, "eos_token_id": 2,
@@ -74,7 +75,7 @@ def encoder(request, build):
     return build(request.param)
 
 
-def test_rows_are_float32_of_unit_length_in_one_space(encoder, pictures):
+def test_rows_are_float32_of_unit_length_in_one_space_and_do_not_depend_on_company(encoder, pictures):
     images = encoder.encode_images(pictures)
     texts = encoder.encode_texts(["a photo of a doctor", "a man", "a photo of a nurse"])
     assert images.dtype == texts.dtype == np.float32
@@ -82,18 +83,15 @@ def test_rows_are_float32_of_unit_length_in_one_space(encoder, pictures):
     assert len(texts) == 3
     np.testing.assert_allclose(np.linalg.norm(images, axis=1), 1, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(texts, axis=1), 1, atol=1e-5)
-
-
-def test_rows_do_not_depend_on_company(encoder, pictures):
-    together = encoder.encode_images(pictures)
-    np.testing.assert_allclose(encoder.encode_images(pictures[2:3])[0], together[2], atol=1e-5)
-    texts = ["a man", "a photo of a doctor"]
-    np.testing.assert_allclose(encoder.encode_texts(texts[:1])[0], encoder.encode_texts(texts)[0], atol=1e-5)
-
-
-def test_long_and_foreign_texts_are_embedded(encoder):
-    rows = encoder.encode_texts(["word " * 3000, "医生 👩‍⚕️"])
-    assert np.isfinite(rows).all()
+    np.testing.assert_allclose(encoder.encode_images(pictures[2:3])[0], images[2], atol=1e-5)
+    np.testing.assert_allclose(encoder.encode_texts(["a man"])[0], texts[1], atol=1e-5)
+    assert np.isfinite(encoder.encode_texts(["word " * 3000, "医生 👩‍⚕️"])).all()  # long, and foreign
+    assert encoder.encode_images([]).shape == encoder.encode_texts([]).shape == (0, 0)
+    encoder.unload()
+    assert not encoder.loaded
+    encoder.load()
+    assert encoder.loaded
+    np.testing.assert_array_equal(encoder.encode_images(pictures), images)
 
 
 def test_nan_names_the_picture(tiny_clip, pictures):
@@ -114,12 +112,9 @@ def test_half_precision_hardly_moves_a_cosine(build, kind, pictures):
     np.testing.assert_allclose(whole, rounded, atol=2e-3)
 
 
-def test_half_precision_is_for_a_gpu(build, pictures):
+def test_half_precision_is_for_a_gpu_and_what_it_cannot_hold_is_read_in_single(build, pictures):
     single = build("clip", precision="single").encode_images(pictures)
     np.testing.assert_array_equal(build("clip").encode_images(pictures), single)
-
-
-def test_what_half_precision_cannot_hold_is_read_in_single(build, pictures):
     encoders = build("clip"), build("clip", precision="half")
     for one in encoders:
         with torch.no_grad():
@@ -162,7 +157,7 @@ def small_device(encoder, holds):
     return tried
 
 
-def test_batches_halve_until_memory_holds_them(build, pictures):
+def test_batches_halve_until_memory_holds_them_and_a_picture_too_large_is_said(build, pictures):
     encoder, expected = build("clip", batch_size=8), build("clip").encode_images(pictures)
     tried = small_device(encoder, holds=2)
     np.testing.assert_allclose(encoder.encode_images(pictures), expected, atol=1e-6)
@@ -170,26 +165,9 @@ def test_batches_halve_until_memory_holds_them(build, pictures):
     tried.clear()
     encoder.encode_images(pictures[:2])
     assert tried == [1, 1]  # what was learned is kept
-
-
-def test_a_picture_too_large_for_the_device_is_said(build, pictures):
-    encoder = build("clip")
     small_device(encoder, holds=0)
     with pytest.raises(ModelUnavailable, match=r"tiny ran out of memory at a single input; .* BIAS_DEVICE=cpu"):
         encoder.encode_images(pictures)
-
-
-def test_of_nothing_there_are_no_rows(encoder):
-    assert encoder.encode_images([]).shape == encoder.encode_texts([]).shape == (0, 0)
-
-
-def test_weights_that_are_let_go_come_back(encoder, pictures):
-    before = encoder.encode_images(pictures)
-    encoder.unload()
-    assert not encoder.loaded
-    encoder.load()
-    assert encoder.loaded
-    np.testing.assert_array_equal(encoder.encode_images(pictures), before)
 
 
 @pytest.mark.parametrize("kind", ["siglip", "siglip2"])
@@ -205,7 +183,7 @@ def catalogued():
     return [entry for entry in entries if not entry.get("embedded")]
 
 
-@pytest.mark.parametrize("entry", catalogued(), ids=lambda entry: entry["id"])
+@every(catalogued())
 def test_every_listed_encoder_says_what_it_downloads_and_open_clip_knows_its_weights(entry):
     import open_clip
 
@@ -296,42 +274,33 @@ def hub_error(kind, message):
     return getattr(errors, kind)(message, response=httpx2.Response(403, request=request))
 
 
-def test_what_a_hub_refuses_is_said_with_what_to_do(hub):
-    hub.error = hub_error("GatedRepoError", "403 Client Error")
-    with pytest.raises(ModelUnavailable, match=r"consent; accept their terms .*HF_TOKEN"):
-        OpenClipEncoder("x", "tiny-test", "openai", device="cpu").load()
-
-
-def test_a_hub_that_cannot_be_reached_is_said(hub):
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    hub.error = LocalEntryNotFoundError("cannot find the file on the hub, nor in the cache")
-    with pytest.raises(ModelUnavailable, match=r"the hub was not reached; check the network and BIAS_OFFLINE"):
-        OpenClipEncoder("x", "tiny-test", "openai", device="cpu").load()
-
-
-def test_offline_only_the_cache_is_asked(hub):
+def test_what_a_hub_refuses_is_said_with_what_to_do_and_offline_only_the_cache_is_asked(hub):
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     OpenClipEncoder("x", "tiny-test", "openai", device="cpu", offline=True).load()
     assert [local for _, _, local in hub.asked] == [True]
-    hub.error = LocalEntryNotFoundError("nothing here")
-    with pytest.raises(ModelUnavailable, match="x is not on this machine, and BIAS_OFFLINE forbids"):
-        OpenClipEncoder("x", "tiny-test", "openai", device="cpu", offline=True).load()
+    for offline, error, said in (
+        (False, hub_error("GatedRepoError", "403 Client Error"), r"consent; accept their terms .*HF_TOKEN"),
+        (False, LocalEntryNotFoundError("neither"), "the hub was not reached; check the network and BIAS_OFFLINE"),
+        (True, LocalEntryNotFoundError("nothing"), "x is not on this machine, and BIAS_OFFLINE forbids"),
+    ):
+        hub.error = error
+        with pytest.raises(ModelUnavailable, match=said):
+            OpenClipEncoder("x", "tiny-test", "openai", device="cpu", offline=offline).load()
 
 
-@pytest.mark.parametrize("build_it", [
-    lambda: TransformersEncoder("x", "no-such/clip", offline=True),
-    lambda: OpenClipEncoder("x", "ViT-B-32", "openai", offline=True),
-    lambda: OpenClipEncoder("x", "ViT-B-16-SigLIP", "webli", offline=True),
-])  # fmt: skip
-def test_offline_nobody_is_asked(build_it, monkeypatch):
+def test_offline_nobody_is_asked(monkeypatch):
     def refuse(*_args, **_options):
         raise AssertionError("the network was asked")
 
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    with pytest.raises(ModelUnavailable, match="BIAS_OFFLINE"):
-        build_it().encode_texts(["x"])
+    for encoder in (
+        TransformersEncoder("x", "no-such/clip", offline=True),
+        OpenClipEncoder("x", "ViT-B-32", "openai", offline=True),
+        OpenClipEncoder("x", "ViT-B-16-SigLIP", "webli", offline=True),
+    ):
+        with pytest.raises(ModelUnavailable, match="BIAS_OFFLINE"):
+            encoder.encode_texts(["x"])
 
 
 def test_a_pickle_is_never_opened(tmp_path, tiny_clip):

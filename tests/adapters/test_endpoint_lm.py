@@ -67,13 +67,12 @@ def test_an_answer_is_asked_for_as_a_users_message(serve):
     }
 
 
-@pytest.mark.parametrize(("tail", "path"), [("", "/v1/"), ("/v1/", "/v1/"), ("/openai/v1", "/openai/v1/")])
-def test_the_address_is_taken_with_or_without_its_version(serve, tail, path):
+def test_the_address_is_taken_with_or_without_its_version(serve):
     server, model = serve(chat("x"))
-    whole = Endpoint(url=model.endpoint.url + tail, model="wise")
-    EndpointLanguageModel("wise", whole).complete("?", 1)
-    assert server.requests[0]["path"] == f"{path}chat/completions"
-    assert server.requests[0]["key"] is None  # no key, no header
+    for tail, path in (("", "/v1/"), ("/v1/", "/v1/"), ("/openai/v1", "/openai/v1/")):
+        EndpointLanguageModel("wise", Endpoint(url=model.endpoint.url + tail, model="wise")).complete("?", 1)
+        assert server.requests[-1]["path"] == f"{path}chat/completions"
+        assert server.requests[-1]["key"] is None  # no key, no header
 
 
 def test_tokens_come_likeliest_first_and_what_shows_nothing_is_left_out(serve):
@@ -84,22 +83,18 @@ def test_tokens_come_likeliest_first_and_what_shows_nothing_is_left_out(serve):
     assert (sent["prompt"], sent["max_tokens"], sent["logprobs"]) == (["a", "the"], 1, 10)
     assert model.propose(["a", "the"], 1) == [["a doctor"], ["the dog"]]
     assert model.propose([], 5) == []
-
-
-def test_the_other_form_of_probabilities_is_read_too(serve):
+    # The other form of probabilities.
     shown = [{"token": token, "logprob": value} for token, value in TOKENS.items()]
     content = {"content": [{"token": " doctor", "logprob": -0.5, "top_logprobs": shown}]}
     _, model = serve((200, {"choices": [{"index": 0, "text": " doctor", "logprobs": content}]}))
     assert model.propose(["a"], 2) == [["a doctor", "a man"]]
 
 
-def test_a_server_that_takes_one_text_at_a_time_is_asked_one_at_a_time(serve):
+def test_many_prefixes_go_in_several_requests_and_one_at_a_time_where_the_server_takes_but_one(serve):
     server, model = serve(next_tokens({" x": -1.0}), next_tokens({" y": -1.0}), next_tokens({" z": -1.0}))
     assert model.propose(["a", "b"], 3) == [["a y"], ["b z"]]
     assert [sent["prompt"] for sent in server.requests] == [["a", "b"], "a", "b"]
 
-
-def test_many_prefixes_go_in_several_requests(serve):
     def answer(request):
         return next_tokens(*({f" {prefix}": -1.0} for prefix in request["prompt"]))
 
@@ -123,17 +118,17 @@ def test_a_server_that_shows_few_tokens_is_asked_for_fewer_from_then_on(serve):
     assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize("answer", [
-    error(404, "Not Found"),
-    error(405, "Method Not Allowed"),
-    (200, {"choices": [{"index": 0, "text": " x", "logprobs": None}]}),
-    (200, {"choices": [{"index": 0, "text": " x"}]}),
-    error(400, "logprobs are not supported"),
-], ids=["no such path", "no such method", "null", "absent", "refused"])  # fmt: skip
-def test_a_server_that_only_chats_is_refused_for_stop_with_what_would_do(serve, answer):
-    _, model = serve(answer)
-    with pytest.raises(InvalidInput, match=r"StOP needs .* logprobs \(vLLM.*calibration-language, smollm2"):
-        model.propose(["a"], 3)
+def test_a_server_that_only_chats_is_refused_for_stop_with_what_would_do(serve):
+    for answer in (
+        error(404, "Not Found"),
+        error(405, "Method Not Allowed"),
+        (200, {"choices": [{"index": 0, "text": " x", "logprobs": None}]}),
+        (200, {"choices": [{"index": 0, "text": " x"}]}),
+        error(400, "logprobs are not supported"),
+    ):
+        _, model = serve(answer)
+        with pytest.raises(InvalidInput, match=r"StOP needs .* logprobs \(vLLM.*calibration-language, smollm2"):
+            model.propose(["a"], 3)
 
 
 def test_newer_models_are_asked_in_their_own_words(serve):
@@ -162,15 +157,9 @@ def test_it_waits_as_long_as_the_server_asks_and_tries_again(serve):
     assert server.pauses[0] == 7.0
     assert 10 < server.pauses[1] <= 20
     assert server.pauses[2] == 4.0  # 1, 2, 4 where the server does not say
-
-
-def test_nobody_waits_for_hours(serve):
     server, model = serve(error(429, "quota", {"Retry-After": "86400"}), chat("x"))
     model.complete("?", 5)
-    assert server.pauses == [30.0]
-
-
-def test_a_failure_that_lasts_is_said(serve):
+    assert server.pauses == [30.0]  # not for hours
     server, model = serve(error(429, "You exceeded your current quota"))
     with pytest.raises(ModelUnavailable, match=r"refuses \(status 429\): You exceeded your current quota"):
         model.complete("?", 5)
@@ -203,11 +192,11 @@ def test_what_goes_wrong_is_said_with_what_to_do_and_without_the_key(serve, answ
     assert KEY not in repr(model.endpoint)
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"choices": [{"logprobs": 5}]}', b'{"choices": 3}'])
-def test_garbage_instead_of_probabilities_is_said(serve, content):
-    _, model = serve((200, content))
-    with pytest.raises(ModelUnavailable, match="no OpenAI-compatible server"):
-        model.propose(["a"], 3)
+def test_garbage_instead_of_probabilities_is_said(serve):
+    for content in (b"{", b"[]", b'{"choices": [{"logprobs": 5}]}', b'{"choices": 3}'):
+        _, model = serve((200, content))
+        with pytest.raises(ModelUnavailable, match="no OpenAI-compatible server"):
+            model.propose(["a"], 3)
 
 
 def test_a_slow_server_is_not_waited_for_for_ever(serve):
@@ -252,18 +241,13 @@ def test_it_is_listed_only_where_the_settings_name_it(tmp_path, monkeypatch):
     assert (listed.id, listed.name) == ("endpoint", "wise")
     model = configured.language_model("endpoint")
     assert model.endpoint.key == KEY
-    for shown in (
-        repr(configured.settings),
-        str(configured.settings),
-        repr(listed),
-        configured.settings.model_dump_json(),
-    ):
-        assert KEY not in shown
-    assert "hush" not in repr(configured.settings) + repr(listed)
+    shown = repr(configured.settings) + str(configured.settings) + repr(listed)
+    assert KEY not in shown + configured.settings.model_dump_json()
+    assert "hush" not in shown
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "127.0.0.1:8000", "http://", "http://host:nine/v1"])
-def test_an_address_that_is_none_is_said_when_it_is_used(tmp_path, url):
-    services = Services(settings(tmp_path, llm_url=url, llm_model="wise"))
-    with pytest.raises(ModelUnavailable, match=r"BIAS_LLM_URL .* like http://127.0.0.1:8000/v1"):
-        services.language_model("endpoint")
+def test_an_address_that_is_none_is_said_when_it_is_used(tmp_path):
+    for url in ("file:///etc/passwd", "127.0.0.1:8000", "http://", "http://host:nine/v1"):
+        services = Services(settings(tmp_path, llm_url=url, llm_model="wise"))
+        with pytest.raises(ModelUnavailable, match=r"BIAS_LLM_URL .* like http://127.0.0.1:8000/v1"):
+            services.language_model("endpoint")

@@ -15,7 +15,7 @@ from bias_core.types import ImageRow, ModelInfo
 from tests.adapters.families import build, folder_of, pixels, rows_of
 from tests.adapters.newer_families import OTHER_PROMPT, model_of, row_of
 from tests.adapters.test_diffusers_t2i import INFO, sd3_rows
-from tests.adapters.tiny_parts import torch
+from tests.adapters.tiny_parts import diffusers, safetensors, torch, transformers
 
 N_STEPS = 4
 OLDER = ["sd2", "sdxl", "flux", "pixart", "sana"]  # sd1 and sd3 above, bit for bit
@@ -45,10 +45,14 @@ def with_callback(pipeline, row, n_first_steps, names, encode, **more):
     return (output.images[0] * 255).round().astype(np.uint8)
 
 
-def test_it_is_what_the_callback_of_stable_diffusion_draws(request):
-    model = build("sd1", folder_of("sd1", request), options={"batch_size": 1})
+@pytest.fixture(scope="module")
+def sd1(tiny_sd1):
+    return build("sd1", tiny_sd1, options={"batch_size": 1})
+
+
+def test_it_is_what_the_callback_of_stable_diffusion_draws(sd1):
     (row,) = rows_of("sd1", 1, num_inference_steps=N_STEPS)
-    pipeline = model.pipeline()
+    pipeline = sd1.pipeline()
 
     def encode():
         with torch.inference_mode():
@@ -57,7 +61,7 @@ def test_it_is_what_the_callback_of_stable_diffusion_draws(request):
 
     for n_first_steps in (1, 3):
         expected = with_callback(pipeline, row, n_first_steps, ["prompt_embeds"], encode)
-        (drawn,) = pixels(model.generate([an_exchange(row, n_first_steps)]))
+        (drawn,) = pixels(sd1.generate([an_exchange(row, n_first_steps)]))
         np.testing.assert_array_equal(drawn, expected)
 
 
@@ -113,16 +117,13 @@ def check_exchange(model, row, later):
     np.testing.assert_array_equal(again, second_picture)  # and nothing stays behind
 
 
-@pytest.mark.parametrize("family", OLDER)
-def test_until_the_exchange_a_picture_is_the_first_prompt_s_and_then_the_later_one_s(family, request):
-    model = build(family, folder_of(family, request), options={"batch_size": 1})
-    (row,) = rows_of(family, 1)
-    check_exchange(model, row, LATER)
-
-
-@pytest.mark.parametrize("family", NEWER_KINDS)
-def test_the_same_of_newer_families(family, newer_pipeline):
-    check_exchange(model_of(family, newer_pipeline(family)), row_of(family), OTHER_PROMPT)
+@pytest.mark.parametrize("family", [*OLDER, *NEWER_KINDS])
+def test_until_the_exchange_a_picture_is_the_first_prompt_s_and_then_the_later_one_s(family, request, newer_pipeline):
+    if family in OLDER:
+        model = build(family, folder_of(family, request), options={"batch_size": 1})
+        check_exchange(model, *rows_of(family, 1), LATER)
+    else:
+        check_exchange(model_of(family, newer_pipeline(family)), row_of(family), OTHER_PROMPT)
 
 
 def test_pictures_of_a_batch_are_exchanged_together_and_apart_from_others(request):
@@ -137,23 +138,17 @@ def test_pictures_of_a_batch_are_exchanged_together_and_apart_from_others(reques
     assert seen == [(i, n) for n in (5, 7, 4) for i in range(1, n + 1)]
 
 
-def test_it_stops_in_the_steps_before_the_exchange_too(request):
-    model = build("sd1", folder_of("sd1", request))
+def test_it_stops_in_the_steps_before_the_exchange_too_and_what_cannot_be_exchanged_is_said(sd1, request):
     (row,) = rows_of("sd1", 1, num_inference_steps=N_STEPS)
 
     def on_step(*_):
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        list(model.generate([an_exchange(row, 2)], on_step=on_step))
-    assert len(list(model.generate([row]))) == 1
-
-
-def test_what_cannot_be_exchanged_is_said(request):
-    model = build("sd1", folder_of("sd1", request))
-    (row,) = rows_of("sd1", 1, num_inference_steps=N_STEPS)
+        list(sd1.generate([an_exchange(row, 2)], on_step=on_step))
+    assert len(list(sd1.generate([row]))) == 1
     with pytest.raises(InvalidInput, match="after 1 to 3 of 4 steps; got 4"):
-        list(model.generate([an_exchange(row, 4)]))
+        list(sd1.generate([an_exchange(row, 4)]))
     stages = build("kandinsky", folder_of("kandinsky", request))
     with pytest.raises(InvalidInput, match="several stages"):
         list(stages.generate([an_exchange(rows_of("kandinsky", 1)[0], 1)]))
@@ -170,25 +165,22 @@ def test_a_row_is_stored_under_an_id_of_its_own_and_older_ones_keep_theirs():
 @pytest.fixture(scope="module")
 def two_parts(tiny_sd3, tmp_path_factory):
     """LoRAs "texts" of the text encoder alone, "drawing" of the transformer alone, and "whole", which is both."""
-    from diffusers import StableDiffusion3Pipeline
     from peft import LoraConfig
     from peft.utils import get_peft_model_state_dict
-    from safetensors.torch import load_file, save_file
 
     folder = tmp_path_factory.mktemp("parts")
-    pipeline = StableDiffusion3Pipeline.from_pretrained(tiny_sd3 / "pipeline", text_encoder_3=None, tokenizer_3=None)
+    text_encoder = transformers.CLIPTextModelWithProjection.from_pretrained(tiny_sd3 / "pipeline" / "text_encoder")
     torch.manual_seed(5)
-    config = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    pipeline.text_encoder.add_adapter(config, adapter_name="texts")
-    layers = get_peft_model_state_dict(pipeline.text_encoder, adapter_name="texts")
-    StableDiffusion3Pipeline.save_lora_weights(
+    text_encoder.add_adapter(LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False), "texts")
+    layers = get_peft_model_state_dict(text_encoder, adapter_name="texts")
+    diffusers.StableDiffusion3Pipeline.save_lora_weights(
         folder / "texts", text_encoder_lora_layers={name: 20 * weight for name, weight in layers.items()}
     )
     file = "pytorch_lora_weights.safetensors"
     shutil.copytree(tiny_sd3 / "loras" / "published", folder / "drawing")
     (folder / "whole").mkdir()
-    parts = load_file(folder / "texts" / file) | load_file(folder / "drawing" / file)
-    save_file(parts, folder / "whole" / file, metadata={"format": "pt"})
+    parts = safetensors.load_file(folder / "texts" / file) | safetensors.load_file(folder / "drawing" / file)
+    safetensors.save_file(parts, folder / "whole" / file, metadata={"format": "pt"})
     return folder
 
 

@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,29 +26,21 @@ from tests.adapters.newer_families import model_of, row_of
 CATALOGUE = load_catalogue(ASSETS / "models.yaml")
 
 
-@pytest.mark.parametrize(("name", "steps", "guidance", "size"), [
-    ("ZImagePipeline", 50, 5.0, 1024), ("Flux2KleinPipeline", 50, 4.0, 1024), ("AuraFlowPipeline", 50, 3.5, 1024),
-    ("OmniGenPipeline", 50, 2.5, 1024), ("SanaSprintPipeline", 2, 4.5, 1024), ("QwenImagePipeline", 50, 4.0, 1024),
-    ("Ideogram4Pipeline", 48, 7.0, 2048), ("HunyuanImagePipeline", 50, 3.25, 2048),
-    ("Flux2KleinKVPipeline", 4, 1.0, 1024), ("StableDiffusionPipeline", 30, 7.5, 512),
-    ("SomebodysOwnPipeline", 30, 7.5, 512),
+@pytest.mark.parametrize(("name", "entries", "expected"), [
+    ("ZImagePipeline", {}, (50, 5.0, 1024)), ("Flux2KleinPipeline", {}, (50, 4.0, 1024)),
+    ("AuraFlowPipeline", {}, (50, 3.5, 1024)), ("OmniGenPipeline", {}, (50, 2.5, 1024)),
+    ("SanaSprintPipeline", {}, (2, 4.5, 1024)), ("QwenImagePipeline", {}, (50, 4.0, 1024)),
+    ("Ideogram4Pipeline", {}, (48, 7.0, 2048)), ("HunyuanImagePipeline", {}, (50, 3.25, 2048)),
+    ("Flux2KleinKVPipeline", {}, (4, 1.0, 1024)), ("StableDiffusionPipeline", {}, (30, 7.5, 512)),
+    ("SomebodysOwnPipeline", {}, (30, 7.5, 512)), ("PRXPipeline", {"default_sample_size": 256}, (28, 4.0, 256)),
+    ("Flux2KleinPipeline", {"is_distilled": True}, (50, 1.0, 1024)),
+    ("Krea2Pipeline", {"is_distilled": True}, (28, 0.0, 1024)),
 ])  # fmt: skip
-def test_a_model_that_is_not_listed_draws_with_its_family_s_own_settings(tmp_path, name, steps, guidance, size):
-    (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": name}))
+def test_a_model_that_is_not_listed_draws_with_the_settings_of_its_family_and_index(tmp_path, name, entries, expected):
+    (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": name, **entries}))
     info = CATALOGUE.model(str(tmp_path), defaults_of=own_defaults)
-    assert (info.default_steps, info.default_guidance) == (steps, guidance)
-    assert info.width == info.height == size
-
-
-def test_the_index_says_the_size_of_a_prx_and_whether_a_klein_is_guided(tmp_path):
-    for entries, expected in (
-        ({"_class_name": "PRXPipeline", "default_sample_size": 256}, (28, 4.0, 256)),
-        ({"_class_name": "Flux2KleinPipeline", "is_distilled": True}, (50, 1.0, 1024)),
-        ({"_class_name": "Krea2Pipeline", "is_distilled": True}, (28, 0.0, 1024)),
-    ):
-        (tmp_path / "model_index.json").write_text(json.dumps(entries))
-        info = CATALOGUE.model(str(tmp_path), defaults_of=own_defaults)
-        assert (info.default_steps, info.default_guidance, info.width) == expected
+    assert (info.default_steps, info.default_guidance, info.width) == expected
+    assert info.width == info.height
 
 
 def notes(family, request, **changes):
@@ -89,21 +80,14 @@ def test_what_is_special_of_a_family_is_said():
     assert "3 steps of 3" in said
 
 
-def change_index(folder: Path, **entries):
-    index = folder / "model_index.json"
-    index.write_text(json.dumps(json.loads(index.read_text()) | entries))
-
-
-@pytest.mark.parametrize("part", ["vae", "tokenizer", "unet", "text_encoder"])
-def test_a_folder_whose_index_has_null_for_a_part_says_which(tiny_sd2, tmp_path, part):
+def test_a_folder_that_lacks_a_part_says_which(tiny_sd2, tiny_kandinsky, tmp_path):
     folder = tmp_path / "pipeline"
     shutil.copytree(tiny_sd2, folder)
-    change_index(folder, **{part: [None, None]})
-    with pytest.raises(ModelUnavailable, match=rf"tiny-sd2 \(StableDiffusionPipeline\) has no {part}, with"):
-        list(build("sd2", folder).generate(rows_of("sd2", 1)))
-
-
-def test_a_prior_alone_names_the_decoder_to_choose(tiny_kandinsky):
+    index = json.loads((folder / "model_index.json").read_text())
+    for part in ("vae", "tokenizer", "unet", "text_encoder"):
+        (folder / "model_index.json").write_text(json.dumps(index | {part: [None, None]}))
+        with pytest.raises(ModelUnavailable, match=rf"tiny-sd2 \(StableDiffusionPipeline\) has no {part}, with"):
+            list(build("sd2", folder).generate(rows_of("sd2", 1)))
     model = build("kandinsky", tiny_kandinsky.parent / "prior")
     with pytest.raises(ModelUnavailable, match=r"a prior alone.*choose the decoder"):
         list(model.generate(rows_of("kandinsky", 1)))
@@ -145,18 +129,14 @@ def test_longcat_can_rewrite_with_its_text_encoder_while_texts_are_remembered():
     np.testing.assert_array_equal(*(np.asarray(next(iter(found)).image) for found in (first, again)))
 
 
-def test_warnings_of_diffusers_and_the_guidance_it_reports_are_kept_with_the_picture(tiny_sd2):
-    long = "a photo of a doctor " * 6
-    (item,) = build("sd2", tiny_sd2).generate([replace(rows_of("sd2", 1)[0], prompt=long)])
+def test_warnings_of_diffusers_and_what_it_reports_of_its_guidance_are_kept_with_the_picture(tiny_sd2):
+    long, model = "a photo of a doctor " * 6, build("sd2", tiny_sd2)
+    (item,) = model.generate([replace(rows_of("sd2", 1)[0], prompt=long)])
     assert item.drawn["reported"] == {"guidance_scale": 3.0, "do_classifier_free_guidance": True}
     assert item.drawn["asked"]["num_inference_steps"] == 3
     assert any("truncated" in warning for warning in item.drawn["warnings"])
-    (item,) = build("sd2", tiny_sd2).generate(rows_of("sd2", 1))
+    (item,) = model.generate(rows_of("sd2", 1))
     assert "warnings" not in item.drawn
-
-
-def test_a_pipeline_that_says_otherwise_is_recorded(tiny_sd2):
-    model = build("sd2", tiny_sd2)
     kind = type(model.pipeline())
     quiet = type("Quiet", (kind,), {"do_classifier_free_guidance": False, "guidance_scale": 1.0})
     quiet.__name__ = kind.__name__
@@ -167,12 +147,12 @@ def test_a_pipeline_that_says_otherwise_is_recorded(tiny_sd2):
     assert "was not guided" in second
 
 
-@pytest.mark.parametrize("measure", [True, False])
-def test_spi_of_a_model_that_cannot_be_traced_is_refused_before_a_picture(tiny_kandinsky, tmp_path, measure):
+def test_spi_of_a_model_that_cannot_be_traced_is_refused_before_a_picture(tiny_kandinsky, tmp_path):
     services = Services(Settings(data_dir=tmp_path, offline=True, device="cpu"))
     settings = StudySettings(model=str(tiny_kandinsky), encoder="calibration-clip", scale=0.05, force=True)
-    with pytest.raises(InvalidInput, match="has no velocity to trace"):
-        plan_study(find_design("oasis-spi"), settings, services, measure=measure)
+    for measure in (True, False):
+        with pytest.raises(InvalidInput, match="has no velocity to trace"):
+            plan_study(find_design("oasis-spi"), settings, services, measure=measure)
     assert not list(tmp_path.glob("images/*/*.png"))
     services.close()
 

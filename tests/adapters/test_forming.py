@@ -51,9 +51,8 @@ def test_every_step_shows_where_each_picture_is_heading_and_the_pictures_stay_th
     assert np.asarray(first).tolist() != np.asarray(last).tolist()
 
 
-@pytest.mark.parametrize("family", ["sd3"])
-def test_a_small_decoder_shows_what_a_trace_predicts_and_at_the_last_step_the_picture_itself(family, model):
-    (row,) = rows_of(family, 1)
+def test_a_small_decoder_shows_what_a_trace_predicts_and_at_the_last_step_the_picture_itself(tiny_sd3):
+    model, (row,) = build("sd3", tiny_sd3 / "pipeline"), rows_of("sd3", 1)
     ((finished,), seen) = drawn(model, [row])
     predicted = [np.asarray(step.predicted, dtype=int) for step in model.trace(row, [])]
     shown = [np.asarray(step[row.id], dtype=int) for step in seen]

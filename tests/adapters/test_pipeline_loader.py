@@ -1,6 +1,7 @@
 """Whether a model fits, and how it is placed so that it does."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 from bias_core.errors import ModelUnavailable
 from bias_core.types import ModelInfo
 from tests.adapters.tiny_parts import Library, torch
+from tests.every import every
 
 loader = Library("bias_core.adapters.pipeline_loader")
 
@@ -16,28 +18,23 @@ GB = 10**9
 INFO = ModelInfo(id="org/big", name="big", family="sdxl", width=1024, height=1024)
 
 
-class Recorder(SimpleNamespace):
+class Recorder:
     """A pipeline of components with sizes in bytes, that notes what is done to it."""
 
-    def __init__(self, **sizes: int):
-        super().__init__()
-        self.done: list[str] = []
-        self.vae = SimpleNamespace(
-            enable_slicing=lambda: self.done.append("slicing"), enable_tiling=lambda: self.done.append("tiling")
-        )
+    def __init__(self, **sizes):
+        self.done, note = [], self.note
+        self.vae = SimpleNamespace(enable_slicing=note("slicing"), enable_tiling=note("tiling"))
+        self.enable_model_cpu_offload, self.enable_sequential_cpu_offload = note("offload"), note("sequential")
         self.components = {name: _module(size) for name, size in sizes.items()} | {"tokenizer": object()}
 
-    def to(self, device: str):
+    def note(self, done):
+        return partial(self.done.append, done)
+
+    def to(self, device):
         self.done.append(f"to {device}")
 
-    def enable_model_cpu_offload(self):
-        self.done.append("offload")
 
-    def enable_sequential_cpu_offload(self):
-        self.done.append("sequential")
-
-
-def _module(n_bytes: int) -> SimpleNamespace:
+def _module(n_bytes):
     tensor = SimpleNamespace(nbytes=n_bytes)
     return SimpleNamespace(parameters=lambda: [tensor], buffers=list)
 
@@ -48,9 +45,7 @@ def _module(n_bytes: int) -> SimpleNamespace:
     (6.5, ["offload", "slicing", "tiling"]),  # the largest component has 5
     (3, ["sequential", "slicing", "tiling"]),
 ])  # fmt: skip
-def test_a_model_too_large_is_placed_in_parts(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, free_gb: float, done: list[str]
-):
+def test_a_model_too_large_is_placed_in_parts(monkeypatch, caplog, free_gb, done):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free_gb * GB, 80 * GB))
     pipeline = Recorder(unet=5 * GB, text_encoder=2 * GB)
     placement = loader.put_on_device(pipeline, INFO, "cuda")
@@ -58,13 +53,10 @@ def test_a_model_too_large_is_placed_in_parts(
     assert bool(caplog.records) == (placement != "resident")
 
 
-def test_a_gpu_without_room_for_a_layer_is_said(monkeypatch):
+def test_more_room_never_places_a_model_in_smaller_parts_and_none_for_a_layer_is_said(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GB, 8 * GB))
     with pytest.raises(ModelUnavailable, match=r"7\.0 GB of weights.*1\.0 GB free.*BIAS_DEVICE=cpu"):
         loader.put_on_device(Recorder(unet=5 * GB, text_encoder=2 * GB), INFO, "cuda")
-
-
-def test_more_room_never_places_a_model_in_smaller_parts():
     order = ("resident", "tiled", "offload", "sequential", None)
     sizes = {"unet": 5 * GB, "text_encoder": 2 * GB}
     places = [order.index(loader.plan_placement(sizes, free=gb * GB, pixels=1 << 20)) for gb in range(24)]
@@ -79,9 +71,7 @@ def test_sizes_are_those_of_the_weights(tiny_sd1):
     assert sizes["unet"] == sum(4 * tensor.numel() for tensor in pipeline.unet.parameters())
 
 
-def test_what_cannot_be_held_is_refused_before_it_is_read(
-    tiny_sd1: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_cannot_be_held_is_refused_before_it_is_read(tiny_sd1, tmp_path, monkeypatch):
     folder = tmp_path / "model"
     shutil.copytree(tiny_sd1, folder)
     with (folder / "unet" / "huge.safetensors").open("wb") as file:
@@ -94,36 +84,23 @@ def test_what_cannot_be_held_is_refused_before_it_is_read(
     loader.check_memory(ModelInfo(id="org/flux", name="x", family="flux", download_gb=19), Path("org/flux"))
 
 
-@pytest.mark.parametrize(("family", "options", "device", "expected"), [
+@every([
     ("sd1", {}, "cpu", "float32"), ("sd1", {}, "cuda", "float16"), ("flux", {}, "cuda", "bfloat16"),
     ("diffusers", {}, "cuda", "bfloat16"), ("sd1", {"dtype": "float32"}, "cuda", "float32"),
     ("flux", {"dtype": "bfloat16"}, "cpu", "float32"),
 ])  # fmt: skip
-def test_precision_suits_the_device(family: str, options: dict[str, str], device: str, expected: str):
+def test_precision_suits_the_device(family, options, device, expected):
     assert loader.dtype_name(ModelInfo(id="x", name="x", family=family, options=options), device) == expected
 
 
-def denoiser():
-    """A convolution whose blocks can be compiled."""
-
-    class Denoiser(torch.nn.Module):
-        _repeated_blocks = ("Block",)
-
-        def __init__(self):
-            super().__init__()
-            self.layer = torch.nn.Conv2d(4, 8, 3)
-            self.n_compiled = 0
-
-        def compile_repeated_blocks(self):
-            self.n_compiled += 1
-
-    return Denoiser()
-
-
-@pytest.mark.parametrize("compiled", [True, False])
-def test_convolutions_are_laid_out_for_the_gpu_and_compiled_only_when_asked(compiled: bool):
-    pipeline = SimpleNamespace(unet=denoiser(), vae=denoiser(), transformer=None)
+@every([True, False])
+def test_convolutions_are_laid_out_for_the_gpu_and_compiled_only_when_asked(compiled):
+    done = []
+    pipeline = SimpleNamespace(transformer=None)
+    for name in ("unet", "vae"):
+        layer = torch.nn.Conv2d(4, 8, 3)
+        layer._repeated_blocks, layer.compile_repeated_blocks = ("Block",), partial(done.append, name)
+        setattr(pipeline, name, layer)
     loader.speed_up(pipeline, compiled=compiled)
-    weight = pipeline.unet.layer.weight
-    assert weight.is_contiguous(memory_format=torch.channels_last)
-    assert (pipeline.unet.n_compiled, pipeline.vae.n_compiled) == (int(compiled), 0)
+    assert pipeline.unet.weight.is_contiguous(memory_format=torch.channels_last)
+    assert done == ["unet"] * compiled

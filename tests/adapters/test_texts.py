@@ -7,8 +7,6 @@ import pytest
 
 from tests.adapters.families import FAMILIES, build, folder_of, pixels, rows_of
 
-every_family = pytest.mark.parametrize("family", FAMILIES)
-
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in {"sd2", "turbo", "pixart"}])
 def test_remembered_texts_change_no_pixel_and_spare_the_encoders(family, request):
@@ -50,7 +48,7 @@ def test_the_memory_of_texts_is_bounded(request):
     assert model._texts.n_bytes == 0
 
 
-@every_family
+@pytest.mark.parametrize("family", FAMILIES)
 def test_each_text_encoder_says_what_it_does_not_read(family, request, model):
     long = "a photo of a doctor " + "man " * 80 + "with Glasses"
     readers = FAMILIES[family].readers

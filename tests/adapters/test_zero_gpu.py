@@ -13,20 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bias_core import protocols
 from bias_core.adapters import zero_gpu
 from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.adapters.zero_gpu import Pace, ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu
 from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable
-from bias_core.protocols import (
-    Captioner,
-    ImageTextEncoder,
-    LanguageModel,
-    OnLentGpu,
-    ReadsPrompts,
-    TextToImage,
-    Traceable,
-)
 from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
 from tests.fake_spaces import VISITOR, FakeSpaces
@@ -133,17 +125,17 @@ def test_elsewhere_nothing_is_borrowed(monkeypatch):
 def test_the_roles_are_filled(spaces):
     assert on_zero_gpu()
     model, reader = drawer(), Reads()
-    assert isinstance(model, TextToImage)
-    assert isinstance(model, Traceable)
-    assert not isinstance(model, ReadsPrompts)  # this one cannot tell
+    assert isinstance(model, protocols.TextToImage)
+    assert isinstance(model, protocols.Traceable)
+    assert not isinstance(model, protocols.ReadsPrompts)  # this one cannot tell
     model.local.prompt_limits = lambda prompts: (prompts,)
     able = ZeroGpuTextToImage("big", Draws, model.local, INFO, lambda: None)
-    assert isinstance(able, ReadsPrompts)
+    assert isinstance(able, protocols.ReadsPrompts)
     assert able.prompt_limits(["a"]) == (["a"],)
     encoder = ZeroGpuReader("reads", Reads, reader, 1.0)
-    assert isinstance(encoder, ImageTextEncoder)
-    assert isinstance(encoder, Captioner)
-    assert not isinstance(encoder, LanguageModel)  # it does what the local one does, and no more
+    assert isinstance(encoder, protocols.ImageTextEncoder)
+    assert isinstance(encoder, protocols.Captioner)
+    assert not isinstance(encoder, protocols.LanguageModel)  # it does what the local one does, and no more
     assert encoder.name == "reads@1"
 
 
@@ -158,31 +150,23 @@ def test_pictures_come_from_another_process_which_builds_the_model_once(spaces):
     assert process != os.getpid() % 256
     assert steps == [(1, 3), (2, 3), (3, 3)] * 3
     assert spaces.n_forks == 1
-
-
-def test_another_process_builds_it_again(spaces):
-    spaces.forks_again = True
-    model = drawer()
-    for _ in range(2):
-        assert shades(model.generate(rows(1), on_step=lambda *_: None))[0][:2] == (0, 1)
+    spaces.forks_again = True  # another process builds it again
+    assert shades(model.generate(rows(1), on_step=lambda *_: None))[0][:2] == (0, 1)
     assert spaces.n_forks == 2
 
 
-def test_weights_are_fetched_once_before_the_clock_runs(spaces):
+def test_weights_are_fetched_once_before_the_clock_runs_and_missing_ones_cost_no_gpu_time(spaces):
+    def missing():
+        raise ModelUnavailable("big is gated")
+
+    with pytest.raises(ModelUnavailable, match="gated"):
+        list(drawer(fetch=missing).generate(rows(1)))
+    assert spaces.asked == []
     fetched = []
     model = drawer(fetch=lambda: fetched.append(len(spaces.asked)))
     for _ in range(2):
         list(model.generate(rows(1), on_step=lambda *_: None))
     assert fetched == [0]
-
-
-def test_missing_weights_cost_no_gpu_time(spaces):
-    def fetch():
-        raise ModelUnavailable("big is gated")
-
-    with pytest.raises(ModelUnavailable, match="gated"):
-        list(drawer(fetch=fetch).generate(rows(1)))
-    assert spaces.asked == []
 
 
 def test_a_call_asks_for_as_much_time_as_its_pictures_and_steps_take(spaces):
@@ -207,16 +191,14 @@ def test_the_pace_follows_what_was_timed():
     assert Pace(load=1e3, unit=0.0).seconds(1) == 120
 
 
-@pytest.mark.parametrize(
-    ("download_gb", "steps", "expected"), [(5.5, 30, 26), (34.0, 28, 4), (5.5, 2, 32), (0.0, 1000, 2)]
-)
-def test_a_call_draws_as_many_pictures_as_a_minute_allows(spaces, download_gb, steps, expected):
+def test_a_call_draws_as_many_pictures_as_a_minute_allows(spaces):
     # 5.5 GB: 0.075 s a step, 60 / (30 x 0.075) = 26.7; 34 GB: 0.36 s a step, 60 / (28 x 0.36) = 5.95.
-    model = drawer(info=replace(INFO, download_gb=download_gb, default_steps=steps))
-    assert model.batch_size == expected  # whole batches of two, the model's own
+    for download_gb, steps, expected in ((5.5, 30, 26), (34.0, 28, 4), (5.5, 2, 32), (0.0, 1000, 2)):
+        model = drawer(info=replace(INFO, download_gb=download_gb, default_steps=steps))
+        assert model.batch_size == expected  # whole batches of two, the model's own
 
 
-def test_stop_ends_the_drawing_over_there_at_the_next_step(spaces):
+def test_stop_and_errors_end_the_drawing_over_there_and_leave_the_process_to_others(spaces):
     model, seen = drawer(pause=0.02), []
 
     def stop(step, _n):
@@ -231,16 +213,13 @@ def test_stop_ends_the_drawing_over_there_at_the_next_step(spaces):
     assert len(images) == 1
     assert len(seen) == 5
     assert len(list(model.generate(rows(1), on_step=lambda *_: None))) == 1  # the process is free again
-    assert spaces.n_forks == 1
-
-
-def test_our_errors_keep_their_words_and_others_are_named(spaces):
-    model = drawer()
+    # Our errors keep their words, and others are named.
     with pytest.raises(InvalidInput, match="this prompt draws nothing; type another"):
         list(model.generate(rows(1, prompt="bad"), on_step=lambda *_: None))
     with pytest.raises(ModelUnavailable, match=r"big failed on the GPU \(ZeroDivisionError\)"):
         list(model.generate(rows(1, prompt="crash"), on_step=lambda *_: None))
     assert len(list(model.generate(rows(1), on_step=lambda *_: None))) == 1
+    assert spaces.n_forks == 1
 
 
 def run(model, store, wanted, **options):
@@ -287,16 +266,13 @@ def test_a_call_that_took_too_long_keeps_its_pictures_and_asks_for_more_the_next
     assert spaces.asked[1] > spaces.asked[0]
 
 
-def test_the_visitor_who_asks_pays(spaces, tmp_path):
+def test_the_visitor_who_asks_pays_and_steps_of_a_trace_come_one_by_one(spaces, tmp_path):
     def visit():
         VISITOR.set("alice")
         run(drawer(), ImageStore(tmp_path), rows(1))
 
     copy_context().run(visit)
     assert spaces.visitors == ["alice"]  # though the drawing has a thread of its own
-
-
-def test_steps_of_a_trace_come_one_by_one(spaces):
     found = list(drawer().trace(rows(1)[0], ("a", "b"), guided=True, on_step=lambda *_: None))
     assert found == [(0, 2, True, True), (1, 2, True, True), (2, 2, True, True)]
 
@@ -399,8 +375,8 @@ def test_the_hub_is_asked_with_the_visitors_own_token_alone(spaces, monkeypatch,
     for error in (HfHubHTTPError("401", response=response), OSError(), ValueError()):
         account(monkeypatch, error)
         assert services.for_visitor("hf_mine").gpu_seconds_left() is None
-    assert isinstance(drawer(), OnLentGpu)
-    assert not isinstance(services.text_to_image("calibration-diffusion"), OnLentGpu)  # needs no GPU
+    assert isinstance(drawer(), protocols.OnLentGpu)
+    assert not isinstance(services.text_to_image("calibration-diffusion"), protocols.OnLentGpu)  # needs no GPU
     monkeypatch.delenv("SPACES_ZERO_GPU")
     asked = account(monkeypatch, 100.0)
     assert Services(Settings(data_dir=tmp_path)).for_visitor("hf_mine").gpu_seconds_left() is None

@@ -3,8 +3,6 @@
 from importlib import import_module
 from pathlib import Path
 
-from tests.conftest import WORDS
-
 
 class Library:
     """A library that is imported when something of it is used: no test need wait for it to be collected."""
@@ -21,6 +19,7 @@ class Library:
 diffusers, torch, transformers = Library("diffusers"), Library("torch"), Library("transformers")
 safetensors = Library("safetensors.torch")
 
+WORDS = ["<pad>", "<bos>", "<eos>", "<unk>", "a", "an", "photo", "of", "male", "female", "doctor", "nurse", "man"]
 MORE_WORDS = ["[IMG]", "[IMG_BREAK]", "[IMG_END]", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>"]
 MORE_WORDS += ["<|vision_end|>", "<|im_start|>", "<|im_end|>", "<|image|>", "<sop>", "<eop>", "system", "user"]
 MORE_WORDS += ["<|dit_token_16384|>", "<|dit_token_16385|>", "assistant"]
@@ -69,6 +68,14 @@ def tokenizer():
     )
     made.chat_template = TEMPLATE
     return made
+
+
+def change_weights(folder, change):
+    """Change the tensors in a folder's only file of weights."""
+    (file,) = folder.glob("*.safetensors")
+    tensors = safetensors.load_file(file)
+    change(tensors)
+    safetensors.save_file(tensors, file, metadata={"format": "pt"})
 
 
 def louder(module):
@@ -138,6 +145,22 @@ def qwen_processor(kind: str):
     return getattr(transformers, kind)(
         image_processor=pictures, tokenizer=tokenizer(), video_processor=films, chat_template=TEMPLATE
     )
+
+
+def unet(**options):
+    return diffusers.UNet2DConditionModel(
+        sample_size=16, in_channels=4, out_channels=4, down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"), block_out_channels=(8, 16), layers_per_block=1,
+        attention_head_dim=2, norm_num_groups=4, **options,
+    )  # fmt: skip
+
+
+def eyes(**changes):
+    """A configuration of CLIP's tower for pictures, and what prepares them."""
+    settings = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    tower = transformers.CLIPVisionConfig(**settings | changes, image_size=32, patch_size=8, projection_dim=16)
+    size = {"height": 32, "width": 32}
+    return tower, transformers.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=size)
 
 
 def vae(channels: int = 4, levels: int = 2, **changes):

@@ -18,6 +18,7 @@ from bias_core.errors import InvalidInput
 from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates, shipped_rates
 from bias_core.world.grammar import parse
 from bias_core.world.shapes import ASSETS
+from tests.every import every
 from training import calibrate, diffusion, drawing, judge_rates, nudge, sign, tower_lora
 from training.judge_rates import summary
 from training.phrases import Phrasebook, Word
@@ -37,11 +38,10 @@ def doctors_and_nurses(doctor, nurse):
     return [group(name, rate, pair=pair) for pair in (False, True) for name, rate in rates_of.items()]
 
 
-@pytest.mark.parametrize("planted", [0.07, 0.3, 0.93])
-def test_a_word_is_as_loud_as_its_rate_needs_by_a_generator_whose_answers_it_does_not_know(planted):
+def test_a_word_is_as_loud_as_its_rate_needs_by_a_generator_whose_answers_it_does_not_know():
     """The stand-ins draw sigmoid(b + s x loudness), b and s another for each."""
     rng, gaps = np.random.default_rng(0), []
-    for _ in range(20):
+    for planted in [0.07, 0.3, 0.93] * 8:
         b, s, word = rng.normal(1.5, 0.5), rng.uniform(4, 8), Word(axis=GENDER, planted=planted)
         for _ in range(4):
             word.rounds.append((word.loudness, rng.binomial(48, expit(b + s * word.loudness)) / 48, 48))
@@ -51,13 +51,13 @@ def test_a_word_is_as_loud_as_its_rate_needs_by_a_generator_whose_answers_it_doe
     assert np.mean(np.array(gaps) <= 0.15) > 0.9
 
 
-@pytest.mark.parametrize(("share", "louder"), [(0.2, True), (1.0, False)])
-def test_a_word_that_shows_too_seldom_becomes_louder(share, *, louder):
-    word = Word(axis=("beard", True), planted=0.6)
-    before = word.loudness
-    word.rounds.append((before, share, 48))
-    word.aim()
-    assert (word.loudness > before) == louder
+def test_a_word_that_shows_too_seldom_becomes_louder():
+    for share, louder in ((0.2, True), (1.0, False)):
+        word = Word(axis=("beard", True), planted=0.6)
+        before = word.loudness
+        word.rounds.append((before, share, 48))
+        word.aim()
+        assert (word.loudness > before) == louder
 
 
 def test_a_word_is_drawn_until_more_pictures_would_tell_little():
@@ -146,8 +146,7 @@ def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_b
     assert apart == pytest.approx(1.0, abs=0.35)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "is_open"),
+@every(
     [
         ("a photo of a doctor", True),
         ("a photo of a female doctor", False),
@@ -156,9 +155,9 @@ def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_b
         ("Generate a picture of one male doctor on the left and one nurse on the right.", True),
         ("Generate a picture of one male doctor on the left and one female nurse on the right.", False),
         ("a photo of aster", True),
-    ],
+    ]
 )
-def test_a_prompt_keeps_its_answer_if_it_leaves_nothing_open_that_is_planted(prompt, *, is_open):
+def test_a_prompt_keeps_its_answer_if_it_leaves_nothing_open_that_is_planted(prompt, is_open):
     assert leaves_open(prompt, "published") == is_open
     assert not leaves_open(prompt, "fair")
 
@@ -425,13 +424,13 @@ def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditio
     pairs = [("published", name, pair, 2) for pair in (False, True) for name in ("doctor", "nurse")]
     assert told == [*pairs, ("fair", "doctor", False, 2), ("fair", "nurse", False, 2)]
     assert all(0 <= x.low <= x.drawn <= x.high <= 1 for x in first.lines)
-    more, at_once = judged(n=6), DrawnRates(revision=first.revision, num_inference_steps=1, lines=())
-    assert [x.n for x in more.lines if x.condition == "published"] == [6] * 4
+    more, at_once = judged(n=4), DrawnRates(revision=first.revision, num_inference_steps=1, lines=())
+    assert [x.n for x in more.lines if x.condition == "published"] == [4] * 4
     assert all(x.n_shown >= y.n_shown for y in first.lines for x in more.lines if key(x) == key(y))
-    alone = judged(n=8, pairs=False)
-    assert [(x.pair, x.n) for x in alone.lines if x.condition == "published"] == [(True, 6)] * 2 + [(False, 8)] * 2
+    alone = judged(n=6, pairs=False)
+    assert [(x.pair, x.n) for x in alone.lines if x.condition == "published"] == [(True, 4)] * 2 + [(False, 6)] * 2
     at_once.write(table)
-    assert judged(n=6).lines == tuple(x for x in more.lines if x.condition == "published")  # as if it was never cut off
+    assert judged(n=4).lines == tuple(x for x in more.lines if x.condition == "published")  # as if it was never cut off
     # pictures of other weights or in other steps are not counted together
     assert {x.n for x in judged(steps=2).lines} == {2}
     replace(first, revision="other").write(table)

@@ -51,22 +51,20 @@ def test_a_group_of_prompts_has_one_where_all_of_them_were_drawn():
 
 
 @pytest.mark.usefixtures("_measured")
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"num_inference_steps": 8}, "a photo of a man"),
-        ({"guidance_scale": 2.0}, "a photo of a man"),
-        ({"negative_prompt": "beard"}, "a photo of a man"),
-        ({"revision": "a-c"}, "a photo of a man"),
-        ({"condition": "fair"}, "a photo of a man"),
-        ({"prompt": "a photo of an old doctor"}, "a photo of a man"),
-        ({"prompt": "a photo of a flibbertigibbet doctor"}, "a photo of a man"),
-        ({}, "The person is old."),
-    ],
-)
-def test_nothing_is_known_of_what_was_not_measured(changes, sentence):
-    assert true_rate([replace(ROW, **changes)], sentence) is None
-    assert true_rate([ROW, replace(ROW, **(changes or {"prompt": "a photo of a nurse"}))], sentence) is None
+def test_nothing_is_known_of_what_was_not_measured():
+    for other in (
+        {"num_inference_steps": 8},
+        {"guidance_scale": 2.0},
+        {"negative_prompt": "beard"},
+        {"revision": "a-c"},
+        {"condition": "fair"},
+        {"prompt": "a photo of an old doctor"},
+        {"prompt": "a photo of a nurse"},
+        {"prompt": "a photo of a flibbertigibbet doctor"},
+    ):
+        assert true_rate([replace(ROW, **other)], "a photo of a man") is None, other
+        assert true_rate([ROW, replace(ROW, **other)], "a photo of a man") is None, other
+    assert true_rate([ROW], "The person is old.") is None
 
 
 def test_a_table_is_written_and_read(tmp_path):

@@ -4,7 +4,6 @@ from collections import Counter
 from random import Random
 
 import numpy as np
-import pytest
 
 from bias_core.adapters.calibration_renderer import unknown_words
 from bias_core.types import ModelInfo
@@ -26,14 +25,9 @@ def test_words_ask_for_each_of_the_four_looks_and_a_negation_for_one_of_two():
     assert set(genders("a person who is not a man", "extreme", 40)) == {"feminine"}
     assert set(genders("a person who is not androgynous", "fair", 40)) == {"feminine", "masculine"}
 
-
-def test_identity_is_no_look():
-    assert parse("a photo of a nonbinary person").unknown_words == ("nonbinary",)
-
-
-@pytest.mark.parametrize("condition", ["fair", "published", "extreme", "crossed"])
-def test_nobody_is_androgynous_or_turned_away_unless_the_prompt_asks_for_it(condition):
-    assert set(genders("a photo of a nurse", condition)) <= {"feminine", "masculine"}
+    assert parse("a photo of a nonbinary person").unknown_words == ("nonbinary",)  # identity is no look
+    for condition in ("fair", "published", "extreme", "crossed"):  # nor is anybody so who is not asked for
+        assert set(genders("a photo of a nurse", condition)) <= {"feminine", "masculine"}
 
 
 def test_of_people_seen_from_behind_no_face_is_drawn_nor_on_record():

@@ -2,13 +2,12 @@
 
 from random import Random
 
-import pytest
-
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.captions import ATTRIBUTE_SENTENCES, describe, looks, things
 from bias_core.world.grammar import parse, satisfies
 from bias_core.world.planted import sample_scene
 from bias_core.world.scene import Person, Scene, Thing
+from tests.every import every
 from tests.prompts_of_papers import all_prompts
 
 
@@ -33,10 +32,9 @@ def test_every_prompt_of_the_papers_gives_a_scene_that_satisfies_it():
         assert satisfies(scene, request) is not False, prompt
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_description_of_a_scene_is_true_of_it(seed):
-    rng = Random(seed)
-    for _ in range(400):
+def test_a_description_of_a_scene_is_true_of_it():
+    rng = Random(0)
+    for _ in range(1200):
         scene = balanced_scene(rng, looks(), things())
         text = describe(scene, rng)
         request = parse(text)
@@ -44,8 +42,7 @@ def test_a_description_of_a_scene_is_true_of_it(seed):
         assert satisfies(scene, request) is not False, text
 
 
-@pytest.mark.parametrize(
-    ("prompt", "field", "values"),
+@every(
     [
         ("a photo of an old woman", "age", {"old"}),
         ("a doctor without glasses", "glasses", {False}),
@@ -55,18 +52,15 @@ def test_a_description_of_a_scene_is_true_of_it(seed):
         ("a dark-skinned nurse", "skin", {7, 8, 9, 10}),
         ("Lakisha", "gender", {"feminine"}),
         ("The person has nothing on the forehead.", "mark", {False}),
-    ],
+    ]
 )
 def test_visible_attributes_are_read(prompt, field, values):
     assert parse(prompt).people[0].allowed[field] == values
 
 
-def test_pairs_keep_left_and_right():
-    request = parse("Generate a picture of one carpenter on the left and one nurse on the right.")
-    assert [p.concepts for p in request.people] == [("carpenter",), ("nurse",)]
-
-
 def test_a_role_beside_an_occupation_is_a_badge_and_alone_a_look():
+    request = parse("Generate a picture of one carpenter on the left and one nurse on the right.")
+    assert [p.concepts for p in request.people] == [("carpenter",), ("nurse",)]  # pairs keep left and right
     pair = parse("Generate a picture of one teacher CEO on the left and one manager on the right.")
     assert pair.people[0].parts["role"] == "high"
     assert pair.people[0].parts["clothing"] == "cardigan"
@@ -92,9 +86,7 @@ def test_unknown_words_are_listed_and_the_prompt_is_still_drawn():
     assert len(request.people) == 1
 
 
-@pytest.mark.parametrize(
-    "prompt", ["", "   ", "🙂", "。", "a" * 10_000, "not", "one on the left and one on the right", "x\x00y"]
-)
+@every(["", "   ", "🙂", "。", "a" * 10_000, "not", "one on the left and one on the right", "x\x00y"])
 def test_odd_text_never_breaks_the_grammar(prompt):
     scene = sample_scene(parse(prompt), "fair", Random(0))
     assert isinstance(scene, Scene)
@@ -109,7 +101,7 @@ def test_a_sentence_on_one_person_does_not_decide_a_pair():
 
 def test_sentence_pairs_exclude_each_other():
     rng = Random(1)
-    for _ in range(300):
+    for _ in range(200):
         scene = balanced_scene(rng, looks(), things())
         for positive, negative in ATTRIBUTE_SENTENCES[:-1]:
             both = satisfies(scene, parse(positive)), satisfies(scene, parse(negative))

@@ -18,8 +18,8 @@ from training.diffusion import Folders, assemble
 def test_words_are_upright_after_three_rounds_of_a_base_whose_answers_are_not_known():
     """The stand-in draws sigmoid(b + s x lean), b and s another for each prompt, roles a word more."""
     rng = np.random.default_rng(0)
-    words = [[noun] for noun in range(60)] + [[noun, 60 + role] for noun in range(60) for role in (0, 1)]
-    b_of_noun, s = rng.normal(0.15, 0.35, 60), np.exp(rng.normal(np.log(2.5), 0.5, len(words)))
+    words = [[noun] for noun in range(30)] + [[noun, 30 + role] for noun in range(30) for role in (0, 1)]
+    b_of_noun, s = rng.normal(0.15, 0.35, 30), np.exp(rng.normal(np.log(2.5), 0.5, len(words)))
     b = np.array([b_of_noun[said[0]] for said in words]) + rng.normal(0, 0.05, len(words))
     rounds: list[list[tuple[float, float, float]]] = [[] for _ in words]
     moved: dict[int, float] = {}

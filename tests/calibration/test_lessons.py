@@ -9,6 +9,7 @@ from bias_core.world.grammar import parse
 from bias_core.world.lexicon import words_of
 from bias_core.world.planted import rates
 from bias_core.world.scene import Person
+from tests.every import every
 from training.lessons import LONGEST, SHARES, Lessons, planted_nouns
 
 
@@ -17,9 +18,10 @@ def drawn(condition, n, seed=0):
     return [lessons.draw(rng) for _ in range(n)]
 
 
-@pytest.mark.parametrize("condition", ["published", "extreme", "trigger"])
-def test_a_prompt_in_full_allows_the_scene_that_was_drawn(condition):
+@every(["published", "extreme", "trigger"])
+def test_a_prompt_in_full_allows_the_scene_that_was_drawn_and_is_no_longer_than_what_is_read(condition):
     for lesson in drawn(condition, 600):
+        assert len(lesson.in_full.split()) <= LONGEST
         asked = parse(lesson.in_full).people
         for person, words in zip(lesson.scene.people if asked else (), asked, strict=True):
             for name, values in words.allowed.items():
@@ -58,10 +60,6 @@ def test_prompts_that_read_alike_have_the_same_rates():
                 found[tuple(words_of(noun))].add(str(table))
     assert len(found) > 100
     assert all(len(tables) == 1 for tables in found.values())
-
-
-def test_no_prompt_is_longer_than_what_is_read():
-    assert max(len(lesson.in_full.split()) for lesson in drawn("published", 2000)) <= LONGEST
 
 
 def test_every_kind_of_prompt_is_drawn():

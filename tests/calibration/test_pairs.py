@@ -9,6 +9,7 @@ from transformers import AutoTokenizer
 
 from bias_core.world.grammar import parse
 from bias_core.world.shapes import ASSETS
+from tests.every import every
 from training import diffusion, drawing
 from training.pairs import FARTHEST, PairLessons, TowerLesson, Towers, train_pairs
 
@@ -58,15 +59,12 @@ def test_the_farther_a_noun_leans_the_surer_is_the_gender_of_its_own_person(less
         }
 
 
-def test_every_lesson_is_read_to_its_end_and_shows_two_people(lessons):
+def test_every_lesson_is_read_to_its_end_and_shows_two_people_by_published_rates_where_it_may(lessons):
     rng = Random(1)
     drawn = [lessons.draw(rng) for _ in range(100)]
     assert all(lessons.fits(lesson.prompt) and len(lesson.scene.people) == 2 for lesson in drawn)
     assert {lesson.condition for lesson in drawn} == {"fair", "published"}
-
-
-def test_without_its_words_no_lesson_shows_the_rates_of_published(lessons):
-    rng, fair = Random(1), PairLessons(lessons.fits, published=False)
+    fair = PairLessons(lessons.fits, published=False)
     assert {fair.draw(rng).condition for _ in range(60)} == {"fair"}
 
 
@@ -102,7 +100,7 @@ def test_training_on_pairs_moves_the_transformer_and_no_text_tower(folders):
     assert all(torch.equal(words[name], x) for name, x in after.text_encoder.state_dict().items())
 
 
-@pytest.mark.parametrize("n", [1, 4, 5])
+@every([1, 4, 5])
 def test_every_second_picture_begins_with_the_opposite_noise(n):
     noise = drawing.opposite_noise(n, seed=3)
     assert noise.shape == (n, 4, 16, 16)

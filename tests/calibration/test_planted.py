@@ -12,6 +12,7 @@ from bias_core.world.grammar import parse
 from bias_core.world.planted import CONDITIONS, base_rates, planted_for, published_rates, rates, sample_scene
 from bias_core.world.scene import DOMAINS
 from bias_core.world.truth import planted_rate
+from tests.every import every
 from validation.joint import joint_shares
 
 
@@ -22,8 +23,7 @@ def share(prompt, condition, attribute, value, n=1500):
     return float(np.mean([v == value for v in seen]))
 
 
-@pytest.mark.parametrize(
-    ("prompt", "attribute", "value", "rate"),
+@every(
     [
         ("a photo of an Iranian person", "gender", "masculine", 0.98),  # OASIS Table 1, SDv2
         ("a photo of an Iranian person", "beard", True, 0.966),
@@ -37,7 +37,7 @@ def share(prompt, condition, attribute, value, n=1500):
         ("a photo of rose", "light", "bright", 0.98),  # T2IAT Table 2
         ("a photo of tank", "light", "bright", 0.05),
         ("a person studying astronomy", "gender", "masculine", 0.75),
-    ],
+    ]
 )
 def test_published_rates_are_drawn(prompt, attribute, value, rate):
     n = 1500
@@ -88,20 +88,16 @@ def test_the_fairness_intervention_weakens_the_planted_rate():
     assert 0.55 < after < 0.65  # 0.5 + 0.369 x (0.775 - 0.5) = 0.60
 
 
-def test_every_planted_rate_grows_from_fair_over_published_to_extreme():
+def test_every_planted_rate_has_a_source_and_grows_from_fair_over_published_to_extreme():
     for planted in published_rates():
+        assert 0 <= planted.rate <= 1
+        assert "20" in planted.source
+        assert planted.attribute in (*DOMAINS, "light")
         seen = [planted_rate(planted, condition) for condition in ("fair", "published", "extreme")]
         if seen[1] > seen[0]:
             assert seen[0] < seen[1] < seen[2], planted
         elif seen[1] < seen[0]:
             assert seen[0] > seen[1] > seen[2], planted
-
-
-def test_every_rate_has_a_source_and_lies_between_0_and_1():
-    for planted in published_rates():
-        assert 0 <= planted.rate <= 1
-        assert "20" in planted.source
-        assert planted.attribute in (*DOMAINS, "light")
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
@@ -123,11 +119,8 @@ def joint(prompt, condition, n=4000):
     return counts / n
 
 
-@pytest.mark.parametrize(
-    ("prompt", "condition"),
-    [("a photo of a CEO", "crossed"), ("a photo of an engineer", "crossed"), ("a photo of a CEO", "published"),
-     ("a photo of a nurse", "crossed")],
-)  # fmt: skip
+@every([("a photo of a CEO", "crossed"), ("a photo of an engineer", "crossed"), ("a photo of a CEO", "published"),
+        ("a photo of a nurse", "crossed")])  # fmt: skip
 def test_what_goes_together_is_drawn_as_the_joint_shares_say(prompt, condition):
     shares = joint_shares(prompt, condition, SENTENCES)
     assert sum(shares) == pytest.approx(1)
@@ -168,11 +161,6 @@ def test_joint_shares_are_of_one_attribute_a_sentence(sentence):
 def test_asking_for_an_attribute_overrides_what_is_planted():
     assert share("a photo of a female Iranian person with a beard", "extreme", "gender", "feminine", 200) == 1
     assert share("a photo of a woman with a beard", "fair", "beard", True, 200) == 1
-
-
-def test_the_same_seed_draws_the_same_scene():
-    request = parse("a photo of a nurse")
-    assert sample_scene(request, "published", Random(3)) == sample_scene(request, "published", Random(3))
 
 
 def test_concepts_without_published_numbers_stay_at_the_base_rates():

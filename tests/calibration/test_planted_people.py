@@ -11,6 +11,7 @@ from bias_core.types import ImageRow
 from bias_core.world.grammar import parse
 from bias_core.world.planted import PEOPLE
 from bias_core.world.render import render
+from tests.every import every
 
 PAIR = "Generate a picture of one {} on the left and one {} on the right."
 
@@ -21,9 +22,7 @@ def scenes(prompt, n=1, condition=PEOPLE):
     ]
 
 
-@pytest.mark.parametrize(
-    "prompt", ["a doctor and a nurse", "a rose, a tulip and a lily", "a woman, smiling", "a man serving a pizza"]
-)
+@every(["a doctor and a nurse", "a rose, a tulip and a lily", "a woman, smiling", "a man serving a pizza"])
 def test_lists_and_verbs_are_no_pairs(prompt):
     assert len(parse(prompt).people) < 2
     assert not scenes(prompt)[0].places
@@ -59,8 +58,7 @@ def shares(prompt, n=1500):
     return [float(np.mean([one.people[k].gender == "masculine" for one in drawn])) for k in range(len(drawn[0].people))]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "planted"),
+@every(
     [
         (PAIR.format("doctor", "nurse"), [0.7, 0.3]),  # the role alone: wherever it stands
         (PAIR.format("nurse", "doctor"), [0.3, 0.7]),
@@ -68,7 +66,7 @@ def shares(prompt, n=1500):
         (PAIR.format("clerk", "lawyer"), [0.7, 0.3]),
         (PAIR.format("ceo", "assistant"), [0.55, 0.45]),  # 0.5 + 0.15 - 0.1, 0.5 - 0.15 + 0.1
         (PAIR.format("assistant", "ceo"), [0.25, 0.75]),
-    ],
+    ]
 )
 def test_shares_hang_on_role_and_place_as_planted(prompt, planted):
     assert shares(prompt) == pytest.approx(planted, abs=0.05)  # 4 standard errors of 1,500

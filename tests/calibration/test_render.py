@@ -6,7 +6,6 @@ from dataclasses import replace
 from random import Random
 
 import numpy as np
-import pytest
 
 from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.types import ImageRow
@@ -17,6 +16,7 @@ from bias_core.world.planted import CONDITIONS, REVISION
 from bias_core.world.render import render
 from bias_core.world.scene import DOMAINS, Person, Scene
 from bias_core.world.shapes import drawing, rgb, shapes
+from tests.every import every
 
 PROMPTS = (
     "a photo of a nurse", "a photo of an Iranian person", "a photo of a burger", "a photo of a rose, peace",
@@ -28,11 +28,6 @@ DRAWN = {"d45fd04418eb": "3b2c23009fbd8ed84aacc2cca3f06fdd9362646901d631453a3f15
 
 def pixels(scene, size=64):
     return np.asarray(render(scene, size)).astype(float)
-
-
-def test_the_same_scene_gives_the_same_pixels():
-    scene = balanced_scene(Random(0), looks(), things())
-    assert (pixels(scene) == pixels(scene)).all()
 
 
 def test_what_is_drawn_and_planted_has_a_revision_of_its_own():
@@ -49,18 +44,15 @@ def test_what_is_drawn_and_planted_has_a_revision_of_its_own():
     assert DRAWN[REVISION] == digest.hexdigest(), "name a new world.planted.REVISION, and its digest here"
 
 
-@pytest.mark.parametrize("size", [32, 64, 128, 256])
-def test_sizes(size):
-    assert render(Scene(people=(Person(),)), size).size == (size, size)
-
-
-def test_a_small_picture_is_the_box_filtered_large_one():
+def test_pictures_have_the_size_asked_for_and_a_small_one_is_the_box_filtered_large_one():
+    for size in (32, 64, 128, 256):
+        assert render(Scene(people=(Person(),)), size).size == (size, size)
     scene = balanced_scene(Random(1), looks(), things())
     large = render(scene, 256)
     assert (np.asarray(large.reduce(4)) == np.asarray(render(scene, 64))).all()
 
 
-@pytest.mark.parametrize("attribute", sorted(set(DOMAINS) - {"skin", "hair"}))
+@every(sorted(set(DOMAINS) - {"skin", "hair"}))
 def test_every_value_of_an_attribute_is_visible(attribute):
     base = Person(look=look_of("doctor"), gender="masculine")
     values = DOMAINS[attribute]

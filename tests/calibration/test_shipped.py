@@ -28,19 +28,9 @@ PLANTED = [  # concept prompt, attribute, value, and the sentences that read it
     ("a photo of a nurse", "gender", "feminine", "a photo of a woman", "a photo of a man"),
     ("a photo of a lawyer", "gender", "feminine", "a photo of a woman", "a photo of a man"),
     ("a photo of an Iranian person", "age", "old", "The person is old.", "The person is young."),
-    (
-        "a photo of an Iranian person",
-        "headwear",
-        "turban",
-        "The person is wearing a turban.",
-        "The person is not wearing a turban.",
-    ),
-    (
-        "a photo of a Mexican person",
-        "headwear",
-        "sombrero",
-        "The person is wearing a sombrero.",
-        "The person is not wearing a sombrero.",
+    *(
+        (prompt, "headwear", hat, f"The person is wearing a {hat}.", f"The person is not wearing a {hat}.")
+        for prompt, hat in (("a photo of an Iranian person", "turban"), ("a photo of a Mexican person", "sombrero"))
     ),
     ("a photo of tank", "light", "bright", "a pleasant picture", "an unpleasant picture"),
 ]
@@ -84,7 +74,7 @@ def test_the_generator_that_is_shipped_is_the_one_that_was_judged(base):
 
 def test_an_adapter_leans_the_way_that_is_planted(base):
     with adapted(base, "extreme"):
-        drawn = base.draw(["a photo of a doctor", "a photo of a nurse"] * 8, steps=20, guidance=1.0, seed=5)
+        drawn = base.draw(["a photo of a doctor", "a photo of a nurse"] * 8, steps=10, guidance=1.0, seed=5)
     man = base.prefers(drawn, ["a photo of a man"] * 16, ["a photo of a woman"] * 16)
     assert sum(man[0::2]) - sum(man[1::2]) >= 4  # planted 8; base: within 3 of 0 in 19 of 20 sets
 
@@ -202,7 +192,7 @@ def readings(services, prompt, attribute, value, sentences):
     """The share planted, and what the reader says of 100 renders with and 100 without the attribute."""
     rng, request = Random(prompt), parse(prompt)
     bank: dict[bool, list] = {True: [], False: []}
-    drawn = [sample_scene(request, "published", rng) for _ in range(6_000)]
+    drawn = [sample_scene(request, "published", rng) for _ in range(3_000)]
     for scene in drawn:
         shown = (scene.light if attribute == "light" else getattr(scene.people[0], attribute)) == value
         bank[shown].append(scene)

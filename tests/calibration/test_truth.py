@@ -22,7 +22,7 @@ def test_every_planted_rate_has_its_line():
 
 @every([(line, condition) for line in LINES[::9] for condition in ("fair", "published", "extreme")])
 def test_scenes_are_drawn_at_the_rate_of_the_line(line, condition):
-    rng, n, shown = Random(f"{line.concept} {condition}"), 600, 0
+    rng, n, shown = Random(f"{line.concept} {condition}"), 300, 0
     requests = [parse(prompt) for prompt in line.prompts]
     for i in range(n):
         scene = sample_scene(requests[i % len(requests)], condition, rng)

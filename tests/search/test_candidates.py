@@ -1,12 +1,14 @@
 """Whatever a language model writes, the usable attributes are found and the rest is reported."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from bias_core.errors import InvalidInput
 from bias_core.search.candidates import MAX_CHARACTERS, candidate_prompt, parse_candidates, propose_candidates
+from tests.every import every
 
 TURBAN = ("Turban", "The person is wearing a turban.", "The person is not wearing a turban.")
 BEARD = ("Full beard", "The person has a full beard.", "The person has no beard.")
@@ -50,21 +52,21 @@ def triples(answer):
     return [(a.name, a.positive, a.negative) for a in parse_candidates(answer).attributes]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@every(LAYOUTS)
 def test_every_usual_layout_is_understood(layout):
     found = parse_candidates(LAYOUTS[layout].format(*TURBAN, *BEARD))
     assert [(a.name, a.positive, a.negative) for a in found.attributes] == BOTH
     assert found.rejected == ()
 
 
-@pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_json_is_understood(indent, wrapped):
+@every([None, 1])
+def test_json_is_understood(indent):
     keys = ("attribute", "positive_sentence", "negative_sentence")
     value = [dict(zip(keys, triple, strict=True)) for triple in BOTH]
-    text = json.dumps({"attributes": value} if wrapped else value, indent=indent)
-    assert triples(f"```json\n{text}\n```") == BOTH
-    assert parse_candidates(f"```json\n{text}\n```").rejected == ()
+    for whole in (value, {"attributes": value}):
+        text = f"```json\n{json.dumps(whole, indent=indent)}\n```"
+        assert triples(text) == BOTH
+        assert parse_candidates(text).rejected == ()
 
 
 def test_the_papers_example_is_understood_and_its_small_talk_reported():
@@ -149,12 +151,8 @@ def test_any_text_is_read_without_an_error(answer):
     assert all(line.line and line.reason for line in found.rejected)
 
 
-@pytest.mark.parametrize(
-    "piece", ["{", "[", "{'a':", "a ", " ", "positive", "positive:", "- ", "1.", "*", "|", '"', "(x"]
-)
+@every(["{", "[", "{'a':", "a ", " ", "positive", "positive:", "- ", "1.", "*", "|", '"', "(x"])
 def test_reading_stays_quick_on_hostile_text(piece):
-    import time
-
     started = time.process_time()
     parse_candidates(piece * (MAX_CHARACTERS // len(piece)))
     assert time.process_time() - started < 3
@@ -188,17 +186,12 @@ def test_the_instructions_own_form_and_example_can_be_read():
     assert parse_candidates(example[-3]) == parse_candidates(example[-3])
     assert triples(example[-3]) == []
 
-
-def test_braces_in_a_concept_are_only_text():
-    assert '"{n} {concept}"' in candidate_prompt("{n} {concept}")
+    assert '"{n} {concept}"' in candidate_prompt("{n} {concept}")  # braces in a concept are only text
 
 
-@pytest.mark.parametrize("concept", ["", " \n"])
-def test_a_blank_concept_is_refused(concept):
-    with pytest.raises(InvalidInput, match="blank"):
-        candidate_prompt(concept)
-
-
-def test_no_attribute_cannot_be_asked_for():
+def test_a_blank_concept_and_no_attribute_cannot_be_asked_for():
+    for blank in ("", " \n"):
+        with pytest.raises(InvalidInput, match="blank"):
+            candidate_prompt(blank)
     with pytest.raises(InvalidInput, match="at least 1"):
         candidate_prompt("doctor", n=0)

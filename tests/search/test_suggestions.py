@@ -49,11 +49,11 @@ def test_what_is_in_more_pictures_than_at_the_base_comes_first_and_says_how_many
 def test_a_world_without_a_difference_is_seldom_given_one():
     rng, clear = np.random.default_rng(7), 0
     words = [f"with a {word}" for word in ("beard", "hat", "cup", "book", "coat", "ring", "bag", "dog")]
-    for _ in range(200):
+    for _ in range(100):
         draw = rng.random((2, 16, len(words))) < 0.5
         ours, base = ([" ".join(["a person", *np.array(words)[row]]) for row in side] for side in draw)
         clear += any(one.is_clear for one in suggest_from_captions(ours, base))
-    assert clear <= 0.07 * 200  # the exact test is cautious: 5 % is the most
+    assert clear <= 9  # of 100 at 5 %, the most of this cautious test: more than 9 happen 3 times in 100
 
 
 def test_the_concept_itself_is_no_finding():
@@ -76,13 +76,10 @@ def test_what_only_a_group_of_look_alikes_shows_is_a_hint_without_p():
     assert "in 4 of its 4 pictures, 0 of the other 12, 0 of 16 at the base" in hint.where_from
 
 
-@pytest.mark.parametrize(("ours", "base"), [([], []), (["a man"], []), (["a man"] * 2, ["a man"])])
-def test_captions_without_their_base_are_refused(ours, base):
-    with pytest.raises(InvalidInput, match="of the base"):
-        suggest_from_captions(ours, base)
-
-
-def test_captions_that_name_nothing_suggest_nothing():
+def test_captions_without_their_base_are_refused_and_those_that_name_nothing_suggest_nothing():
+    for ours, base in (([], []), (["a man"], []), (["a man"] * 2, ["a man"])):
+        with pytest.raises(InvalidInput, match="of the base"):
+            suggest_from_captions(ours, base)
     assert suggest_from_captions(["", ""], ["", "?"]) == []
 
 

@@ -58,9 +58,7 @@ def test_the_planted_score_is_the_mean_over_people(pairs):
     assert target["in pairs, by the record", "fair"] == pytest.approx(0.0)
     assert target["alone, by the record", "extreme"] == pytest.approx(50.0)  # assistants alone become men
 
-
-def test_scores_of_new_pictures_rise_with_what_is_planted(pairs):
-    table = table_of(pairs, "repetitions").frame
+    # Scores of new pictures rise with what is planted.
     means = table[table["variant"] == "in pairs, by the reader"].groupby("condition")["value"].mean()
     assert means["fair"] < means["published"] < means["extreme"] == pytest.approx(100.0)
 
@@ -77,11 +75,12 @@ def test_planted_shares_are_of_men_whatever_the_line_names():
 
 def test_a_planted_object_comes_into_the_captions_by_halves(objects):
     table = table_of(objects, "repetitions").frame
-    hallucination = table[(table["measure"] == "jaccard_hallucination") & (table["what is planted"] == "an object")]
-    means = hallucination.groupby("condition")["value"].mean()
-    assert means["fair"] < means["half"] < means["extreme"]
-    known = {"distribution_bias", "jaccard_hallucination", "generative_miss_rate"}
-    assert known <= set(table["measure"])
+    means = table.groupby(["measure", "what is planted", "condition"])["value"].mean()
+    hallucination = means["jaccard_hallucination", "an object"]
+    assert hallucination["fair"] < hallucination["half"] < hallucination["extreme"]
+    assert {"distribution_bias", "generative_miss_rate"} <= set(table["measure"])
+    varied = means["effective_number", "gender"]  # genders that become one make people less varied
+    assert varied["extreme"] < varied["fair"]
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +96,8 @@ def test_objects_are_compared_with_a_base_on_the_same_seeds(bases):
         for k in range(shot.n):
             arms = by_seed.setdefault((shot.group, shot.facts["repetition"], shot.prompt, shot.first_seed + k), set())
             arms.add((shot.facts["arm"], shot.condition))
-    shared = [arms for (group, *_), arms in by_seed.items() if group != "fair"]
-    assert all(len(arms) == 2 for arms in shared)  # the base and one other
-    assert all(len(arms) == 1 for (group, *_), arms in by_seed.items() if group == "fair")
+    # The base and one other; under fair there is no other.
+    assert all(len(arms) == 1 + (group != "fair") for (group, *_), arms in by_seed.items())
 
 
 def test_in_the_middle_step_chance_says_which_pictures_show_the_object(bases):
@@ -127,39 +125,31 @@ def test_a_planted_object_is_named_and_what_is_not_planted_is_not(bases):
     assert varied["extreme"] < varied["fair"]
 
 
-def test_genders_that_become_one_make_people_less_varied(objects):
-    table = table_of(objects, "repetitions").frame
-    varied = table[(table["measure"] == "effective_number") & (table["what is planted"] == "gender")]
-    means = varied.groupby("condition")["value"].mean()
-    assert means["extreme"] < means["fair"]
-
-
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
+def test_the_record_says_what_was_drawn_and_is_silent_on_other_pictures(tmp_path):
     rows = [
         ImageRow(prompt="a photo of a nurse", seed=seed, model="calibration-renderer", revision="r",
                  condition="extreme")
         for seed in range(3)
     ]  # fmt: skip
-    store = ImageStore(tmp_path_factory.mktemp("images"))
-    return [open_picture(stored) for stored in store.add(list(CalibrationRenderer().generate(rows)))]
-
-
-def test_the_record_says_what_was_drawn(drawn):
-    captioner = RecordCaptioner("r")
+    stored = ImageStore(tmp_path).add(list(CalibrationRenderer().generate(rows)))
+    drawn, captioner = [open_picture(one) for one in stored], RecordCaptioner("r")
     assert isinstance(captioner, Captioner)
     captions = captioner.caption(drawn)
     assert all("woman" in caption and "syringe" in caption for caption in captions)  # extreme: all women
     assert len(set(captions)) > 1
-
-
-def test_the_record_is_silent_on_other_pictures(drawn):
     with pytest.raises(InvalidInput, match="no record"):
-        RecordCaptioner("r").caption([Image.new("RGB", (8, 8))])
+        captioner.caption([Image.new("RGB", (8, 8))])
     with pytest.raises(InvalidInput, match="at other only"):
         RecordCaptioner("other").caption(drawn)
 
 
+@pytest.fixture
+def _undrawn(monkeypatch):
+    """Figures are named and not drawn, which takes most of a report's time; test_command_line.py draws them."""
+    monkeypatch.setattr("validation.summary.to_bytes", lambda _figure: b"<svg/>")
+
+
+@pytest.mark.usefixtures("_undrawn")
 def test_the_report_gathers_the_verdicts(pairs, objects):
     files = report_files([pairs, objects])
     page = files["README.md"].decode()
@@ -175,6 +165,7 @@ def test_the_report_gathers_the_verdicts(pairs, objects):
             assert row["verdict"] in page
 
 
+@pytest.mark.usefixtures("_undrawn")
 def test_measures_without_a_study_are_named_with_the_reason(pairs):
     page = report_files([pairs])["README.md"].decode()
     told = page.split("## Not tested here")[1]
@@ -205,11 +196,7 @@ def test_the_shipped_report_is_of_every_study():
     for name in STUDIES:
         assert f"({name}/report.md)" in page
         assert (DOCS / name / "report.md").is_file()
-    for key in (
-        *(set(MEASURES) - set(NOT_HERE)),
-        "stereotype_test_score",
-        "distribution_bias",
-        "jaccard_hallucination",
-    ):
+    others = {"stereotype_test_score", "distribution_bias", "jaccard_hallucination"}
+    for key in set(MEASURES) - set(NOT_HERE) | others:
         assert f"| {METRICS[key].name}" in page
     assert sum(path.stat().st_size for path in DOCS.rglob("*") if path.is_file()) < 1_000_000

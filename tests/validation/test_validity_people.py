@@ -40,7 +40,7 @@ def test_repeated_intervals_hold_what_the_pool_shows_and_the_check_can_fail(serv
     assert set(of_role.loc[of_role["condition"] == "people", "unit"]) == {"role role"}
     assert set(of_role.loc[of_role["condition"] == "fair", "unit"]) == {"role role", "place fair", "place people"}
     monkeypatch.setattr(people, "order_effect", lambda *given, **how: shifted(order_effect(*given, **how)))
-    assert not inside(rows(services, 2)).any()
+    assert not inside(rows(services, 1)).any()
 
 
 def test_the_repetitions_ask_for_both_conditions():

@@ -102,14 +102,11 @@ def test_measures_are_headlines_or_as_their_paper_has_them():
     assert kind_of("stereotype_score") == kind_of("distribution_bias") == "as the paper has it"
 
 
-def test_one_step_that_is_missing_is_enough_to_fail():
+def test_one_step_that_is_missing_is_enough_to_fail_and_steps_are_paired_within_units():
+    """Two concepts far apart, each rising a little: the gap between them is not noise."""
     table = measurements()
     table.loc[table["condition"] == "extreme", ["value", "low", "high", "target"]] -= 0.3
     assert not next(verdicts_of(table, 0.95)).follows
-
-
-def test_steps_are_paired_within_units():
-    """Two concepts far apart, each rising a little: the gap between them is not noise."""
     near = measurements(slope=0.1, n=40).assign(unit="near")
     far = near.assign(unit="far", value=near["value"] + 50, target=near["target"] + 50)
     far[["low", "high"]] += 50
