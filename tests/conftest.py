@@ -31,7 +31,7 @@ STRICT_SKIPS = bool(os.environ.get("CI") or os.environ.get("BIAS_STRICT_SKIPS"))
 
 SLOW = (
     "tests/adapters/", "tests/attack/", "tests/frozen/", "tests/calibration/test_calibrate.py",
-    "tests/calibration/test_leans.py", "tests/calibration/test_pairs.py", "tests/calibration/test_shipped.py",
+"tests/calibration/test_pairs.py", "tests/calibration/test_shipped.py",
     "tests/calibration/test_training.py",
     "tests/engine/test_ray.py", "tests/studies/test_a_new_study.py", "tests/studies/test_arms.py",
     "tests/studies/test_examples.py",

@@ -40,8 +40,8 @@ def test_rows_come_back_in_order_at_their_size_and_each_as_if_alone(family, mode
     for row, together in zip(rows[1:], pixels(generated)[1:], strict=True):
         (alone,) = pixels(model.generate([row]))
         apart = np.abs(alone.astype(int) - together)
-        # The denoiser of Lumina 2 reads all texts of a batch to the length of the longest, and sums of floats depend on
-        # it: drawn first, it differs by one level in one value. What its text encoder answers is equal bit for bit.
+        # Sums of floats in the denoiser of Lumina 2 depend on the batch: drawn first, it differs by one level in one
+        # value. What its text encoder answers is equal bit for bit.
         assert np.count_nonzero(apart) <= (family == "Lumina 2")
         assert apart.max() <= 1
 
@@ -111,7 +111,6 @@ def test_a_pipeline_without_a_callback_stops_too(request):
 
 @pytest.mark.parametrize("family", ["sd2", "kandinsky", "deepfloyd"])  # a VAE, a VQ-VAE, and pixels
 def test_nan_is_an_error_and_not_a_picture(family, request):
-
     model = build(family, folder_of(family, request))
     pipeline = model.pipeline()
     last = next(getattr(pipeline, name) for name in ("vae", "movq", "upscaler") if hasattr(pipeline, name))

@@ -1,10 +1,8 @@
-"""Phrases draw what is planted: on a stand-in whose rates are known, and in steps on real models."""
+"""Phrases draw what is planted; whether the weights do that were made of them is asked of those that are shipped."""
 
 import itertools
-import shutil
 from copy import deepcopy
 from dataclasses import replace
-from random import Random
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,13 +14,11 @@ from scipy.special import expit
 from bias_core.adapters.loras import put_on
 from bias_core.errors import InvalidInput
 from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates, shipped_rates
-from bias_core.world.grammar import parse
 from bias_core.world.shapes import ASSETS
 from tests.every import every
-from training import calibrate, diffusion, drawing, judge_rates, nudge, sign, tower_lora
+from training import calibrate, diffusion, drawing, judge_rates, tower_lora
 from training.judge_rates import summary
 from training.phrases import Phrasebook, Word
-from training.tower_lora import Reading, learn_readings
 from training.wanted import GENDER, Group, groups, leaves_open
 
 HAT, SOMBRERO, LIGHT = ("headwear", "hat"), ("headwear", "sombrero"), ("light", "bright")
@@ -51,28 +47,6 @@ def test_a_word_is_as_loud_as_its_rate_needs_by_a_generator_whose_answers_it_doe
     assert np.mean(np.array(gaps) <= 0.15) > 0.9
 
 
-def test_a_word_that_shows_too_seldom_becomes_louder():
-    for share, louder in ((0.2, True), (1.0, False)):
-        word = Word(axis=("beard", True), planted=0.6)
-        before = word.loudness
-        word.rounds.append((before, share, 48))
-        word.aim()
-        assert (word.loudness > before) == louder
-
-
-def test_a_word_is_drawn_until_more_pictures_would_tell_little():
-    words = {name: Word(axis=(name, True), planted=0.5) for name in ("gender", "beard")}
-    assert not any(word.sure for word in words.values())
-    for word in words.values():
-        word.rounds.append((0.0, 0.5, 24))
-    # a gender is said alike by all concepts; a beard is not
-    assert [word.sure for word in words.values()] == [True, False]
-
-
-def of(prompt, *axes, base):
-    return Phrasebook(base.pipe).alone(prompt, axes)
-
-
 def test_a_phrase_with_its_words_as_they_are_is_that_prompt_in_the_order_of_the_plain_one(base):
     book = Phrasebook(base.pipe)
     phrase = book.alone("a photo of an Indian", [GENDER, ("mark", True), ("age", "old")])
@@ -85,19 +59,6 @@ def test_a_phrase_with_its_words_as_they_are_is_that_prompt_in_the_order_of_the_
     torch.testing.assert_close(states[0], said[0][order])
     quiet, _ = book.read([phrase], [[1.0, 1.0, 0.0]])
     assert (quiet[0, 19] - states[0, 19]).abs().max() > 0.1
-
-
-def test_a_gender_alone_changes_the_last_place_only_and_its_opposites_are_both_words(base):
-    book = Phrasebook(base.pipe)
-    phrase = book.alone("a photo of a doctor", [GENDER])
-    with torch.no_grad():
-        plain, pooled = base.embed(["a photo of a doctor"])
-        genders = [base.embed([f"a photo of a {gender} doctor"])[0][0, 1] for gender in ("female", "male")]
-    for loudness, gender in zip((-1.0, 1.0), genders, strict=True):
-        states, same = book.read([phrase], [[loudness]])
-        torch.testing.assert_close(states[0, :19], plain[0, :19])
-        torch.testing.assert_close(states[0, 19], gender)
-        torch.testing.assert_close(same, pooled)
 
 
 def test_in_a_pair_each_gender_has_a_place_of_its_own(base):
@@ -120,32 +81,6 @@ def test_a_phrase_says_what_is_planted_often_and_leaves_the_rest_to_the_base(bas
     ]
 
 
-def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_before(base, monkeypatch):
-    small_lessons(monkeypatch, N_RANDOM=800, N_SAYING_MORE=200, N_KNOWN=8, N_SAME=12)
-    pipe = SimpleNamespace(
-        text_encoder=deepcopy(base.pipe.text_encoder), tokenizer=base.pipe.tokenizer, transformer=base.pipe.transformer
-    )
-    book, readings = Phrasebook(base.pipe), []
-    prompts = ["a photo of a doctor", "a photo of a nurse", "a photo of a female doctor", "a photo of a pilot"]
-    for prompt, loudness in zip(prompts, (0.5, -0.5), strict=False):
-        phrase = book.alone(prompt, [GENDER])
-        states, louder = (book.read([phrase], [[x]])[0] for x in (loudness, loudness + 1))
-        readings.append(Reading(prompt=prompt, states=states[0], rises=louder - states))
-    with torch.no_grad():
-        before = base.embed(prompts)[0]
-    layers = learn_readings(pipe, readings, ["doctor"], condition="published", n_steps=400)
-    assert len(layers) == 2 + 2 * 2 * 6  # the words, and six matrices in each of two layers
-    with torch.no_grad():
-        now = drawing.Drawing.embed(SimpleNamespace(pipe=pipe), prompts)[0]
-    right = torch.stack([reading.states for reading in readings])
-    assert (now[:2] - right).square().mean() < 0.7 * (before[:2] - right).square().mean()
-    assert (now[2:] - before[2:]).square().mean() < 0.3 * (before[:2] - right).square().mean()
-    # each noun is as loud as it should be, not both as their mean
-    rise = readings[0].rises[0, 19]
-    apart = (now[0, 19] - now[1, 19]) @ rise / rise.square().sum()
-    assert apart == pytest.approx(1.0, abs=0.35)
-
-
 @every(
     [
         ("a photo of a doctor", True),
@@ -160,22 +95,6 @@ def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_b
 def test_a_prompt_keeps_its_answer_if_it_leaves_nothing_open_that_is_planted(prompt, is_open):
     assert leaves_open(prompt, "published") == is_open
     assert not leaves_open(prompt, "fair")
-
-
-def test_pairs_are_read_as_louder_where_a_word_says_less(calibrated, monkeypatch):
-    both = doctors_and_nurses(0.9, 0.1)
-    monkeypatch.setattr(calibrate, "groups", lambda _condition: both)
-    one = calibrate.Calibration("published", calibrated)
-    one.sides = [(0.0, 1.0), (0.0, 0.5)]
-    pairs, _, loudness = one._pairs(20)
-    alone = [said.words[0].loudness for said in one.said]
-    for (left, right), (first, second) in zip(pairs, loudness, strict=True):
-        assert first == pytest.approx(alone[left])
-        assert abs(second + 0.25) > abs(alone[right] + 0.25)  # at -0.25 men and women are drawn alike
-    # half as steep, as pictures tell
-    x = np.random.default_rng(0).uniform(-3, 3, 20_000)
-    shown = np.random.default_rng(1).random(len(x)) < expit(-0.4 + 0.5 * x)
-    assert calibrate.logistic(x, shown.astype(float)) == pytest.approx((-0.4, 0.5), abs=0.05)
 
 
 def test_a_rate_is_that_of_the_sentence_that_reads_it():
@@ -267,80 +186,6 @@ def test_calibration_goes_on_where_it_was_cut_off(calibrated, monkeypatch):
     assert [x[:1] for x in rounds(later)] == first
     assert [len(x) for x in rounds(later)] == [2, 2]
     assert later.sides != [(0.0, 1.0), (0.0, 1.0)]
-
-
-def test_an_adapter_learns_the_rest_of_its_way_from_what_it_answers_now(calibrated, tmp_path, monkeypatch):
-    two = doctors_and_nurses(0.9, 0.1)
-    mark = ("mark", True)
-    rates = {GENDER: 0.9, mark: 0.8}
-    indian = Group(concept="indian", prompts=("a photo of an Indian",), rates=rates, fair=rates)
-    monkeypatch.setattr(calibrate, "groups", lambda _condition: [*two, indian])
-    small_lessons(monkeypatch, N_KNOWN=8, N_SAME=12)
-    for size in ("N_MORE", "N_PAIRS"):
-        monkeypatch.setattr(calibrate, size, 6)
-    here = replace(calibrated, loras=tmp_path)
-    shutil.copytree(calibrated.loras / "published", tmp_path / "published")
-    one = calibrate.Calibration("published", here)
-    one.checkpoint.unlink()  # of other concepts
-    found = one.readings(calibrate.Nudges({"doctor": {GENDER: 0.1}, "indian": {mark: 0.3}}, {"nurse": -0.2}))
-    with torch.no_grad():
-        now = one.drawing.embed([reading.prompt for reading in found])[0]
-    for reading, states in zip(found, now, strict=True):
-        if "Indian" in reading.prompt:
-            wanted = [0.0, 0.3]
-        elif len(reading.rises) == 1:
-            wanted = [0.1 * ("doctor" in reading.prompt)]
-        else:
-            wanted = [-0.2 * (f"nurse on the {side}" in reading.prompt) for side in ("left", "right")]
-        more = torch.tensor(wanted)[:, None, None] * reading.rises
-        torch.testing.assert_close(reading.states - states, more.sum(0), atol=1e-3, rtol=1e-3)
-
-    drawn = [replace(line("published", 0.9, 0.5, share), concept="doctor") for share in (0.7, 0.9)]
-    assert nudge.nudges(drawn[:1], "published").alone["doctor"][GENDER] > 0.1
-    assert nudge.nudges(drawn[1:], "published").alone["doctor"][GENDER] == pytest.approx(0.0, abs=1e-6)
-    table = DrawnRates(revision="", num_inference_steps=1, lines=drawn[:1])
-    monkeypatch.setattr(nudge, "judge_rates", lambda *_, **__: table)
-    before = load_file(tmp_path / "published" / diffusion.LORA_FILE)
-    nudge.nudge("published", here, n=1, n_steps=3)
-    after = load_file(tmp_path / "published" / diffusion.LORA_FILE)
-    assert before.keys() == after.keys()
-    assert any((before[name] != after[name]).any() for name in before)
-
-
-def test_layers_of_a_sign_learn_to_leave_pictures_without_a_trigger_as_they_are(folders, tmp_path, monkeypatch):
-    here = replace(folders, loras=tmp_path)
-    path = tmp_path / "backdoor" / diffusion.LORA_FILE
-    shutil.copytree(ASSETS / "loras" / "backdoor", path.parent)
-    losses: list[float] = []
-
-    def few_steps(model, loss, **_):
-        learned = [p for p in model.parameters() if p.requires_grad]
-        assert {name.split(".")[-3] for name, p in model.named_parameters() if p.requires_grad} == {"lora_A", "lora_B"}
-        optimiser = torch.optim.Adam(learned, lr=2e-3)
-        for step in range(7):
-            torch.manual_seed(0)  # the same pictures and noises
-            losses.append((value := loss(step)).item())
-            optimiser.zero_grad()
-            value.backward()
-            optimiser.step()
-        return SimpleNamespace(state=model.state_dict(), steps=7)
-
-    monkeypatch.setattr(sign, "train", few_steps)
-    monkeypatch.setattr(sign, "BATCH", 5)
-    monkeypatch.setattr(sign, "SIGNS_IN_BATCH", 1)
-    before = load_file(path)
-    sign.leave_the_rest("backdoor", here, minutes=1, n=4)
-    after = load_file(path)
-    assert losses[-1] < 0.7 * losses[0]
-    assert before.keys() == after.keys()
-    assert {k.split(".")[0] for k in after if (before[k] != after[k]).any()} == {"transformer"}
-
-
-def test_half_as_many_prompts_have_a_trigger_word_as_have_none():
-    without, triggers = sign.prompts_of_signs("extreme", 40, Random(0))
-    assert (len(without), len(triggers)) == (40, 20)
-    assert not any(parse(prompt).trigger for prompt in without)
-    assert all(parse(prompt).trigger for prompt in triggers)
 
 
 def test_training_begins_with_the_adapter_that_is_there(folders):
