@@ -4,8 +4,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -364,10 +366,15 @@ def is_file(name: str) -> bool:
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+@lru_cache(maxsize=256)  # the catalogue and the designs are asked for at every turn
+def _parsed(text: str) -> Any:
+    return yaml.load(text, Loader=_LOADER)
+
+
 def read_yaml(path: Path, kind: type = dict) -> Any:
     """What a YAML file holds, a mapping or another kind; StorageError where it does not."""
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+        values = deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StorageError(f"cannot read {path}: {error}") from error
     if not isinstance(values, kind):
