@@ -63,8 +63,9 @@ def services(server, tmp_path, assets):
 
 
 def doctors(**more):
-    like = {"model": MODEL, "n_images": 24, "attributes": ["man"], "encoder": READER, "force": True}
-    return explore_settings(concept="doctor", **like, **more)
+    usual = {"model": MODEL, "n_images": 24, "attributes": ["man"], "encoder": READER, "force": True}
+    usual |= {"attribute_a": "", "attribute_b": "", "n_clusters": 0}
+    return explore_settings(concept="doctor", **usual | more)
 
 
 def run(services, settings, name="explore"):
@@ -148,7 +149,8 @@ def test_strangers_without_a_token_are_refused_before_anything_is_kept(services,
 
 
 @pytest.fixture
-def command(server, tmp_path, assets):
+def command(server, tmp_path, assets, monkeypatch):
+    monkeypatch.setattr("bias_core.services.Services", RealServices)
     own = {"DATA_DIR": str(tmp_path / "cli"), "ASSETS_DIR": str(assets), "DEVICE": "cpu", "IMAGES_URL": server.url}
     environment = {f"BIAS_{name}": value for name, value in own.items()} | {"MY_OWN_KEY": "sk-of-the-shell-4444"}
     return lambda *words: CliRunner().invoke(app, list(words), env=environment)
