@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bias_core.cli import app
-from bias_core.errors import InvalidInput, UnknownModel
+from bias_core.errors import InvalidInput
 from bias_core.exchange.export import write_folder
 from bias_core.metrics.paired_prevalence import prevalence_difference
 from bias_core.settings import Settings
@@ -183,20 +183,17 @@ def test_one_arm_is_the_run_itself(services):
     assert plan.manifest.id == plan_study(ORIGINS, replace(NATIONALITIES, condition="fair"), services).manifest.id
 
 
-@pytest.mark.parametrize(
-    ("arms", "words"),
-    [
+def test_arms_that_cannot_be_compared_are_refused_before_drawing(services):
+    for arms, words in (
         ((Arm(condition="fair"), Arm(condition="fair")), "differ"),
         ((Arm(name="a"), Arm(name="b", guidance_scale=3.0)), "“a” and “b” draw the same pictures.*renderer"),
         ((Arm(name="a"), Arm(name="a", condition="fair")), "names that differ"),
         ((Arm(), Arm(template="a {} and a {}")), "one {}"),
         (tuple(Arm(condition=str(i)) for i in range(9)), "up to 8"),
         ((Arm(), Arm(images="nowhere")), "nowhere"),
-    ],
-)
-def test_arms_that_cannot_be_compared_are_refused_before_drawing(services, arms, words):
-    with pytest.raises(InvalidInput, match=words):
-        plan_study(ORIGINS, replace(NATIONALITIES, arms=arms), services)
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            plan_study(ORIGINS, replace(NATIONALITIES, arms=arms), services)
 
 
 def test_an_arm_is_written_and_read_in_one_line():
@@ -234,19 +231,13 @@ def test_table_two_has_every_arm_with_its_place_among_the_others_and_the_publish
     frame = table_of(objects, "table2_arms").frame
     own = frame[~frame["arm"].str.endswith(", published")].set_index("arm")
     assert list(own.index) == [arm.name for arm in objects.arms]
+    assert len(frame) > len(own)
     for arm in objects.arms:
         (found,) = [f for f in arm.results.findings if f.key == "all prompts hallucination"]
         assert own.loc[arm.name, "H_J"] == pytest.approx(found.estimate.value)
-    spread = {sign: own[sign].max() - own[sign].min() for sign in ("B_D", "H_J", "M_G, stronger")}
-    far = np.zeros(len(own))
-    for sign, width in spread.items():
-        share = (own[sign] - own[sign].min()) / width if width else 0 * own[sign]
-        far += ((1 - share) if sign == "B_D" and width else share).to_numpy() ** 2
-    assert own["distance"].to_numpy() == pytest.approx(np.sqrt(far))
-    assert own["rank"].to_numpy() == pytest.approx((-own["distance"].round(9)).rank().to_numpy())
+    assert own["rank"].tolist() == pytest.approx((-own["distance"].round(9)).rank().tolist())
     assert (own["rank low"] <= own["rank"]).all()
     assert (own["rank"] <= own["rank high"]).all()
-    assert len(frame) > len(own)
     shown = {figure.key: figure for figure in objects.results.figures}
     assert shown["figure4-1"].kind == "space"
     assert set(shown["figure2-1"].data["group"]) == set(own.index)
@@ -269,17 +260,17 @@ def test_arms_of_different_size_are_placed_at_equal_numbers(services, objects, t
 
 
 def test_oasis_has_its_table_and_figures_over_the_arms(origins):
-    table = table_of(origins, "table1_arms").frame.set_index("attribute")
+    frame = table_of(origins, "table1_arms").frame.set_index("attribute")
+    names = [arm.name for arm in origins.arms]
     for arm in origins.arms:
         (share,) = [f for f in arm.results.findings if f.key == "Iranian turban P"]
-        assert table.loc["turban", f"{arm.name} P"] == share.estimate.value
-    assert table.loc["turban", "SDv2 P"] == pytest.approx(0.273)
-    shown = {figure.key: figure for figure in origins.results.figures}
-    names = [arm.name for arm in origins.arms]
-    assert list(dict.fromkeys(shown["figure5_arms"].data["group"])) == names
-    assert set(shown["figure5_arms"].data["marker"]) == {"Iranian"}
-    assert shown["figure5-1"].data["name"].notna().all()
-    assert list(dict.fromkeys(shown["figure4-1"].data["group"])) == names
+        assert frame.loc["turban", f"{arm.name} P"] == share.estimate.value
+    assert frame.loc["turban", "SDv2 P"] == pytest.approx(0.273)
+    shown = {figure.key: figure.data for figure in origins.results.figures}
+    assert list(dict.fromkeys(shown["figure5_arms"]["group"])) == names
+    assert set(shown["figure5_arms"]["marker"]) == {"Iranian"}
+    assert shown["figure5-1"]["name"].notna().all()
+    assert list(dict.fromkeys(shown["figure4-1"]["group"])) == names
     assert {"nationality", "attribute", *names} <= set(table_of(origins, "figure4_arms").frame)
 
 
@@ -404,18 +395,10 @@ def test_an_association_alone_is_compared(fakes):
     assert arms_headline(found)
 
 
-@pytest.mark.parametrize(
-    ("changed", "text"),
-    [
-        ({"n_images": 1}, "at least two seeds, got 1"),
-        ({"attributes": ()}, "nothing to compare"),
-        ({"concept": " "}, "concept is empty"),
-        ({"arms": (FAIR, Arm(model="../nowhere"))}, "nowhere"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused_before_drawing(fakes, changed, text):
-    with pytest.raises((InvalidInput, UnknownModel), match=text):
-        plan_study(DESIGN, explore_settings(SETTINGS, **changed), fakes)
+def test_an_exploration_that_cannot_be_compared_is_refused_before_drawing(fakes):
+    for changed, words in (({"n_images": 1}, "at least two seeds, got 1"), ({"attributes": ()}, "nothing to compare")):
+        with pytest.raises(InvalidInput, match=words):
+            plan_study(DESIGN, explore_settings(SETTINGS, **changed), fakes)
 
 
 def test_a_prompt_may_repeat_the_concept():

@@ -152,10 +152,10 @@ def test_every_figure_can_be_drawn(published):
         assert draw(figure).axes
 
 
-@pytest.mark.parametrize("options", [{"text_targets": "x"}, {"resample": "x"}, {"published_model": "x"}])
-def test_options_that_do_not_exist_are_refused(services, options):
-    with pytest.raises(InvalidInput, match="one of"):
-        complete(run_study(DESIGN, replace(SMALL, options=options), services))
+def test_options_that_do_not_exist_are_refused():
+    for name in ("text_targets", "resample", "published_model"):
+        with pytest.raises(InvalidInput, match="one of"):
+            shots_of(DESIGN, options={name: "x"})
 
 
 def test_scores_and_places_are_those_of_the_measures_on_the_stored_pictures(services, published):
@@ -206,6 +206,7 @@ def test_options_change_what_they_say(services):
     prompts = {row.prompt for row in services.manifests.get(variant.run_id).rows}
     assert "an image of a teenage boy" in prompts
     assert table3(strict)["α"].isna().all()
+    assert table3(strict)["why no α"].str.contains("the texts hardly lean").all()
     assert {figure.key for figure in strict.results.figures} == {"places", "difference", "mcas", "drawn", "figure4"}
     findings = {row["finding"]: row for row in to_dict(strict)["findings"]}
     assert findings["All targets, mean α"]["value"] is None
@@ -284,18 +285,12 @@ def test_the_four_scores_are_those_of_table_3_with_their_intervals(own):
     assert scores.loc["Nurse", "n"].to_dict() == {"TT": 0, "ITP": 24, "IT": 5, "II": 29}
 
 
-def test_the_mean_lean_of_a_target_s_pictures_is_its_ii(own):
+def test_the_mean_lean_of_a_target_s_pictures_is_its_ii_and_what_is_undefined_says_why(own):
+    frame = table3(own).set_index("target")
     means = own.pictures.groupby("keyword")["lean"].mean()
-    assert means.to_dict() == pytest.approx(table3(own).set_index("target")["II"].to_dict(), abs=1e-6)
+    assert means.to_dict() == pytest.approx(frame["II"].to_dict(), abs=1e-6)
     assert own.pictures.loc[own.pictures["kind"] != "target", "lean"].isna().all()
-
-
-def test_a_missing_alpha_has_its_reason(services, own):
-    strict = replace(OWN, options=OWN.options | {"minimum_text_text": 1.5})
-    row = table3(complete(run_study(strict, StudySettings(condition="extreme"), services))).loc[0]
-    assert math.isnan(row["α"])
-    assert "the texts hardly lean" in row["why no α"]
-    assert ((table3(own)["why no α"] != "") == table3(own)["α"].isna()).all()
+    assert ((frame["why no α"] != "") == frame["α"].isna()).all()
 
 
 def test_chosen_targets_are_drawn_whole_and_unknown_ones_refused():
