@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.exchange.export import write_zip
 from bias_core.metrics.association import association
 from bias_core.metrics.association_null import even_mix_association
@@ -314,6 +314,12 @@ def test_settings_that_cannot_be_used_are_said_before_anything_happens(services,
         list(explore(settings(), services))  # the files of the model may be read first
     assert message in str(caught.value)
     assert services.manifests.list() == before
+
+
+def test_unknown_names_are_answered_with_what_exists(services):
+    for asked, words in (({"model": "dall-e"}, "calibration-renderer"), ({"condition": "nice"}, "published, fair")):
+        with pytest.raises(UnknownModel, match=words):
+            list(explore(explore_settings(SETTINGS, **asked), services))
 
 
 def test_missing_weights_fail_the_run_and_lose_nothing(empty):

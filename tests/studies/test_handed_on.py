@@ -208,12 +208,12 @@ def shipped_reports():
     return [(path.stem, from_text(path.read_text(encoding="utf-8"), path.parent).report) for path in paths]
 
 
-def test_no_shipped_report_says_none_or_nan_or_more_digits_than_it_knows(quick):
+def test_no_shipped_report_says_none_or_nan_or_more_digits_than_it_knows(quick, monkeypatch):
+    monkeypatch.setattr(report_page, "light_uri", lambda *_: "data:")  # copies of pictures hold no words
     bad = re.compile(r"\bNone\b|\bnan\b|\bNaN\b|– to –|\binf\b|\d\.\d{7,}")
     broken = []
     for name, report in shipped_reports():
         texts = {form: to_form(report, form).decode() for form in ("html", "md", "card")}
-        texts["html"] = re.sub(r'data:image[^"]*', "", texts["html"])
         broken += [f"{name}.{form}: {hit[0]}" for form, text in texts.items() for hit in bad.finditer(text)]
         assert texts["md"].count("\n") < 1000, name  # long tables are CSV files beside it
     assert len(shipped_reports()) >= 15
