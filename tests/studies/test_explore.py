@@ -279,39 +279,35 @@ def test_an_odd_concept_is_drawn_and_reported(services, tmp_path, undrawn):
     write_zip(to_export(report.report, pictures=True), tmp_path / "run.zip")
 
 
-def broken(**changes):
-    return lambda: explore_settings(SETTINGS, **changes)
-
-
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("changes", "message"),
     [
-        (broken(concept="  "), "concept is empty"),
-        (broken(concept="x" * 10_000), "10,013 characters"),
-        (broken(template="no slot"), "exactly one {}"),
-        (broken(n_images=0), "n_images must be at least 1, got 0"),
-        (broken(n_images=2.5), "got 2.5"),
-        (broken(n_attribute_images=0), "n_attribute_images must be at least 1"),
-        (broken(guidance_scale=float("nan")), "guidance"),
-        (broken(guidance_scale=31.0), "guidance_scale must be at most 30"),
-        (broken(seed=-1), "seed"),
-        (broken(n_clusters=-1), "n_clusters must be at least 0"),
-        (broken(confidence=1.0), "confidence"),
-        (broken(attribute_b=""), "both words, or neither"),
-        (broken(attribute_b="male"), "two different"),
-        (broken(attributes=(replace(MAN, negative=" "),)), "needs a negative sentence"),
-        (broken(attributes=(replace(MAN, positive=""),)), "needs a positive sentence"),
-        (broken(attributes=(replace(MAN, negative=MAN.positive),)), "both sentences are the same"),
-        (broken(attributes=(replace(MAN, reference=1.5),)), "share from 0 to 1"),
-        (broken(attributes=(replace(MAN, reference=float("nan")),)), "share from 0 to 1"),
-        (broken(attributes=(MAN, replace(NURSE, name="Man"))), "twice: man"),
-        (broken(negative_prompt="x" * 3000), "negative prompt"),
+        ({"concept": "  "}, "concept is empty"),
+        ({"concept": "x" * 10_000}, "10,013 characters"),
+        ({"template": "no slot"}, "exactly one {}"),
+        ({"n_images": 0}, "n_images must be at least 1, got 0"),
+        ({"n_images": 2.5}, "got 2.5"),
+        ({"n_attribute_images": 0}, "n_attribute_images must be at least 1"),
+        ({"guidance_scale": float("nan")}, "guidance"),
+        ({"guidance_scale": 31.0}, "guidance_scale must be at most 30"),
+        ({"seed": -1}, "seed"),
+        ({"n_clusters": -1}, "n_clusters must be at least 0"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"attribute_b": ""}, "both words, or neither"),
+        ({"attribute_b": "male"}, "two different"),
+        ({"attributes": (replace(MAN, negative=" "),)}, "needs a negative sentence"),
+        ({"attributes": (replace(MAN, positive=""),)}, "needs a positive sentence"),
+        ({"attributes": (replace(MAN, negative=MAN.positive),)}, "both sentences are the same"),
+        ({"attributes": (replace(MAN, reference=1.5),)}, "share from 0 to 1"),
+        ({"attributes": (replace(MAN, reference=float("nan")),)}, "share from 0 to 1"),
+        ({"attributes": (MAN, replace(NURSE, name="Man"))}, "twice: man"),
+        ({"negative_prompt": "x" * 3000}, "negative prompt"),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_be_used_are_said_before_anything_happens(services, settings, message):
+def test_settings_that_cannot_be_used_are_said_before_anything_happens(services, changes, message):
     before = services.manifests.list()
     with pytest.raises(InvalidInput) as caught:
-        list(explore(settings(), services))  # the files of the model may be read first
+        list(explore(explore_settings(SETTINGS, **changes), services))  # the files of the model may be read first
     assert message in str(caught.value)
     assert services.manifests.list() == before
 
