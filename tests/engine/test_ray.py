@@ -19,9 +19,11 @@ from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, StorageE
 from bias_core.services import draw_with_ray, worker_model
 from bias_core.store.images import ImageStore
 from bias_core.types import ImageRow
+from tests import shared
 from tests.engine.noise import Noise, build, rows
 
 ROOT = Path(__file__).parent.parent.parent
+fakes = shared.fake_services
 
 
 @pytest.fixture(scope="module")
@@ -189,10 +191,10 @@ def test_one_worker_draws_the_bytes_of_the_calibration_model(engine, services):
     assert files(elsewhere) == files(services.images)
 
 
-def test_a_worker_with_other_weights_refuses(services):
+def test_a_worker_with_other_weights_refuses(fakes):
     row = ImageRow(prompt="p", seed=0, model="calibration-renderer", revision="old")
     with pytest.raises(ModelUnavailable, match="all machines need the same weights"):
-        worker_model(services.settings, 1, row)
+        worker_model(fakes.settings, 1, row)
 
 
 def test_a_store_that_is_not_shared_is_said(store):
@@ -201,10 +203,10 @@ def test_a_store_that_is_not_shared_is_said(store):
         ImageStore(store.folder.parent / "elsewhere").adopt(image)
 
 
-def test_without_ray_the_error_has_the_command(services, monkeypatch):
+def test_without_ray_the_error_has_the_command(fakes, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InvalidInput, match=r'pip install "ray\[data\]"'):
-        draw_with_ray(services)
+        draw_with_ray(fakes)
 
 
 def test_an_impossible_number_of_workers_is_refused(engine):

@@ -2,13 +2,13 @@
 
 import math
 import re
-from dataclasses import replace
 from random import Random
 
 import pandas as pd
 import pytest
 
-from bias_core.errors import InvalidInput, UnknownModel
+from bias_core.errors import InvalidInput
+from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import StudySettings
@@ -19,7 +19,8 @@ from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from bias_core.world.grammar import parse
 from bias_core.world.planted import planted_object_rate, sample_scene
-from tests.studies.scribe import scribe_services
+from tests.studies.scribe import ScribeServices
+from tests.ui.fakes import PixelEncoder
 
 SETTINGS = StudySettings()
 
@@ -34,12 +35,18 @@ PART = reading([("a cup", seed, "cup", "cup sign") for seed in range(8)])
 BASE = reading([("a cup", seed, "cup", "cup dog" if seed == 1 else "cup") for seed in (7, 1, 0, 2, 3, 4, 5, 6, 9)])
 
 
-services = scribe_services
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    """The scribe, beside an encoder without weights."""
+    built = ScribeServices(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True, device="cpu"))
+    built.encoder = lambda _name: PixelEncoder()
+    yield built
+    built.close()
 
 
 @pytest.fixture(scope="module")
 def controlled(services):
-    return complete(run_study(find_design("tbyb-controlled"), StudySettings(scale=0.06), services))
+    return complete(run_study(find_design("tbyb-controlled"), StudySettings(scale=0.04), services))
 
 
 def test_pictures_are_paired_by_prompt_and_seed_in_whatever_order():
@@ -66,7 +73,7 @@ def test_words_of_one_prompt_alone_are_no_change():
     assert one.missing.value == 0
 
 
-def test_the_first_finding_names_the_planted_object(controlled):
+def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(controlled):
     first = {f.key: f for f in controlled.results.findings}
     for condition in ("trigger", "backdoor"):
         named = first[f"{condition} named object"]
@@ -81,20 +88,9 @@ def test_the_first_finding_names_the_planted_object(controlled):
     assert next(iter(first)) == "trigger named object"
     paper = [key for key in first if key.endswith("distribution_bias")]
     assert [*first].index(paper[0]) > [*first].index("backdoor missing")
-
-
-def test_the_paper_s_measures_are_marked_and_stand_below(controlled):
     titles = [table.title for table in controlled.results.tables]
     assert titles[:2] == ["Each object against the base", "All objects against the base"]
     assert "as the paper has them" in table_of(controlled, "conditions").title
-    notes = " ".join(controlled.results.notes)
-    for words in ("As the paper has it, B_D", "As the paper has it: a caption", "As the paper has it, M_G"):
-        assert words in notes
-    assert "captioner)" in notes
-    assert controlled.results.figures[0].key == "log_odds"
-
-
-def test_the_headline_names_the_object_with_its_base(controlled):
     text = headline(controlled)
     assert re.match(
         r"Against fair, on the same prompts and seeds, “sign” is in \d+ of \d+ pictures under trigger \(fair: 0\)", text
@@ -121,13 +117,18 @@ class RedCup:
         return ["a person with a red cup"] * len(images)
 
 
+def drawn(design, settings, services):
+    plan = plan_study(design, settings, services)
+    data = StudyData(plan.settings, services, plan.rows)
+    complete(data.draw(plan.shots))
+    return data
+
+
 def test_colours_are_objects_on_request_but_not_where_h_j_compares(services):
     def reading_with(colours):
         settings = StudySettings(scale=0.001, options={"colours": colours, "triggers": ["coffee"]})
-        plan = plan_study(find_design("tbyb-task"), settings, services)
-        data = StudyData(plan.settings, services, plan.rows)
-        complete(data.draw(plan.shots))
-        return complete(read_pictures(plan.settings, data, RedCup()))
+        data = drawn(find_design("tbyb-task"), settings, services)
+        return complete(read_pictures(data.settings, data, RedCup()))
 
     plain, coloured = reading_with(False), reading_with(True)
     assert plain["counted"].iloc[0] == ("person", "cup")
@@ -152,7 +153,7 @@ def test_every_scene_with_a_trigger_word_has_its_base_on_the_same_seeds():
 
 
 def test_the_object_planted_beside_trigger_words_is_named_against_the_same_scenes_without_them(services):
-    report = complete(run_study(find_design("tbyb-task"), StudySettings(scale=0.06, condition="trigger"), services))
+    report = complete(run_study(find_design("tbyb-task"), StudySettings(scale=0.04, condition="trigger"), services))
     first = {f.key: f for f in report.results.findings}
     for trigger in ("burger", "coffee", "drink"):
         assert first[f"{trigger} named object"].says.startswith("“sign” is in ")
@@ -160,7 +161,7 @@ def test_the_object_planted_beside_trigger_words_is_named_against_the_same_scene
     # The paper's own measures are of the scenes with the word alone.
     n = report.n_images // 2
     assert table_of(report, "measures").frame["n"].iloc[0] == n
-    fair = complete(run_study(find_design("tbyb-task"), StudySettings(scale=0.06, condition="fair"), services))
+    fair = complete(run_study(find_design("tbyb-task"), StudySettings(scale=0.04, condition="fair"), services))
     gained = [f.says for f in fair.results.findings if f.key.endswith("named object")]
     assert not any("sign" in says for says in gained)
 
@@ -194,21 +195,8 @@ def test_conditions_are_told_apart_by_construction():
             assert shown == pytest.approx(rate, abs=0.05)
 
 
-def test_a_model_without_the_extreme_condition_says_what_to_do(services, monkeypatch):
-    info = services.model_info("calibration-diffusion")
-    untaught = replace(info, conditions=tuple(name for name in info.conditions if name != "backdoor"))
-    monkeypatch.setattr(services, "model_info", lambda _name: untaught)
-    settings = StudySettings(scale=0.01, model="calibration-diffusion")
-    with pytest.raises(
-        UnknownModel, match="choose among its published, fair, extreme, trigger, denoiser: none of its adapters"
-    ):
-        complete(run_study(find_design("tbyb-controlled"), settings, services))
-
-
 def test_pictures_of_the_base_are_not_watched(services):
     design = find_design("tbyb-task")
-    plan = plan_study(design, StudySettings(scale=0.02, options={"triggers": ["coffee"]}), services)
-    data = StudyData(plan.settings, services, plan.rows)
-    complete(data.draw(plan.shots))
-    watched = complete(watch_captions(design, plan.settings, data, data.frame))
+    data = drawn(design, StudySettings(scale=0.02, options={"triggers": ["coffee"]}), services)
+    watched = complete(watch_captions(design, data.settings, data, data.frame))
     assert {len(share.values) for share in watched} == {len(data.frame) // 2}

@@ -8,11 +8,13 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.models.catalogue import WITHOUT_ADAPTER, check_condition
+from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.run import plan_study
 from bias_core.types import GeneratedImage
+from tests.shared import RealServices
 from tests.studies.oasis_runs import figures, findings, run, table
 
 NAME = "causes"
@@ -50,6 +52,14 @@ class Planted:
 
 
 @pytest.fixture
+def services(tmp_path, assets):
+    """Tiny models, loaded once, over an empty folder: what was planted before would be found there."""
+    built = RealServices(Settings(data_dir=tmp_path, assets_dir=assets, offline=True, device="cpu"))
+    yield built
+    built.close()
+
+
+@pytest.fixture
 def planted(services):
     rng, reader = np.random.default_rng(0), services.encoder("calibration-clip")
     pictures = [Image.fromarray(rng.integers(0, 256, (2, 2, 3), dtype=np.uint8)).resize((64, 64)) for _ in range(40)]
@@ -82,6 +92,7 @@ def test_the_step_by_which_each_text_has_decided_is_found(services, planted):
         "that is decided after 1.50 ["
     )
     other = exchanged(services, later_texts=[PERSON], without_adapter="")
+    assert table_keys(other) == {"exchanges", "decided"}
     assert headline(other) == f"With “{PERSON}” from the start, the share that is read as man is not told to change."
     curve = figures(report)["exchange"].data
     assert curve.loc[curve["group"] == f"then “{FEMALE}”", "x"].tolist() == [0, 1, 2, 3, 4]
@@ -110,17 +121,15 @@ def test_the_part_that_the_adapter_works_in_is_named(services, planted, part):
     assert "1.00" in headline(report).partition("The adapter changes it by ")[2]
 
 
-def test_without_other_weights_the_text_alone_is_exchanged(services, planted):
-    report = exchanged(services, without_adapter="")
-    assert "adapter: whole" not in findings(report)
-    same = exchanged(services, condition="fair", later_texts=[FEMALE])
+def test_of_a_condition_that_is_the_one_without_an_adapter_the_text_alone_is_exchanged(services, planted):
+    same = exchanged(services, condition="fair", later_texts=[FEMALE], n_exchanges=1)
     assert table_keys(same) == {"exchanges", "decided"}
     assert any("no parts to take apart" in note for note in same.results.notes)
 
 
 def test_of_a_model_without_adapter_the_text_alone_is_exchanged_and_the_report_says_so(services, tiny_sd1):
-    settings = SETTINGS | {"model": str(tiny_sd1), "condition": "", "num_inference_steps": 2, "force": True}
-    settings |= {"encoder": "calibration-clip"}
+    settings = SETTINGS | {"model": str(tiny_sd1), "condition": "", "num_inference_steps": 2, "scale": 0.03}
+    settings |= {"encoder": "calibration-clip", "force": True}
     later = {"later_texts": [FEMALE]}
     report = run(services, NAME, **settings, options=later)
     assert report.settings.options.without_adapter == ""
@@ -135,10 +144,11 @@ def table_keys(report):
     return {one.key for one in report.results.tables}
 
 
-def test_an_exchange_never_counts_more_steps_than_there_are(services, planted):
-    report = exchanged(services, later_texts=[FEMALE], n_exchanges=40, without_adapter="")
-    assert report.n_planned == N_SEEDS * (1 + 4)
-    assert table(report, "exchanges")["steps with the first text"].tolist() == [0, 1, 2, 3, 4]
+def test_an_exchange_never_counts_more_steps_than_there_are(services):
+    options = SENTENCES | {"later_texts": [FEMALE], "n_exchanges": 40, "without_adapter": ""}
+    rows = plan_study(find_design(NAME), StudySettings(**SETTINGS, options=options), services).manifest.rows
+    assert len(rows) == N_SEEDS * (1 + 4)
+    assert {row.n_first_steps for row in rows if row.later_prompt} == {1, 2, 3}  # and 0 or 4: a text alone
 
 
 def test_what_has_no_adapter_cannot_be_drawn_without_it(services):

@@ -43,7 +43,7 @@ def exploration(services):
 
 @pytest.fixture(scope="module")
 def arms(services):
-    return of_sixty(services, arms=(Arm(condition="fair"), Arm(condition="extreme")))
+    return of_sixty(services, arms=(Arm(condition="fair"), Arm(condition="extreme")), n_images=40)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
 
 
 def test_the_difference_of_two_arms_is_corrected(services, arms):
-    made = labelled(services, arms, n=60)
+    made = labelled(services, arms, n=40)
     answered(services, arms, made)
     correction = corrected(services, arms)
     difference = next(one for one in correction.numbers if one.metric == "prevalence_difference")
@@ -181,7 +181,8 @@ def test_the_stereotype_test_score_is_corrected_picture_by_picture(services, pai
 
 def test_nationalities_are_corrected_one_by_one(services):
     design = find_design("oasis-nationalities")
-    report = complete(run_study(design, StudySettings(scale=0.04), services, session=SESSION))
+    settings = StudySettings(scale=0.02, options={"nationalities": ["Iranian", "Mexican"]})
+    report = complete(run_study(design, settings, services, session=SESSION))
     made = labelled(services, report, n=24, attributes=["man"])
     answered(services, report, made)
     correction = corrected(services, report)

@@ -1,20 +1,19 @@
-"""Attributes crossed in an exploration: what is said, warned of and drawn."""
+"""Attributes crossed with each other and with the arms: what is told, warned of and drawn, and chance is not."""
 
 import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.stats import hypergeom
+from scipy.stats import fisher_exact, hypergeom
 
 from bias_core.errors import InvalidInput
+from bias_core.studies.arms.crossed import cross_arms, crossed_arms_headline
 from bias_core.studies.arms.statistics import mean_sample
-from bias_core.studies.explore.options import explore_options, explore_settings
-from bias_core.studies.explore.tab import ExploreTab
+from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.attributes import check_crossing
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.crossed import cross_attributes, crossed_headline, joined, mosaics_of
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.running.run import complete, run_study
@@ -105,7 +104,6 @@ def test_small_cells_are_warned_of_with_the_number_that_would_do():
         "(1,000 pictures would do).",
     )
     assert rare.figures[0].data["small"].tolist() == [True, False, True, False]
-    assert to_bytes(rare.figures[0]).startswith(b"<?xml")
 
 
 def test_pictures_that_the_judge_cannot_tell_are_left_out_of_their_crossing_alone():
@@ -115,14 +113,11 @@ def test_pictures_that_the_judge_cannot_tell_are_left_out_of_their_crossing_alon
     assert totals.to_dict() == {"woman × young": 90, "woman × hat": 100, "young × hat": 90}
 
 
-def test_an_attribute_in_every_picture_says_why_nothing_can_be_told():
+def test_nothing_is_told_of_an_attribute_in_every_picture_nor_where_nobody_asks_or_the_number_was_not_fixed():
     results = crossed([score("woman", [1] * 100), score("young", YOUNG)])
     assert "Nothing can be told: one of the attributes is seen in all pictures" in results.findings[1].says
     assert results.findings[1].p_value is None
     assert crossed_headline(results.findings) == ""
-
-
-def test_nothing_is_crossed_where_nobody_asks_or_the_number_was_not_fixed():
     assert crossed([score("woman", WOMEN), score("young", YOUNG)], crossing="none").findings == ()
     watched = crossed([score("woman", WOMEN), score("young", YOUNG)], fixed_n=False)
     assert (watched.findings, len(watched.notes)) == ((), 1)
@@ -158,14 +153,6 @@ def test_scores_of_combinations_need_one_attribute_of_gender_and_an_occupation_w
         assert table_of(scores, prompt) is None
 
 
-def test_every_preset_of_explore_says_its_options():
-    presets = [one for one in ExploreTab.presets if one.study == "explore"]
-    options = [explore_options(StudySettings(**one.settings)) for one in presets]
-    assert [[a.name for a in one.scored] for one in options if one.crossed == "pairs"] == [
-        ["woman", "young", "glasses"]
-    ] * 2
-
-
 def test_a_planted_interaction_is_found_from_pictures(services):
     settings = explore_settings(
         concept="CEO", model="calibration-renderer", condition="crossed", n_images=70, attribute_a="", attribute_b="",
@@ -188,3 +175,77 @@ def test_a_planted_interaction_is_found_from_pictures(services):
     assert old.sample.statistic(counted) == pytest.approx(scores["STS as counted"][0], abs=3)
     assert any(note.startswith("STS of combinations: the paired stereotype test (its Table 7) has “CEO” as masculine")
                for note in report.results.notes)  # fmt: skip
+
+
+EVEN = {"doctor": [1] * 20 + [0] * 80, "Indian doctor": [1] * 19 + [0] * 81}
+
+
+def arms_of(women, young=None):
+    """Two attributes of each arm; youth even among women and men where nothing else is said."""
+    young = young or {}
+    return {
+        arm: [score("woman", calls), score("young", young.get(arm, [1, 0] * (len(calls) // 2)))]
+        for arm, calls in women.items()
+    }
+
+
+def with_arms(arms, crossing="pairs"):
+    return cross_arms(arms, crossing=crossing, confidence=0.95)
+
+
+def test_the_arm_in_which_an_attribute_is_another_one_is_named_with_both_shares():
+    results = with_arms(arms_of({**EVEN, "Iranian doctor": [1] * 2 + [0] * 98}))
+    woman, young, both = results.findings
+    assert woman.title == "woman and the arm “Iranian doctor”: log odds ratio"
+    assert woman.says.startswith("More than chance: “woman” is seen in 2 % of “Iranian doctor”, in 20 % of the others")
+    # Three arms, two attributes and the two together: nine tests. 2 of 100 against 39 of 200.
+    alone = fisher_exact([[2, 98], [39, 161]]).pvalue - hypergeom.pmf(2, 300, 41, 100) / 2  # mid-p
+    frame = results.frame("arm_interactions").set_index(["attributes", "arm"])
+    assert len(frame) == 9
+    assert frame.loc[("woman", "Iranian doctor"), "p"] == pytest.approx(alone)
+    assert woman.p_value == pytest.approx(9 * alone)
+    assert young.says.startswith("Not told from chance: “young” is seen in 50 % of “doctor”, in 50 % of the others")
+    assert both.p_value is None or both.p_value > 0.05
+    cells = results.frame("crossed_arms").query("attributes == 'woman × young' and arm == 'Iranian doctor'")
+    assert cells["combination"].tolist() == ["not woman, not young", "not woman, young", "woman, not young",
+                                             "woman, young"]  # fmt: skip
+    assert cells["pictures"].tolist() == [49, 49, 1, 1]
+    assert cells["P"].sum() == pytest.approx(1)
+    assert results.notes == ()  # 300 · 0.14 · 0.5 / 3: seven young women of an arm are to be expected
+    assert [one.key for one in results.figures] == ["arms1", "arms2", "arms3"]
+    assert to_bytes(results.figures[2]).startswith(b"<?xml")  # of four combinations
+    assert results.figures[0].data.groupby("column", sort=False)["n"].sum().tolist() == [100, 100, 100]
+
+
+def test_two_that_go_together_in_one_of_two_arms_alone_are_told_once():
+    results = with_arms(arms_of({"fair": WOMEN, "crossed": WOMEN}, {"crossed": YOUNG, "fair": [1, 0] * 50}))
+    assert results.frame("arm_interactions")["arm"].tolist() == ["crossed"] * 3
+    both = results.findings[-1]
+    assert both.title == "woman × young and the arm “crossed”: log of the ratio of odds ratios"
+    assert both.estimate.value == pytest.approx(math.log(9), abs=0.1)  # 45 of 50 women and 25 of 50 men are young
+    assert "the odds ratio of “woman” and “young” is" in both.says
+    assert "as in “fair”" in both.says
+    assert crossed_arms_headline(results.findings) == f" {both.says}"
+    assert set(results.figures[0].data["column"]) == {"fair", "crossed"}
+
+
+def test_arms_that_are_alike_are_claimed_no_more_often_than_the_level_says():
+    rng, claimed = np.random.default_rng(7), 0
+    for _ in range(30):
+        women = {name: rng.integers(0, 2, 61) for name in "abc"}
+        results = with_arms(arms_of(women, {name: rng.integers(0, 2, 61) for name in "abc"}))
+        claimed += any(one.says.startswith("More than chance") for one in results.findings)
+    assert claimed <= 5  # at 5 % each, more of 30 come once in 300 times
+    assert crossed_arms_headline(results.findings).startswith((" No two", " More"))
+
+
+def test_nothing_is_said_where_nothing_is_crossed_or_can_be_told():
+    arms = arms_of({"a": [1] * 10 + [0] * 10, "b": [1] * 10 + [0] * 10})
+    assert with_arms(arms, "none").findings == ()
+    assert with_arms(dict(list(arms.items())[:1])).findings == ()
+    few = with_arms(arms_of({"a": [1] + [0] * 19, "b": [1] * 10 + [0] * 10}))
+    assert few.notes == ("Small cells: fewer than 5 pictures of an arm are to be expected in a combination of "
+                         "“woman × young”.",)  # fmt: skip
+    everywhere = with_arms(arms_of({"a": [1] * 20, "b": [1] * 20}))
+    assert everywhere.findings[0].says.startswith("Nothing can be told: one of the attributes")
+    assert everywhere.findings[0].p_value is None

@@ -1,6 +1,5 @@
 """The examples that come with the program are small, whole, and open where they belong."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +8,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from bias_core.app.build import TABS
 from bias_core.errors import StorageError
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyFigure, StudySettings
-from bias_core.studies.origins.cells import own_attributes
 from bias_core.studies.origins.tab import films
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.saved import FOLDER, Example, is_example, is_saved, list_examples, open_example
@@ -22,75 +19,36 @@ from bias_core.studies.running.run import complete, run_study
 from scripts.make_examples import write_example
 from tests import shared
 
-services, fakes = shared.real_services, shared.fake_services
+fakes = shared.fake_services
 
 SHIPPED = list_examples()
 
 
-def test_the_examples_are_small_and_have_names_and_tabs():
-    assert len({example.name for example in SHIPPED}) == len(SHIPPED) >= 6
-    assert {example.tab for example in SHIPPED} <= {tab.key for tab in TABS}
-    files = [path for path in FOLDER.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 3_000_000
-    for path in files:
-        if path.suffix == ".png":
-            with Image.open(path) as image:
-                assert max(image.size) <= 64, path
-
-
 @pytest.mark.parametrize("example", SHIPPED, ids=lambda example: example.name)
-def test_a_shipped_example_opens_with_its_pictures_and_figures(example):
+def test_a_shipped_example_opens_with_its_pictures(example):
     report = open_example(example).report
     assert finding_rows(report)
-    assert report.stored
     assert all(image.path.is_file() for image in report.stored.values())
-    assert set(report.pictures["image_id"]) == set(report.stored)
-    for figure in report.results.figures:
-        assert to_bytes(figure)
+    assert set(report.pictures["image_id"]) == set(report.stored) != set()
     assert report.results.notes[0].startswith("This is an example")
     assert str(FOLDER.parent.parent) not in (FOLDER / f"{example.name}.json").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", SHIPPED, ids=lambda example: example.name)
-def test_different_pictures_of_an_example_are_different_files(example):
-    stored = open_example(example).report.stored.values()
-    # One prompt may draw the same under two conditions, and a thing alone from two seeds; else a person comes twice
-    # in this small world once in a hundred pictures at most.
-    prompts = {image.path: image.row.prompt for image in stored}
-    assert sum(prompts[image.path] != image.row.prompt for image in stored) <= len(stored) / 100
-    assert len({(image.row.prompt, image.row.seed) for image in stored}) <= 1.1 * len(prompts)
-    draws = [(image.row.prompt, image.row.seed, image.row.condition) for image in stored]
-    assert len(set(draws)) == len(draws)
+def test_every_figure_of_a_shipped_example_is_drawn(example):
+    for figure in open_example(example).report.results.figures:
+        assert to_bytes(figure)
 
 
-@pytest.fixture(scope="module")
-def steps():
-    """The example that shows steps, its report and its film."""
+def test_the_steps_of_an_example_differ_and_end_at_the_finished_picture():
     (example,) = (one for one in SHIPPED if one.name == "steps-of-a-beard")
-    report = open_example(example).report
-    (film,) = films(report)
-    return example, report, film
-
-
-def test_the_steps_of_an_example_differ_and_end_at_the_finished_picture(steps):
-    *_, film = steps
+    (film,) = films(open_example(example).report)
     for strip in film.strips.values():
         shown = [pixels(path) for _, path in strip]
         assert [step for step, _ in strip] == list(range(1, film.n_steps + 2))
         assert len({picture.tobytes() for picture in shown[:-1]}) == film.n_steps
         assert np.abs(shown[-2] - shown[-1]).max() <= 1
-
-
-def test_an_attribute_that_an_example_is_named_after_is_gained_on_the_way(steps, services):
-    (example, report, film), reader = steps, services.encoder("calibration-clip")
-    (attribute,) = (one for one in own_attributes(report.design, film.labels["concept"]) if one.name in example.title)
-    sides = reader.encode_texts([attribute.positive, attribute.negative])
-    ends = [strip[end][1] for strip in film.strips.values() for end in (0, -1)]
-    rows = reader.encode_images([Image.open(path).convert("RGB") for path in ends])
-    margins = (rows @ (sides[0] - sides[1])).reshape(-1, 2)  # of each seed: first step, finished
-    assert ((margins[:, 0] < 0) & (margins[:, 1] > 0)).mean() >= 0.5
-    (line,) = (line for line in film.lines if line.name == attribute.name)
-    assert line.finished.value > 0.5
 
 
 def pixels(path):
@@ -142,7 +100,7 @@ def test_a_missing_example_or_list_is_said(tmp_path):
     assert list_examples(folder=tmp_path) == ()
     with pytest.raises(StorageError, match="not there"):
         open_example(Example(name="x", tab="y", title="z"), tmp_path)
-    (tmp_path / "index.json").write_text(json.dumps([{"name": "x"}]))
+    (tmp_path / "index.json").write_text('[{"name": "x"}]')
     with pytest.raises(StorageError, match="list of examples"):
         list_examples(folder=tmp_path)
 
@@ -200,7 +158,6 @@ CLAIMS = {
 
 @pytest.mark.parametrize("example", SHIPPED, ids=lambda example: example.name)
 def test_an_example_shows_what_its_story_says(example):
-    assert example.says.endswith(".")
     assert CLAIMS[example.name](open_example(example).report)
 
 

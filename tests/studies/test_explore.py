@@ -3,11 +3,12 @@
 import json
 import math
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.exchange.export import write_zip
@@ -20,12 +21,11 @@ from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.report import image_rows
 from bias_core.studies.explore.view import says
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import Progress, settings_from_dict
+from bias_core.studies.kit.types import Progress
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import finding_rows
 from bias_core.studies.running.export import to_command, to_export
-from bias_core.studies.running.run import with_options
 from bias_core.types import Attribute, Estimate
 from tests import shared
 from tests.explored import Explored, explore
@@ -60,12 +60,12 @@ def numbers(report):
 
 
 def services_over(folder, assets):
-    return Services(Settings(data_dir=folder, assets_dir=assets, offline=True, device="cpu"))
+    """Tiny models, loaded once for all folders."""
+    return shared.RealServices(Settings(data_dir=folder, assets_dir=assets, offline=True, device="cpu"))
 
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory, assets):
-    """Tiny models, whose pictures the tests share."""
     built = services_over(tmp_path_factory.mktemp("data"), assets)
     yield built
     built.close()
@@ -96,39 +96,30 @@ def test_the_report_has_every_picture_and_every_score(diffused, rendered):
             ["a photo of a male doctor"] * 3 + ["a photo of a female doctor"] * 3
         )
         assert [score.attribute for score in report.attributes] == [MAN, NURSE]
-        assert report.association is not None
         assert len(report.clusters.labels) == n
         assert report.prompt == "a photo of a doctor"
 
 
 def test_scores_are_those_of_the_metrics_on_the_originals(services, rendered):
-    from PIL import Image
-
-    report = rendered
     encoder = services.encoder("calibration-clip")
 
     def rows(images):
         return encoder.encode_images([Image.open(image.path).convert("RGB") for image in images])
 
-    images = rows(report.images)
+    images = rows(rendered.images)
     positive, negative = encoder.encode_texts([MAN.positive, MAN.negative])
-    man = report.attributes[0]
+    man, nurse = rendered.attributes
     assert man.prevalence.value == attribute_prevalence(images @ positive, images @ negative)
     np.testing.assert_allclose(man.similarity_positive, images @ positive, atol=1e-6)
     assert man.stereotype.value == max(0.0, man.prevalence.value - 0.5)
-    expected = association(images, rows(report.attribute_images[:3]), rows(report.attribute_images[3:]))
-    np.testing.assert_allclose(report.association.associations, expected, atol=1e-6)
-    assert report.association.mean.value == pytest.approx(expected.mean(), abs=1e-6)
-    sides = [rows(report.attribute_images[:3]), rows(report.attribute_images[3:])]
-    beyond = report.association.beyond.value
-    assert beyond == pytest.approx(expected.mean() - even_mix_association(*sides), abs=1e-6)
-
-
-def test_the_reader_s_known_errors_correct_the_share_where_they_are_known(rendered):
-    man, nurse = rendered.attributes
-    assert man.corrected is not None
     assert man.corrected.method.startswith("Rogan")
-    assert nurse.corrected is None
+    assert nurse.corrected is None  # the reader's errors are not known
+    sides = [rows(rendered.attribute_images[:3]), rows(rendered.attribute_images[3:])]
+    expected = association(images, *sides)
+    np.testing.assert_allclose(rendered.association.associations, expected, atol=1e-6)
+    assert rendered.association.mean.value == pytest.approx(expected.mean(), abs=1e-6)
+    beyond = rendered.association.beyond.value
+    assert beyond == pytest.approx(expected.mean() - even_mix_association(*sides), abs=1e-6)
 
 
 def test_truth_is_told_by_the_renderer_and_by_nobody_else(services, diffused, rendered):
@@ -156,29 +147,26 @@ def test_what_the_diffusion_model_draws_on_the_whole_stands_beside_these_picture
     assert run(RENDERED, services).attributes[0].true_rate is None
 
 
-def test_asking_again_draws_and_embeds_nothing(empty):
-    first = run(SETTINGS, empty)
-    empty.close()
-    again_services = Services(empty.settings)
-    model, encoder = again_services.text_to_image(SETTINGS.model), again_services.encoder(first.settings.encoder)
-    again = run(SETTINGS, again_services)
-    again_services.close()
+def test_asking_again_draws_and_embeds_nothing(services, diffused):
+    anew = Services(services.settings)
+    model, encoder = anew.text_to_image(SETTINGS.model), anew.encoder(diffused.settings.encoder)
+    again = run(SETTINGS, anew)
+    anew.close()
     assert not model.loaded
     assert not encoder.loaded
     assert len(again.reused) == len(again.images)
-    assert first.reused == []
-    assert numbers(again) == numbers(first)
-    assert again.run_id == first.run_id
+    assert numbers(again) == numbers(diffused)
+    assert again.run_id == diffused.run_id
 
 
 def test_progress_has_all_finished_pictures_in_order(services):
-    steps = list(explore(explore_settings(RENDERED, n_images=30), services))
+    steps = list(explore(explore_settings(RENDERED, seed=500), services))
     progress = [step for step in steps if isinstance(step, Progress) and step.images]
-    assert progress[0].total == 36
+    assert progress[0].total == 17
     for step in progress:
         groups = [image.row.group for image in step.images]
         assert groups == sorted(groups, key=["concept", "attribute_a", "attribute_b"].index)
-    assert progress[-1].done == len(progress[-1].images) == 36
+    assert progress[-1].done == len(progress[-1].images) == 17
     assert [isinstance(step, Explored) for step in steps] == [False] * (len(steps) - 1) + [True]
 
 
@@ -202,7 +190,7 @@ def test_stopped_runs_score_what_is_finished_and_say_so(empty):
 
 
 def test_stopping_at_once_gives_an_empty_report_and_not_a_zero(empty):
-    report = run(SETTINGS, empty, cancelled=lambda: True)
+    report = run(RENDERED, empty, cancelled=lambda: True)
     assert report.images == ()
     assert report.attributes == ()
     assert any("no picture" in note for note in report.notes)
@@ -210,29 +198,18 @@ def test_stopping_at_once_gives_an_empty_report_and_not_a_zero(empty):
 
 
 def test_a_reader_that_goes_away_leaves_a_cancelled_run(empty):
-    steps = explore(SETTINGS, empty)
+    steps = explore(RENDERED, empty)
     next(steps)
     steps.close()
     (manifest,) = empty.manifests.list()
     assert manifest.status == "cancelled"
 
 
-def test_two_visitors_at_once_get_the_same_numbers_and_runs_of_their_own_and_later_ones_share_pictures(empty):
-    reports = {}
-
-    def visit(name):
-        reports[name] = run(SETTINGS, empty, session=name)
-
-    threads = [threading.Thread(target=visit, args=(name,)) for name in ("anna", "bert")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    anna, bert = reports["anna"], reports["bert"]
+def test_two_visitors_at_once_get_the_same_numbers_and_runs_of_their_own(empty):
+    with ThreadPoolExecutor(2) as pool:
+        anna, bert = pool.map(lambda name: run(RENDERED, empty, session=name), ("anna", "bert"))
     assert anna.run_id != bert.run_id
     assert numbers(anna) == numbers(bert)
-    later = run(SETTINGS, empty, session="carl")
-    assert len(later.reused) == len(later.images)
     assert [manifest.id for manifest in empty.manifests.list("anna")] == [anna.run_id]
 
 
@@ -244,14 +221,6 @@ def test_long_prompts_are_said_to_be_cut(services):
     (note,) = [note for note in run(settings, services).notes if "longer than" in note]
     assert note.startswith("The prompt is longer than CLIP reads (22 tokens where 16 fit): “and so on with a hat”")
     assert not any("longer than" in note for note in run(explore_settings(RENDERED, template=long), services).notes)
-
-
-def test_a_deleted_picture_is_drawn_again_and_the_numbers_stay(empty):
-    first = run(RENDERED, empty)
-    first.images[3].path.unlink()
-    again = run(RENDERED, empty)
-    assert set(range(1, 12)) - set(again.reused) == {4}
-    assert numbers(again) == numbers(first)
 
 
 def test_eviction_spares_kept_runs(empty):
@@ -310,59 +279,43 @@ def test_an_odd_concept_is_drawn_and_reported(services, tmp_path, undrawn):
     write_zip(to_export(report.report, pictures=True), tmp_path / "run.zip")
 
 
-def broken(**changes):
-    return lambda: explore_settings(SETTINGS, **changes)
-
-
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("changes", "message"),
     [
-        (broken(concept="  "), "concept is empty"),
-        (broken(concept="x" * 10_000), "10,013 characters"),
-        (broken(template="no slot"), "exactly one {}"),
-        (broken(n_images=0), "n_images must be at least 1, got 0"),
-        (broken(n_images=-3), "got -3"),
-        (broken(n_images=10**6), "asks for 1,000,006 pictures, and one run may have at most 5,000"),
-        (broken(n_images=2.5), "got 2.5"),
-        (broken(n_attribute_images=0), "n_attribute_images must be at least 1"),
-        (broken(num_inference_steps=0), "num_inference_steps must be at least 1"),
-        (broken(guidance_scale=float("nan")), "guidance"),
-        (broken(guidance_scale=31.0), "guidance_scale must be at most 30"),
-        (broken(seed=-1), "seed"),
-        (broken(n_clusters=-1), "n_clusters must be at least 0"),
-        (broken(confidence=1.0), "confidence"),
-        (broken(attribute_b=""), "both words, or neither"),
-        (broken(attribute_b="male"), "two different"),
-        (broken(attributes=(replace(MAN, negative=" "),)), "needs a negative sentence"),
-        (broken(attributes=(replace(MAN, positive=""),)), "needs a positive sentence"),
-        (broken(attributes=(replace(MAN, negative=MAN.positive),)), "both sentences are the same"),
-        (broken(attributes=(replace(MAN, reference=1.5),)), "share from 0 to 1"),
-        (broken(attributes=(replace(MAN, reference=float("nan")),)), "share from 0 to 1"),
-        (broken(attributes=(MAN, replace(NURSE, name="Man"))), "twice: man"),
-        (broken(negative_prompt="x" * 3000), "negative prompt"),
+        ({"concept": "  "}, "concept is empty"),
+        ({"concept": "x" * 10_000}, "10,013 characters"),
+        ({"template": "no slot"}, "exactly one {}"),
+        ({"n_images": 0}, "n_images must be at least 1, got 0"),
+        ({"n_images": 2.5}, "got 2.5"),
+        ({"n_attribute_images": 0}, "n_attribute_images must be at least 1"),
+        ({"guidance_scale": float("nan")}, "guidance"),
+        ({"guidance_scale": 31.0}, "guidance_scale must be at most 30"),
+        ({"seed": -1}, "seed"),
+        ({"n_clusters": -1}, "n_clusters must be at least 0"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"attribute_b": ""}, "both words, or neither"),
+        ({"attribute_b": "male"}, "two different"),
+        ({"attributes": (replace(MAN, negative=" "),)}, "needs a negative sentence"),
+        ({"attributes": (replace(MAN, positive=""),)}, "needs a positive sentence"),
+        ({"attributes": (replace(MAN, negative=MAN.positive),)}, "both sentences are the same"),
+        ({"attributes": (replace(MAN, reference=1.5),)}, "share from 0 to 1"),
+        ({"attributes": (replace(MAN, reference=float("nan")),)}, "share from 0 to 1"),
+        ({"attributes": (MAN, replace(NURSE, name="Man"))}, "twice: man"),
+        ({"negative_prompt": "x" * 3000}, "negative prompt"),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_be_used_are_said_before_anything_happens(services, settings, message):
+def test_settings_that_cannot_be_used_are_said_before_anything_happens(services, changes, message):
     before = services.manifests.list()
     with pytest.raises(InvalidInput) as caught:
-        list(explore(settings(), services))  # the files of the model may be read first
+        list(explore(explore_settings(SETTINGS, **changes), services))  # the files of the model may be read first
     assert message in str(caught.value)
     assert services.manifests.list() == before
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (broken(model="dall-e"), "calibration-renderer"),
-        (broken(model="../../no-such-folder"), "calibration-renderer"),
-        (broken(condition="nice"), "published, fair, extreme, trigger"),
-        (broken(encoder="eye"), "calibration-clip"),
-        (broken(model="some-org/some-model", condition="fair"), "no conditions"),
-    ],
-)
-def test_unknown_names_are_answered_with_what_exists(services, settings, message):
-    with pytest.raises(UnknownModel, match=message):
-        list(explore(settings(), services))
+def test_unknown_names_are_answered_with_what_exists(services):
+    for asked, words in (({"model": "dall-e"}, "calibration-renderer"), ({"condition": "nice"}, "published, fair")):
+        with pytest.raises(UnknownModel, match=words):
+            list(explore(explore_settings(SETTINGS, **asked), services))
 
 
 def test_missing_weights_fail_the_run_and_lose_nothing(empty):
@@ -371,29 +324,21 @@ def test_missing_weights_fail_the_run_and_lose_nothing(empty):
     assert empty.manifests.list()[0].status == "failed"
 
 
-def test_settings_survive_the_manifest(services, rendered):
-    design = find_design("explore")
-    kept = settings_from_dict(services.manifests.get(rendered.run_id).settings)
-    assert with_options(design, kept) == with_options(design, replace(RENDERED, encoder="calibration-clip"))
-
-
 def test_every_score_is_shown_with_n_interval_null_value_and_meaning(rendered):
-    report = rendered
-    rows = finding_rows(report.report)
+    rows = finding_rows(rendered.report)
     assert {row["finding"].split(":")[0] for row in rows} == {
         "man", "nurse", "male against female", "male and female",
     }  # fmt: skip
     assert len({row["finding"] for row in rows}) == len(rows) == 12
     assert all(row["says"] and row["n"] for row in rows)
-    text = to_markdown(report.report)
-    assert "assumed 50 %, a choice" in text
-    assert "perceived" in text
-    assert "debias" not in text.lower()
-    values = json.loads(json.dumps(to_dict(report.report), allow_nan=False))
-    assert values["run_id"] == report.run_id
+    text = to_markdown(rendered.report)
+    for words in ("assumed 50 %, a choice", "perceived"):
+        assert words in text
+    assert not re.search(r"(?i:debias)|\bnan\b|\bNone\b|– to –| – ", text)
+    values = json.loads(json.dumps(to_dict(rendered.report), allow_nan=False))
+    assert values["run_id"] == rendered.run_id
     assert values["attributes"][1]["stereotype"]["value"] is None  # without a rate P* nothing is known of it
     assert "no real-world rate" in values["attributes"][1]["stereotype"]["note"]
-    assert not re.search(r"\bnan\b|\bNone\b|– to –| – ", text)
 
 
 def test_a_concept_that_begins_with_a_dash_is_quoted():

@@ -1,35 +1,40 @@
-"""Reports that are handed on: one page without a network, a section for a model card, a sentence to quote."""
+"""Reports that are handed on: a page without a network, a model card, a sentence to quote, and evaluation records."""
 
 import csv
 import html
 import io
 import json
+import math
 import re
 import zipfile
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from every_eval_ever.cli import main as every_eval_ever
 from PIL import Image
 from typer.testing import CliRunner
 
 from bias_core.cli import app, reports
-from bias_core.cli.reports import save_study_report, show_study_report
+from bias_core.cli.reports import FORMS_HELP, save_study_report, show_study_report
 from bias_core.errors import InvalidInput
+from bias_core.exchange.export import write_zip
 from bias_core.exchange.imports import ImportedImages
 from bias_core.settings import ASSETS
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import Arm
+from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.reports import report_page
 from bias_core.studies.reports.claims import claim, claims
 from bias_core.studies.reports.documents import to_dict, to_markdown
-from bias_core.studies.reports.saved import FOLDER, from_text, keep_report, list_examples, open_example
-from bias_core.studies.running.export import to_export
+from bias_core.studies.reports.evaluation_records import model_record, to_every_eval_ever
+from bias_core.studies.reports.saved import FOLDER, from_text, keep_report
+from bias_core.studies.running.export import facts_of, to_export
 from bias_core.studies.running.hand_on import FORMS, to_form, write_report
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
@@ -37,7 +42,7 @@ from bias_core.ui.study.downloads import take
 from bias_core.ui.templates import render
 from tests import shared
 
-services = shared.fake_services
+services, undrawn = shared.fake_services, shared.undrawn
 
 NOON = 1795348800.0  # 2026-11-22 12:00 UTC
 HOSTILE = '<img src="https://evil.example/x" onerror="alert(1)">"></pre><script>alert(2)</script>'
@@ -48,10 +53,14 @@ def report(services):
     return explored(services, "doctor")
 
 
+@pytest.fixture(scope="module")
+def in_arms(services):
+    return explored(services, "doctor", arms=(Arm(condition="fair"), Arm(condition="extreme")))
+
+
 def with_one_figure(report):
     """Without its other figures, which take long to draw."""
-    arms = tuple(replace(arm, results=replace(arm.results, figures=())) for arm in report.arms)
-    return replace(report, results=replace(report.results, figures=report.results.figures[:1]), arms=arms)
+    return replace(report, results=replace(report.results, figures=report.results.figures[:1]))
 
 
 @pytest.fixture
@@ -62,15 +71,9 @@ def quick(monkeypatch):
 
 def explored(services, concept, **settings):
     attributes = ("man", "glasses|a photo of a person with glasses|a photo of a person without glasses")
-    settings = {
-        "model": "calibration-renderer",
-        "n_images": 12,
-        "n_attribute_images": 2,
-        "attributes": attributes,
-        **settings,
-    }
-    report = complete(run_study(find_design("explore"), explore_settings(concept=concept, **settings), services))
-    return replace(report, created=NOON)
+    usual = {"model": "calibration-renderer", "n_images": 12, "n_attribute_images": 2, "attributes": attributes}
+    asked = explore_settings(concept=concept, **usual | settings)
+    return replace(complete(run_study(find_design("explore"), asked, services)), created=NOON)
 
 
 class Tags(HTMLParser):
@@ -127,9 +130,8 @@ def test_nothing_is_claimed_of_what_is_undefined_and_a_warning_goes_along(report
     assert other.endswith(".")
 
 
-def test_arms_are_quoted_each_with_its_own_model(services):
-    arms = (Arm(condition="fair"), Arm(condition="extreme"))
-    sentences = claims(explored(services, "nurse", arms=arms, attribute_a="", attribute_b=""))
+def test_arms_are_quoted_each_with_its_own_model(in_arms):
+    sentences = claims(in_arms)
     own = [one for one in sentences if "read as “man”" in one]
     assert [re.search("calibration-renderer, (fair|extreme)", one)[1] for one in own] == ["fair", "extreme"]
     assert "no difference reads 0" in sentences[0]
@@ -159,8 +161,7 @@ def test_the_page_has_everything_and_asks_no_network(report):
 
 
 def test_a_paper_s_report_has_its_checklist_once_and_the_paper_s_bibtex(quick):
-    (example,) = [one for one in list_examples() if one.name == "planted-object"]
-    tags = Tags(to_form(open_example(example).report, "html").decode())
+    tags = Tags(to_form(dict(shipped_reports())["planted-object"], "html").decode())
     assert sum(attributes.get("id") == "protocol" for _, attributes in tags.elements) == 1
     assert tags.text.count("Every item of the paper's protocol") == 1
     assert "@article{vice2023tbyb," in tags.text
@@ -199,24 +200,23 @@ def test_small_groups_leave_their_places_to_large_ones():
     assert report_page._quotas(parts) == [30, 4, 30]
 
 
+@cache
 def shipped_reports():
-    """The examples and the validity reports."""
-    for folder in (FOLDER, ASSETS / "validity"):
-        for path in sorted(folder.rglob("*.json")):
-            if path.name != "index.json":
-                yield path.stem, from_text(path.read_text(encoding="utf-8"), path.parent).report
+    """The examples and the validity reports, by their names."""
+    paths = [path for folder in (FOLDER, ASSETS / "validity") for path in sorted(folder.rglob("*.json"))]
+    paths = [path for path in paths if path.name != "index.json"]
+    return [(path.stem, from_text(path.read_text(encoding="utf-8"), path.parent).report) for path in paths]
 
 
-def test_no_shipped_report_says_none_or_nan_or_more_digits_than_it_knows(quick):
+def test_no_shipped_report_says_none_or_nan_or_more_digits_than_it_knows(quick, monkeypatch):
+    monkeypatch.setattr(report_page, "light_uri", lambda *_: "data:")  # copies of pictures hold no words
     bad = re.compile(r"\bNone\b|\bnan\b|\bNaN\b|– to –|\binf\b|\d\.\d{7,}")
-    broken, n = [], 0
+    broken = []
     for name, report in shipped_reports():
         texts = {form: to_form(report, form).decode() for form in ("html", "md", "card")}
-        texts["html"] = re.sub(r'data:image[^"]*', "", texts["html"])
         broken += [f"{name}.{form}: {hit[0]}" for form, text in texts.items() for hit in bad.finditer(text)]
         assert texts["md"].count("\n") < 1000, name  # long tables are CSV files beside it
-        n += 1
-    assert n >= 15
+    assert len(shipped_reports()) >= 15
     assert broken == []
 
 
@@ -240,13 +240,13 @@ def test_the_zip_holds_page_card_and_every_figure_as_svg_and_png_with_its_captio
         assert len(rows) == len(report.results.findings)
 
 
-def test_figures_of_an_export_are_not_taken_for_pictures_that_a_model_drew(report, tmp_path, quick):
+def test_figures_of_an_export_are_not_taken_for_pictures_that_a_model_drew(report, tmp_path):
     few = with_one_figure(report)
-    source = ImportedImages(write_report(few, tmp_path / "all.zip", pictures=True))
+    source = ImportedImages(write_zip(to_export(few, pictures=True), tmp_path / "all.zip"))
     assert sum(source.counts.values()) == len(report.pictures)
     assert not source.rejected
     with pytest.raises(InvalidInput, match="holds no picture"):
-        ImportedImages(write_report(few, tmp_path / "numbers.zip"))
+        ImportedImages(write_zip(to_export(few), tmp_path / "numbers.zip"))
 
 
 def test_the_section_for_a_model_card_has_the_numbers_and_no_head_of_a_card(report):
@@ -260,29 +260,26 @@ def test_the_page_offers_every_form_and_says_what_each_is_for(report, tmp_path):
     shown = html.unescape(render("take_all", forms=FORMS))
     assert all(form.purpose in shown for form in FORMS.values())
     assert take(report, "report::card", tmp_path).name == f"explore-{report.run_id}-model-card.md"
-    assert take(report, "report::md", tmp_path).read_text().startswith("# a photo of a doctor")
     with pytest.raises(InvalidInput, match="nothing to take"):
         take(report, "report::docx", tmp_path)
-    with pytest.raises(InvalidInput, match="it can be html, md, card, json, every_eval_ever or zip"):
-        to_form(report, "docx")
 
 
 def test_the_command_line_says_what_to_quote_and_writes_the_form_that_the_name_says(
-    report, services, tmp_path, quick, capsys
+    report, services, tmp_path, quick, undrawn, capsys
 ):
     report = with_one_figure(report)
     show_study_report(report, services)
     assert plainly(f"To be quoted: {claim(report)}") in plainly(capsys.readouterr().out)
-    beginnings = {"a.html": b"<!DOCTYPE html>", "b/c.md": b"# a photo", "d.json": b"{", "e.zip": b"PK"}
-    for name, beginning in beginnings.items():
-        save_study_report(report, tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(beginning)
+    for name, form in FORMS.items():
+        assert name in FORMS_HELP
+        place = tmp_path / "new" / f"run{form.ending}"
+        save_study_report(report, place)
+        assert place.read_bytes() == form.write(report), form.title
 
 
 def test_a_report_is_handed_on_later_by_its_run(report, services, tmp_path, monkeypatch, quick):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(reports, "open_services", lambda: nullcontext(services))
-    report = with_one_figure(report)
     keep_report(report, services)
 
     def command(*words):
@@ -292,8 +289,6 @@ def test_a_report_is_handed_on_later_by_its_run(report, services, tmp_path, monk
     assert Path(f"explore-{report.run_id}.html").read_bytes() == to_form(report, "html")
     assert command(report.run_id, "--to", "json", "--out", "a/b.json").exit_code == 0
     assert json.loads(Path("a/b.json").read_text())["run_id"] == report.run_id
-    assert command(report.run_id, "--to", "zip").exit_code == 0
-    assert zipfile.is_zipfile(f"explore-{report.run_id}.zip")
     for words, message in (
         (("nothing",), "no report of a run 'nothing' is kept here; `runs` lists the runs"),
         ((report.run_id, "--to", "docx"), "it can be html, md, card, json, every_eval_ever or zip"),
@@ -306,3 +301,114 @@ def test_a_report_is_handed_on_later_by_its_run(report, services, tmp_path, monk
 def test_a_kind_of_study_that_this_version_does_not_have_names_no_command_that_would_fail(report):
     gone = replace(report, design=replace(report.design, kind="gone"))
     assert to_export(gone).facts.command == ""
+
+
+def records(report):
+    with zipfile.ZipFile(io.BytesIO(to_form(report, "every_eval_ever"))) as archive:
+        return {name: json.loads(archive.read(name)) for name in archive.namelist()}
+
+
+def check(folder, capsys):
+    """What the program itself says of all records in a folder; errors and warnings both count."""
+    code = every_eval_ever(["validate", str(folder / "data/*/*/*/*.json"), "--format", "json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_every_shipped_report_passes_the_check_of_every_eval_ever(tmp_path, capsys):
+    n = 0
+    for _, report in shipped_reports():
+        with zipfile.ZipFile(io.BytesIO(to_every_eval_ever(report, facts_of(report)))) as archive:
+            archive.extractall(tmp_path)
+            n += len(archive.namelist())
+    code, said = check(tmp_path, capsys)
+    assert [(one["file"], one["errors"], one["warnings"]) for one in said if one["errors"] or one["warnings"]] == []
+    assert (code, len(said)) == (0, n)
+    assert n > 15
+
+
+def test_a_broken_record_does_not_pass(in_arms, tmp_path, capsys):
+    name, record = next(iter(records(in_arms).items()))
+    record["evaluation_results"][0]["score_details"]["score"] = 7.0  # of a share
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text(json.dumps(record))
+    assert check(tmp_path, capsys)[0] == 1
+
+
+def test_each_arm_has_its_own_record_with_intervals_n_and_what_is_known_of_the_reader(in_arms):
+    of_arms = list(records(in_arms).values())
+    ids = [one["model_info"]["id"] for one in of_arms]
+    assert ids == [f"t2i-bias-explorer/calibration-renderer-{arm}" for arm in ("fair", "extreme")]
+    for arm, record in zip(in_arms.arms, of_arms, strict=True):
+        known = [one for one in arm.results.findings if math.isfinite(one.estimate.value)]
+        assert [one["evaluation_name"] for one in record["evaluation_results"]] == [one.title for one in known]
+        first, estimate = record["evaluation_results"][0], known[0].estimate
+        assert first["score_details"]["score"] == estimate.value
+        assert first["score_details"]["uncertainty"] == {
+            "num_samples": estimate.n,
+            "confidence_interval": {
+                "lower": estimate.low, "upper": estimate.high, "confidence_level": 0.95, "method": estimate.method,
+            },
+        }  # fmt: skip
+        assert record["evaluation_timestamp"] == str(int(NOON))
+        assert first["metric_config"]["metric_parameters"] == {"null_value": estimate.null_value}
+        said = [one["score_details"]["details"]["reader_errors"] for one in record["evaluation_results"]]
+        assert any("reader errs here is not known" in text for text in said)  # of the association
+        assert record["source_metadata"]["additional_details"]["limits"].startswith("Attributes are perceived")
+    assert len({name.rpartition("/")[2] for name in records(in_arms)}) == 2
+
+
+def test_known_errors_of_a_reader_and_people_s_answers_are_said_and_not_confused():
+    doctors = dict(shipped_reports())["doctors"]
+    ((_, record),) = records(doctors).items()
+    said = {one["evaluation_result_id"]: one["score_details"]["details"] for one in record["evaluation_results"]}
+    assert "stands beside" in said["all pictures-man-p"]["reader_errors"]
+    assert "taken into account" in said["all pictures-man-corrected"]["reader_errors"]
+    labelled = replace(doctors, settings=replace(doctors.settings, labels="labels.csv"))
+    ((_, record),) = records(labelled).items()
+    assert record["evaluation_results"][0]["score_details"]["details"]["reader_errors"].startswith("People's answers")
+
+
+def test_an_endless_interval_and_a_number_without_one_are_said_as_they_are(in_arms):
+    arm = in_arms.arms[0]
+    first, second, *_ = arm.results.findings
+    endless = Estimate(value=2.0, low=1.5, high=math.inf, n=30)
+    bare = Estimate(value=0.25, low=math.nan, high=math.nan, n=0, note="why")
+    undefined = Estimate.undefined(0, "nothing")
+    findings = tuple(
+        replace(one, key=f"k{i}", metric=metric, estimate=estimate)
+        for i, (one, metric, estimate) in enumerate(
+            [(first, "object_odds", endless), (second, "attribute_prevalence", bare), (first, "gini", undefined)]
+        )
+    )
+    alone = replace(in_arms, arms=(replace(arm, results=replace(arm.results, findings=findings)),))
+    ((_, record),) = records(alone).items()
+    odds, share = record["evaluation_results"]  # the third is undefined
+    assert odds["score_details"]["uncertainty"] == {"num_samples": 30}
+    assert odds["score_details"]["details"]["interval"] == "[1.50, ∞]"
+    assert "uncertainty" not in share["score_details"]
+    assert share["score_details"]["details"]["interval"] == "no interval"
+    nothing = replace(alone, arms=(replace(arm, results=replace(arm.results, findings=findings[2:])),))
+    with pytest.raises(InvalidInput, match="no number that is known"):
+        to_form(nothing, "every_eval_ever")
+
+
+def test_models_have_the_names_by_which_others_know_them_and_no_path_of_this_machine(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "model_index.json").write_text("{}")
+    expected = {
+        "calibration-renderer": "t2i-bias-explorer/calibration-renderer-fair self_deployed open_weights",
+        "stable-diffusion-v1-4": "CompVis/stable-diffusion-v1-4 self_deployed open_weights",
+        "org/model@v1.0": "org/model self_deployed open_weights",
+        "org/model+other/lora:0.8": "org/model+other_lora_0.8 self_deployed open_weights",
+        "inference:fal-ai:org/model": "org/model externally_managed unknown",
+        "openai:gpt-image-1": "openai-compatible/gpt-image-1 externally_managed unknown",
+        str(tmp_path / "mine"): "local/mine self_deployed unknown",
+        "imported:my pictures": "imported/my_pictures unknown unknown",
+    }
+    found = {}
+    for name in expected:
+        record = model_record(StudySettings(model=name, condition="fair" if name.startswith("calib") else ""))
+        details = record["additional_details"]
+        found[name] = f"{record['id']} {details['deployment_type']} {details['model_availability']}"
+        assert str(tmp_path) not in json.dumps(record)
+    assert found == expected

@@ -100,7 +100,7 @@ def cell(attribute, share, rate, source):
     return {"nationality": "Indian", "attribute": attribute, **ends, **beyond, **more}
 
 
-def test_of_nationalities_only_sourced_rates_are_compared():
+def test_of_nationalities_and_internet_users_only_sourced_rates_are_compared():
     cells = [cell("turban", 0.4, 0.02, "Table 1"), cell("tilak", 0.95, 0.5, "assumed 50 %, a choice")]
     text = origins_headline(own("oasis-nationalities", "table1", cells))
     assert "turban for Indian" in text
@@ -108,9 +108,6 @@ def test_of_nationalities_only_sourced_rates_are_compared():
     alone = origins_headline(own("oasis-nationalities", "table1", cells[1:]))
     assert "tilak of Indian in 0.95 [0.85, 1.05]" in alone
     assert not COMPARES.search(alone)
-
-
-def test_internet_users_are_set_against_sourced_rates_alone():
     rows = [{"nationality": "Iranian", "users": 73.0, "mean Ψ": 0.4, BEYOND: -0.1}]
     assert "Iranian −0.10 (73 million)" in origins_headline(own("oasis-internet-users", "figure3", rows))
 

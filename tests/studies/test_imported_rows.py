@@ -45,8 +45,8 @@ def drawn(drawing, tmp_path_factory):
 
 
 @pytest.fixture
-def services(tmp_path):
-    built = NoModels(Settings(data_dir=tmp_path / "data", offline=True))
+def services(shelf, tmp_path):
+    built = NoModels(Settings(data_dir=shared.shared_folder(shelf, tmp_path / "data"), offline=True))
     yield built
     built.close()
 

@@ -15,7 +15,7 @@ from bias_core.studies.internal.study import own_targets
 from bias_core.studies.kit.designs import find_design, program_of, read_table
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.figures import draw
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import to_export
@@ -26,17 +26,17 @@ from tests.explored import pictures_of
 services = shared.real_services
 
 DESIGN = find_design("internal-bias")
-QUARTER = StudySettings(scale=0.25)  # half of the targets, half of the pictures
+SMALL = StudySettings(scale=0.15)  # two in five of the targets, two in five of the pictures
 
 
 @pytest.fixture(scope="module")
 def published(services):
-    return complete(run_study(DESIGN, QUARTER, services))
+    return complete(run_study(DESIGN, SMALL, services))
 
 
 @pytest.fixture(scope="module")
 def fair(services):
-    return complete(run_study(DESIGN, replace(QUARTER, condition="fair"), services))
+    return complete(run_study(DESIGN, replace(SMALL, condition="fair", options={"poles": False}), services))
 
 
 def shots_of(design, **changes):
@@ -103,16 +103,13 @@ def test_the_pictures_lean_as_they_were_drawn(published):
 
 
 def test_planted_sides_are_found_and_fair_has_none(published, fair):
-    def gap(report):
-        """Mean II of male- minus female-dominated targets, with its standard error over targets."""
-        sides = [table3(report).query("dominated == @side")["II"] for side in ("male", "female")]
-        error = math.sqrt(sum(side.var(ddof=1) / len(side) for side in sides))
-        return sides[0].mean() - sides[1].mean(), error
+    def errors_from_0(report):
+        """Mean II of male- minus female-dominated targets, in its standard errors over targets."""
+        male, female = (table3(report).query("dominated == @side")["II"] for side in ("male", "female"))
+        return (male.mean() - female.mean()) / math.hypot(male.sem(), female.sem())
 
-    value, error = gap(published)
-    assert value > 3 * error
-    value, error = gap(fair)
-    assert abs(value) < 3 * error
+    assert errors_from_0(published) > 3
+    assert abs(errors_from_0(fair)) < 3
 
 
 def test_scores_add_up_and_alpha_and_delta_follow_from_them(published):
@@ -152,13 +149,13 @@ def test_every_figure_can_be_drawn(published):
         "places", "difference", "mcas", "drawn", "figure2", "figure3", "figure4",
     }  # fmt: skip
     for figure in published.results.figures:
-        assert to_bytes(figure).startswith(b"<?xml")
+        assert draw(figure).axes
 
 
-@pytest.mark.parametrize("options", [{"text_targets": "x"}, {"resample": "x"}, {"published_model": "x"}])
-def test_options_that_do_not_exist_are_refused(services, options):
-    with pytest.raises(InvalidInput, match="one of"):
-        complete(run_study(DESIGN, replace(QUARTER, options=options), services))
+def test_options_that_do_not_exist_are_refused():
+    for name in ("text_targets", "resample", "published_model"):
+        with pytest.raises(InvalidInput, match="one of"):
+            shots_of(DESIGN, options={name: "x"})
 
 
 def test_scores_and_places_are_those_of_the_measures_on_the_stored_pictures(services, published):
@@ -186,7 +183,7 @@ def test_scores_and_places_are_those_of_the_measures_on_the_stored_pictures(serv
 
 
 def with_options_of(services, **options):
-    return complete(run_study(DESIGN, replace(QUARTER, scale=0.02, options=options), services))
+    return complete(run_study(DESIGN, replace(SMALL, scale=0.02, options=options), services))
 
 
 def test_options_change_what_they_say(services):
@@ -209,6 +206,7 @@ def test_options_change_what_they_say(services):
     prompts = {row.prompt for row in services.manifests.get(variant.run_id).rows}
     assert "an image of a teenage boy" in prompts
     assert table3(strict)["α"].isna().all()
+    assert table3(strict)["why no α"].str.contains("the texts hardly lean").all()
     assert {figure.key for figure in strict.results.figures} == {"places", "difference", "mcas", "drawn", "figure4"}
     findings = {row["finding"]: row for row in to_dict(strict)["findings"]}
     assert findings["All targets, mean α"]["value"] is None
@@ -223,7 +221,7 @@ def test_options_change_what_they_say(services):
 def test_of_pictures_without_a_record_no_share_of_men_is_drawn(services, tmp_path):
     drawn = with_options_of(services)
     write_folder(pictures_of(drawn), tmp_path / "pictures")
-    settings = replace(QUARTER, scale=0.02, images=str(tmp_path / "pictures"))
+    settings = replace(SMALL, scale=0.02, images=str(tmp_path / "pictures"))
     report = complete(run_study(DESIGN, settings, services))
     assert report.n_images == drawn.n_images
     assert table3(report)["men"].isna().all()
@@ -287,18 +285,12 @@ def test_the_four_scores_are_those_of_table_3_with_their_intervals(own):
     assert scores.loc["Nurse", "n"].to_dict() == {"TT": 0, "ITP": 24, "IT": 5, "II": 29}
 
 
-def test_the_mean_lean_of_a_target_s_pictures_is_its_ii(own):
+def test_the_mean_lean_of_a_target_s_pictures_is_its_ii_and_what_is_undefined_says_why(own):
+    frame = table3(own).set_index("target")
     means = own.pictures.groupby("keyword")["lean"].mean()
-    assert means.to_dict() == pytest.approx(table3(own).set_index("target")["II"].to_dict(), abs=1e-6)
+    assert means.to_dict() == pytest.approx(frame["II"].to_dict(), abs=1e-6)
     assert own.pictures.loc[own.pictures["kind"] != "target", "lean"].isna().all()
-
-
-def test_a_missing_alpha_has_its_reason(services, own):
-    strict = replace(OWN, options=OWN.options | {"minimum_text_text": 1.5})
-    row = table3(complete(run_study(strict, StudySettings(condition="extreme"), services))).loc[0]
-    assert math.isnan(row["α"])
-    assert "the texts hardly lean" in row["why no α"]
-    assert ((table3(own)["why no α"] != "") == table3(own)["α"].isna()).all()
+    assert ((frame["why no α"] != "") == frame["α"].isna()).all()
 
 
 def test_chosen_targets_are_drawn_whole_and_unknown_ones_refused():
