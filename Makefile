@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOST ?= 127.0.0.1
 PORT ?= 7860
-# Of the unit tests; a third of their time they wait, so one more than there are cores.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + os.cpu_count())')
+# Of the unit tests: they are bound by the processor, and each worker imports the model libraries.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
 # What is never imported need not be compiled: half of the installation's time.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile
 # What was imported once is kept compiled, where the machine says otherwise too: tests start many processes.
