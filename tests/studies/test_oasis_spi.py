@@ -95,7 +95,7 @@ def test_planted_steps_are_found(services, planted):
 
 
 def test_numbers_are_those_of_the_model_s_own_trace_which_ends_at_the_finished_picture(services):
-    report = run(services, NAME, **SETTINGS, options=OPTIONS)
+    report = run(services, NAME, **SETTINGS | {"scale": 0.03}, options=OPTIONS)
     rows = services.manifests.get(report.run_id).rows
     man = Attribute(name="man", positive="The person is a man.", negative="The person is a woman.")
     model = services.text_to_image("calibration-diffusion")

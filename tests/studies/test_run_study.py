@@ -63,8 +63,8 @@ def test_the_same_run_gives_the_same_report_and_draws_nothing_again(services, re
 
 def test_stopping_keeps_what_is_finished_and_the_next_run_goes_on(tmp_path):
     services = Services(Settings(data_dir=tmp_path, offline=True))
-    asked = iter([False] * 150 + [True] * 1000)
-    settings = replace(SMALL, scale=0.5, options={"tests": ["science_arts"]})
+    asked = iter([False] * 60 + [True] * 1000)
+    settings = replace(SMALL, scale=0.2)
     with pytest.raises(Cancelled):
         finish(run_study(DESIGN, settings, services, cancelled=lambda: next(asked)))
     (manifest,) = services.manifests.list()

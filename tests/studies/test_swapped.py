@@ -84,7 +84,7 @@ def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
     # On the record of what is drawn.
     planted = {("doctor", "nurse"): "role", ("lawyer", "clerk"): "place"}
     n_found, claims = 0, []
-    for condition, (pair, truth), repetition in product(("people", "fair"), planted.items(), range(8)):
+    for condition, (pair, truth), repetition in product(("people", "fair"), planted.items(), range(4)):
         less = []
         for (left, right), sign in ((pair, 1), (pair[::-1], -1)):
             prompt = f"Generate a picture of one {left} on the left and one {right} on the right."
@@ -101,8 +101,8 @@ def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
                 assert effect.estimate.value == pytest.approx(0.4, abs=0.25)  # five standard errors
             else:
                 claims.append(p_value < 0.05)
-    assert n_found == 16
-    assert np.mean(claims) <= 0.11  # 5 % of 48, and two standard errors
+    assert n_found == 8
+    assert np.mean(claims) <= 0.14  # 5 % of 24, and two standard errors
 
 
 @pytest.mark.parametrize(

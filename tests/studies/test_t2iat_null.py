@@ -56,6 +56,7 @@ def most(n_tests):
     return 0.05 + 2 * math.sqrt(0.05 * 0.95 / n_tests)
 
 
+@pytest.mark.slow
 def test_where_nothing_is_planted_science_and_arts_are_seldom_told_apart(services):
     pool = read(services, "science_arts", 6)
     for n_prompts in (3, 4, 8):

@@ -12,7 +12,6 @@ from PIL import Image
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.metrics.object_bias import distribution_bias, extract_objects, jaccard_distances, jaccard_hallucination
-from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects.captions import other_prompts
@@ -20,7 +19,7 @@ from bias_core.studies.objects.study import WITH_TRIGGER, WITHOUT_TRIGGER, chang
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.text import finding_rows, table_of
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
-from tests.studies.scribe import Scribe, ScribeServices
+from tests.studies.scribe import Scribe, scribe_services
 
 GENERAL, TASK, DATASET, CONTROLLED = (
     find_design(f"tbyb-{name}") for name in ("general", "task", "dataset", "controlled")
@@ -28,11 +27,7 @@ GENERAL, TASK, DATASET, CONTROLLED = (
 SMALL = StudySettings(scale=0.03)
 
 
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = ScribeServices(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
+services = scribe_services
 
 
 @pytest.fixture(scope="module")
