@@ -3,13 +3,11 @@
 import time
 from dataclasses import replace
 
-import gradio as gr
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from bias_core.app.api import Tools
 from bias_core.cli import app
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.settings import Settings
@@ -19,7 +17,6 @@ from bias_core.studies.kit.designs import find_design, list_designs, program_of
 from bias_core.studies.kit.limits import check_budget, looks_at_stop
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.origins.stop import regenerate
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from bias_core.studies.running.size import n_asked
 from bias_core.types import Attribute
@@ -87,9 +84,14 @@ def test_an_import_is_counted_before_it_is_opened(services, tmp_path, monkeypatc
         complete(run_study(find_design("explore"), own_pictures(StudySettings(images=str(folder.parent))), services))
 
 
+@pytest.fixture
+def command(services, monkeypatch):
+    monkeypatch.setattr("bias_core.services.Services", lambda: services)
+    return lambda *arguments: CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
 DOORS = [
     ("explore", "doctor", "-n", "8"),
-    ("study", "run", "oasis-doctors"),
     ("study", "run", "oasis-doctors", "--draw-only", "--yes"),
     ("study", "run", "oasis-doctors", "-n", str(HUGE), "--dry-run"),
     ("compare", "doctor", "--arm", "condition=fair", "--arm", "condition=extreme"),
@@ -97,59 +99,26 @@ DOORS = [
 
 
 @pytest.mark.parametrize("arguments", DOORS, ids=" ".join)
-def test_the_command_line_says_the_limit_in_one_sentence(services, arguments, monkeypatch, tmp_path):
-    monkeypatch.setattr("bias_core.services.Services", lambda: services)
+def test_the_command_line_says_the_limit_in_one_sentence(command, arguments, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    result = command(*arguments)
     assert result.exit_code == 2, result.output
     assert "at most 7 here (BIAS_MAX_IMAGES)" in result.output
 
 
-def test_a_dry_run_shows_the_cost_and_says_that_it_will_be_refused(services, monkeypatch):
-    monkeypatch.setattr("bias_core.services.Services", lambda: services)
-    result = CliRunner().invoke(app, ["study", "run", "oasis-doctors", "--dry-run"], env={"COLUMNS": "200"})
+def test_a_dry_run_shows_the_cost_and_says_that_it_will_be_refused(command):
+    result = command("study", "run", "oasis-doctors", "--dry-run")
     assert result.exit_code == 0, result.output
     assert "│ 300 " in result.output
     said = " ".join(result.output.split())
     assert "This will be refused: oasis-doctors at 100 % of its size asks for 300 pictures" in said
 
 
-def test_tools_over_http_and_mcp_say_the_limit(services):
-    tools, arms = Tools(services), ["condition=fair", "condition=extreme"]
-    for ask in (
-        lambda: tools.explore("doctor", n_images=8),
-        lambda: tools.run_study("pst-power"),
-        lambda: tools.compare("doctor", arms=arms, attributes=["man"]),
-    ):
-        with pytest.raises(gr.Error, match="at most 7"):
-            ask()
-
-
-def test_a_text_is_drawn_within_the_limit(tmp_path):
-    services = FakeServices(tmp_path)
-    settings = StudySettings(scale=0.004, options={"n_tokens": 1, "nationalities": ["Iranian"], "n_generated": 0})
-    report = complete(run_study(find_design("oasis-stop"), settings, services))
-    services.settings = services.settings.model_copy(update={"max_images": 7})
-    cluster = str(report.pictures["cluster"].iloc[0])
-    with pytest.raises(InvalidInput, match="drawing a text asks for 8 pictures"):
-        complete(regenerate(report, services, cluster=cluster, prompt="a person", n=8))
-    services.close()
-
-
-NUMBERS = {
-    design.name: [one for one in settings_of(program_of(design).options).values() if one.kind in (int, float)]
-    for design in list_designs()
-}
-
-
-def test_every_number_among_the_options_has_its_range():
-    lacking = {(name, one.name) for name, numbers in NUMBERS.items() for one in numbers if None in (one.ge, one.le)}
-    assert not lacking
-
-
 @pytest.mark.parametrize("design", list_designs(), ids=lambda design: design.name)
-def test_numbers_outside_of_their_range_are_refused_at_once(services, design):
-    for one in NUMBERS[design.name]:
+def test_every_number_among_the_options_has_a_range_and_is_refused_outside_of_it_at_once(services, design):
+    numbers = [one for one in settings_of(program_of(design).options).values() if one.kind in (int, float)]
+    assert not [one.name for one in numbers if None in (one.ge, one.le)]
+    for one in numbers:
         for value, words in ((one.ge - 1, "at least"), (one.le + 1, "at most"), (HUGE, "at most")):
             asked = StudySettings(options={one.name: value})
             with pytest.raises(InvalidInput, match=f"{one.name} must be {words}"):
@@ -189,10 +158,10 @@ def test_stop_is_looked_at_while_a_run_is_laid_out(monkeypatch):
         check()
 
 
-@pytest.mark.parametrize("words", ["\ud800, truck driver", "nurse\x00, truck driver"])
-def test_words_of_ones_own_that_cannot_be_written_are_refused(services, words):
-    with pytest.raises(InvalidInput, match=r"targets holds the character U\+"):
-        plan_study(own_targets(words, n=2, n_attribute=2), StudySettings(), services)
+def test_words_of_ones_own_that_cannot_be_written_are_refused(services):
+    for words in ("\ud800, truck driver", "nurse\x00, truck driver"):
+        with pytest.raises(InvalidInput, match=r"targets holds the character U\+"):
+            plan_study(own_targets(words, n=2, n_attribute=2), StudySettings(), services)
 
 
 def test_stop_is_looked_at_while_an_exploration_or_a_comparison_is_laid_out(services, monkeypatch):

@@ -187,8 +187,6 @@ def test_sentences_without_a_difference_are_refused_and_the_model_is_free_again(
     [
         ({"attributes": ["wings"]}, "Iranian has no attribute of wings; it has man, turban"),
         ({"nationalities": ["American"], "attributes": []}, "American has no attribute of any name"),
-        ({"n_samples": 0}, "n_samples"),
-        ({"nationalities": ["Martian"]}, "Martian"),
         ({"base_prompt": "A  photo of an Iranian person"}, "is the base prompt too"),
     ],
 )

@@ -281,12 +281,9 @@ def test_labels_of_other_pictures_are_refused(services, tmp_path):
         (OCCUPATIONS, {"options": {"labeller": "oracle"}}, InvalidInput, "finder, vqa, people"),
         (OCCUPATIONS, {"options": {"labeller": "people"}}, InvalidInput, "CSV"),
         (OCCUPATIONS, {"options": {"sentences": ["a man"]}}, InvalidInput, "two"),
-        (OCCUPATIONS, {"options": {"margin": -0.1}}, InvalidInput, "-0.1"),
-        (OCCUPATIONS, {"options": {"single_images": 0}}, InvalidInput, "single_images must be at least 1, got 0"),
         (OCCUPATIONS, {"labels": "nowhere.csv"}, StorageError, "nowhere"),
         (FAIRNESS, {"options": {"aspects": ["age"]}}, InvalidInput, "age"),
         (FAIRNESS, {"options": {"masculine": ["nurse"]}}, InvalidInput, "nurse"),
-        (FAIRNESS, {"options": {"power_images": 0}}, InvalidInput, "power"),
     ],
 )
 def test_what_cannot_be_used_is_said_before_anything_is_drawn(services, design, changes, error, words):

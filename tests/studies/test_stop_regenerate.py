@@ -22,13 +22,8 @@ BEARD = Attribute(name="beard", positive="beard", negative="without a beard", re
 
 
 def own(study, **changes):
-    asked = {
-        "concepts": ["nurse", " ceo ", "nurse", ""],
-        "template": "a photo of a {}",
-        "attributes": (GLASSES, BEARD),
-        "n": 11,
-    }
-    return own_concepts(find_design(study), **(asked | changes))
+    asked = {"concepts": ["nurse", " ceo ", "nurse", ""], "template": "a photo of a {}", "n": 11}
+    return own_concepts(find_design(study), **(asked | {"attributes": (GLASSES, BEARD)} | changes))
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +93,12 @@ def test_drawing_can_be_stopped_and_pictures_that_were_brought_along_have_no_mod
     brought = replace(report, settings=replace(report.settings, images="some.zip"))
     with pytest.raises(InvalidInput, match="brought along"):
         drawn(brought, services)
+
+
+def test_a_text_is_drawn_within_the_limit(report, services, monkeypatch):
+    monkeypatch.setattr(services, "settings", services.settings.model_copy(update={"max_images": 4}))
+    with pytest.raises(InvalidInput, match="drawing a text asks for 5 pictures"):
+        drawn(report, services, prompt="a text of one's own")
 
 
 def test_own_concepts_are_measured_as_nationalities_are(services):
