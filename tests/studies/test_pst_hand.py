@@ -13,6 +13,7 @@ from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.downloads import take
 from tests import shared
+from tests.studies.oasis_runs import findings
 
 services = shared.real_services
 
@@ -33,8 +34,7 @@ def report(services):
 
 
 def finding(report, key):
-    (found,) = [f for f in report.results.findings if f.key == key]
-    return found
+    return findings(report)[key]
 
 
 def score(report, key="paired"):

@@ -16,6 +16,8 @@ from bias_core.studies.kit.setting_fields import setting, settings_class, settin
 from bias_core.studies.kit.types import Arm, StudySettings, settings_from_dict
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import plan_study, with_options
+from tests.every import every
+from tests.shared import command_line
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -30,16 +32,12 @@ class Kinds:
     choice: Literal["one", "two"] = setting("one", "Choice", "Of two")
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "value"),
-    [
-        ("whole", "5", 5), ("whole", 5.0, 5), ("number", "0.5", 0.5), ("number", "", None),
-        ("number", None, None), ("truth", "yes", True), ("truth", False, False), ("text", None, ""),
-        ("text", " b ", "b"),
-        ("words", "a, b", ("a", "b")), ("words", ["a"], ("a",)), ("words", "", ()),
-        ("words", r"tall\, old, b", ("tall, old", "b")), ("choice", "two", "two"),
-    ],
-)  # fmt: skip
+@every([
+    ("whole", "5", 5), ("whole", 5.0, 5), ("number", "0.5", 0.5), ("number", "", None), ("number", None, None),
+    ("truth", "yes", True), ("truth", False, False), ("text", None, ""), ("text", " b ", "b"),
+    ("words", "a, b", ("a", "b")), ("words", ["a"], ("a",)), ("words", "", ()),
+    ("words", r"tall\, old, b", ("tall, old", "b")), ("choice", "two", "two"),
+])  # fmt: skip
 def test_what_forms_and_addresses_hold_is_read_and_shown_again(name, given, value):
     one = settings_of(Kinds)[name]
     assert one.read(given) == value
@@ -73,19 +71,13 @@ def test_what_is_none_is_refused_in_a_sentence_by_name(name, value, words):
         replace(Kinds(), **{name: value})
 
 
-def command(tmp_path, assets, *arguments):
-    environment = {"BIAS_DATA_DIR": str(tmp_path), "BIAS_ASSETS_DIR": str(assets), "BIAS_OFFLINE": "1",
-                   "BIAS_DEVICE": "cpu", "COLUMNS": "200"}  # fmt: skip
-    return CliRunner().invoke(app, ["study", "run", *arguments], env=environment)
-
-
 def test_a_file_of_settings_says_what_is_not_given_beside_it(tmp_path, assets):
     path = tmp_path / "mine.yaml"
     values = {"study": "t2iat-tests", "scale": 0.02, "condition": "fair", "seed": 3,
               "options": {"tests": ["science_arts"], "n_permutations": 50}}  # fmt: skip
     path.write_text(yaml.safe_dump(values))
     asked = ("--settings", str(path), "--seed", "4", "--option", "n_permutations=60", "--keep")
-    result = command(tmp_path / "data", assets, *asked)
+    result = command_line(tmp_path / "data", assets)("study", "run", *asked)
     assert result.exit_code == 0, result.output
     (run,) = (json.loads(p.read_text()) for p in (tmp_path / "data" / "runs").glob("*.json"))
     chosen = run["settings"]
@@ -111,7 +103,7 @@ def test_a_file_of_settings_says_what_is_not_given_beside_it(tmp_path, assets):
 def test_a_file_that_cannot_be_used_is_refused_in_a_line(tmp_path, assets, text, words):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    result = command(tmp_path / "data", assets, "--settings", str(path))
+    result = command_line(tmp_path / "data", assets)("study", "run", "--settings", str(path))
     assert result.exit_code == 2
     assert words in result.output
 

@@ -21,6 +21,7 @@ from bias_core.studies.running.hand_on import to_form
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import ImageRow
 from tests import shared
+from tests.studies.oasis_runs import findings
 
 services = shared.real_services
 
@@ -35,10 +36,6 @@ def run(services, condition="people", **options):
 @pytest.fixture(scope="module")
 def report(services):
     return run(services, pairs=("lawyer and clerk",))
-
-
-def findings(report):
-    return {one.key: one for one in report.results.findings}
 
 
 def test_the_place_is_found_and_the_role_is_not_blamed(report):
@@ -105,10 +102,8 @@ def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
     assert np.mean(claims) <= 0.14  # 5 % of 24, and two standard errors
 
 
-@pytest.mark.parametrize(
-    ("pairs", "words"),
-    [((), "two roles"), (("doctor",), "two roles"), (("doctor and nurse", "nurse and cook"), "one pair only")],
-)
-def test_pairs_that_are_none_are_refused(services, pairs, words):
-    with pytest.raises(InvalidInput, match=words):
-        run(services, pairs=pairs)
+def test_pairs_that_are_none_are_refused(services):
+    twice = ("doctor and nurse", "nurse and cook")
+    for pairs, words in (((), "two roles"), (("doctor",), "two roles"), (twice, "one pair only")):
+        with pytest.raises(InvalidInput, match=words):
+            run(services, pairs=pairs)
