@@ -157,10 +157,10 @@ def test_presence_is_what_the_judge_says_and_what_it_cannot_tell_is_left_out(ser
 
 def test_variety_stays_with_the_encoder(services, report):
     alone = explored(services, judge="")
-    for end in ("wals", "variance_share"):
-        assert getattr(alone.attributes[0], end) == getattr(report.attributes[0], end)
+    (by_encoder,), (by_judge,) = alone.attributes, report.attributes
+    assert (by_encoder.wals, by_encoder.variance_share) == (by_judge.wals, by_judge.variance_share)
     assert alone.run_id != report.run_id
-    assert alone.attributes[0].cannot_tell is None
+    assert by_encoder.cannot_tell is None
     assert "asked" not in alone.report.results.frame("attributes")
 
 
@@ -309,12 +309,12 @@ def test_a_judge_that_nobody_would_ask_is_refused(services):
         plan_study(find_design("pst-occupations"), replace(asked, options={"labeller": "vqa"}), services)
 
 
-@pytest.mark.parametrize(("given", "wrong"), [(np.ones((4, 2)), "not \\(4, 3\\)"), (np.full((4, 3), np.nan), "no p")])
-def test_what_is_no_answer_is_not_kept(tmp_path, given, wrong):
+def test_what_is_no_answer_is_not_kept(tmp_path):
     services = JudgedServices(tmp_path, Script())
-    services.script.judge = lambda _images, _questions: given
-    with pytest.raises(ModelUnavailable, match=wrong):
-        explored(services, n_images=4)
+    for given, wrong in ((np.ones((4, 2)), r"not \(4, 3\)"), (np.full((4, 3), np.nan), "no p")):
+        services.script.judge = lambda _images, _questions, given=given: given
+        with pytest.raises(ModelUnavailable, match=wrong):
+            explored(services, n_images=4)
     assert services.answers.find("script", [("x", "y")]) == {}
     services.close()
 

@@ -1,4 +1,4 @@
-"""No run is larger than the settings allow, whatever door it comes through; nothing is laid out for it."""
+"""No run is larger or longer than the settings allow, whatever door it comes through; nothing is laid out for it."""
 
 import time
 from dataclasses import replace
@@ -9,12 +9,12 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from bias_core.cli import app
-from bias_core.errors import Cancelled, InvalidInput
+from bias_core.errors import Cancelled, Interrupted, InvalidInput
 from bias_core.settings import Settings
 from bias_core.studies.explore.options import compare_settings, explore_settings
 from bias_core.studies.internal.study import own_targets
 from bias_core.studies.kit.designs import find_design, list_designs, program_of
-from bias_core.studies.kit.limits import check_budget, looks_at_stop
+from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
@@ -173,3 +173,40 @@ def test_stop_is_looked_at_while_an_exploration_or_a_comparison_is_laid_out(serv
     for settings in (one, several):
         with pytest.raises(Cancelled, match="before anything was drawn"):
             plan_study(find_design("explore"), settings, services, cancelled=lambda: True)
+
+
+OVER = "the most that one run may here (BIAS_MAX_MINUTES)"
+
+
+@pytest.fixture
+def hurried(tmp_path):
+    services = FakeServices(tmp_path / "data")
+    services.settings = services.settings.model_copy(update={"max_minutes": 1e-9})
+    yield services
+    services.close()
+
+
+def test_a_study_whose_time_is_over_says_so_and_goes_on_from_there(hurried):
+    design, settings = find_design("oasis-doctors"), StudySettings(scale=0.01)
+    with pytest.raises(Interrupted) as ended:
+        complete(run_study(design, settings, hurried))
+    assert OVER in str(ended.value)
+    (run,) = hurried.manifests.list()
+    assert run.status == "cancelled"
+    hurried.settings = hurried.settings.model_copy(update={"max_minutes": 5.0})
+    assert complete(run_study(design, settings, hurried)).n_images
+
+
+def test_an_exploration_whose_time_is_over_reports_what_it_has_and_why(hurried):
+    asked = explore_settings(concept="doctor", n_images=64, model="calibration-renderer")
+    *_, report = explore(asked, hurried)
+    assert len(report.images) < 64
+    assert any(OVER in note for note in report.notes)
+
+
+def test_a_stop_stays_a_stop():
+    limit = TimeLimit(Settings(max_minutes=1e-9), lambda: True)
+    assert limit()
+    with pytest.raises(Cancelled) as stopped, limit.explained():
+        raise Cancelled("stopped")
+    assert not isinstance(stopped.value, Interrupted)

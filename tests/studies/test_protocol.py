@@ -19,6 +19,7 @@ from bias_core.studies.running.export import is_shipped, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from bias_core.types import ImageRow
 from tests import shared
+from tests.every import every
 from tests.explored import explored
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
@@ -54,35 +55,27 @@ def test_every_study_of_a_paper_has_a_protocol_of_settings_and_options_that_can_
                 assert getattr(settings, key) == items[key].value, (name, key)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected", "options"),
-    [
-        ("t2iat-tests", ("stable-diffusion-2-1", 50, 7.5, "512x512", "openai/clip-vit-base-patch32"), {}),
-        (
-            "tbyb-general",
-            ("stable-diffusion-v1-5", 100, 7.5, "512x512", "open_clip:ViT-L-14/openai"),
-            {"captioner": "blip-base", "paper_wording": True},
-        ),
-        (
-            "oasis-nationalities",
-            ("stable-diffusion-2-base", None, None, "", "open_clip:ViT-g-14/laion2b_s34b_b88k"),
-            {"templates": "sdv2", "published_model": "SDv2"},
-        ),
-        (
-            "internal-bias",
-            ("stable-diffusion-2-base", None, None, "", "open_clip:ViT-B-32/openai"),
-            {
-                "text_targets": "keyword",
-                "variant": True,
-                "encoders": (
-                    "open_clip:RN50/openai", "open_clip:RN50x4/openai", "open_clip:RN50x16/openai",
-                    "open_clip:RN101/openai", "open_clip:ViT-B-16/openai", "open_clip:ViT-B-32/openai",
-                ),
-            },
-        ),
-        ("pst-occupations", ("openai:dall-e-3", None, None, "", "auto"), {"answerer": "blip-vqa", "single_images": 3}),
-    ],
-)  # fmt: skip
+@every([
+    ("t2iat-tests", ("stable-diffusion-2-1", 50, 7.5, "512x512", "openai/clip-vit-base-patch32"), {}),
+    (
+        "tbyb-general", ("stable-diffusion-v1-5", 100, 7.5, "512x512", "open_clip:ViT-L-14/openai"),
+        {"captioner": "blip-base", "paper_wording": True},
+    ),
+    (
+        "oasis-nationalities", ("stable-diffusion-2-base", None, None, "", "open_clip:ViT-g-14/laion2b_s34b_b88k"),
+        {"templates": "sdv2", "published_model": "SDv2"},
+    ),
+    (
+        "internal-bias", ("stable-diffusion-2-base", None, None, "", "open_clip:ViT-B-32/openai"),
+        {
+            "text_targets": "keyword", "variant": True,
+            "encoders": tuple(f"open_clip:{name}/openai" for name in (
+                "RN50", "RN50x4", "RN50x16", "RN101", "ViT-B-16", "ViT-B-32",
+            )),
+        },
+    ),
+    ("pst-occupations", ("openai:dall-e-3", None, None, "", "auto"), {"answerer": "blip-vqa", "single_images": 3}),
+])  # fmt: skip
 def test_the_protocol_of_each_paper_is_filled_in(name, expected, options):
     settings = as_in_the_paper(name)
     names = ("model", "num_inference_steps", "guidance_scale", "size", "encoder")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from bias_core.studies.kit.rows import RowMaker, scaled, thinned
 from bias_core.studies.kit.types import Finding, Results, StudySettings, StudyTable
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.text import markdown_table, plain
-from bias_core.studies.running.export import to_command, to_export
+from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import followed, run_study, with_options
 from bias_core.types import Estimate
 from bias_core.ui.study.downloads import take
@@ -178,15 +177,6 @@ def test_the_report_is_json_markdown_and_files(report, tmp_path, undrawn):
         if name.endswith("svg"):
             assert f"]({name})" in markdown
     assert len(pd.read_parquet(tmp_path / "findings.parquet")) == 1
-
-
-def test_the_command_gives_the_same_numbers(services, report, tmp_path, monkeypatch):
-    monkeypatch.setenv("BIAS_DATA_DIR", str(services.settings.data_dir))
-    command = shlex.split(to_command(report.design, report.settings))[3:]
-    run = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "report.json")])
-    assert run.exit_code == 0, run.output
-    saved = json.loads((tmp_path / "report.json").read_text())
-    assert without_seconds(saved) == without_seconds(report)
 
 
 def test_wrong_options_on_the_command_line_are_one_red_line():

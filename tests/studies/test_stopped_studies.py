@@ -34,7 +34,7 @@ def stopped_at(share, study, services, **settings):
 
 
 @pytest.mark.parametrize(
-    ("study", "share", "scale"), [("tbyb-general", 0.6, 0.01), ("oasis-internet-users", 0.3, 0.03)]
+    ("study", "share", "scale"), [("tbyb-general", 0.6, 0.01), ("oasis-internet-users", 0.3, 0.01)]
 )
 def test_what_is_finished_is_measured_and_marked_as_stopped(study, share, scale, services):
     report = stopped_at(share, study, services, scale=scale, seed=7)
@@ -73,7 +73,7 @@ def test_of_pairs_without_anybody_alone_yet_there_are_the_scores_of_the_pairs(st
 
 def test_where_too_little_is_finished_nothing_is_said_of_it(services):
     with pytest.raises(Cancelled, match="too few for a report of this study: run it again"):
-        stopped_at(0.1, "internal-bias", services, scale=0.03, seed=11)
+        stopped_at(0.1, "internal-bias", services, scale=0.01, seed=11)
 
 
 def test_of_a_stopped_run_the_arms_with_pictures_are_compared_without_p(services):
