@@ -35,7 +35,7 @@ RENDERER = "calibration-renderer"
 
 
 def run(world, base=PLANTED, **given):
-    asked = {"concept": "doctor", "languages": SIX, "n_images": 30, "seed": 100} | given
+    asked = {"concept": "doctor", "languages": SIX, "n_images": 24, "seed": 100} | given
     return complete(run_study(DESIGN, explore_settings(base, **asked), world))
 
 
@@ -54,7 +54,7 @@ def test_the_two_languages_in_which_a_bias_is_planted_are_named(report):
     assert said.startswith(
         "“man” is seen more often in German (generic masculine) and Arabic (generic masculine) than in English: "
     )
-    assert said.endswith("on the same 30 seeds.")
+    assert said.endswith("on the same 24 seeds.")
     for other in ("French", "Spanish", "Hindi", "Chinese"):
         assert other not in said
 

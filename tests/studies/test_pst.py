@@ -155,7 +155,7 @@ def test_occupations_are_scored_anew_from_their_labels(small):
 
 @pytest.mark.parametrize("design", [POWER, FAIRNESS], ids=lambda design: design.name)
 def test_power_and_fairness_find_what_was_drawn_and_are_scored_anew(services, design):
-    report = run(design, StudySettings(scale=0.06, options=TRUSTING), services)
+    report = run(design, SMALL, services)
     is_scored_anew_from_its_labels(report)
     scores = [f for f in report.results.findings if f.metric.startswith("stereotype_")]
     assert all(f.estimate.value == pytest.approx(f.expected) for f in scores)

@@ -173,11 +173,11 @@ def test_intervals_of_people_on_ten_levels_hold_what_is_planted_from_few_labels(
     rng, levels = np.random.default_rng(0), np.arange(1.0, 11)
     planted = np.array([0.5, 0.25, 0.12, 0.06, 0.03, 0.01, 0.01, 0.01, 0.005, 0.005])
     held, n, n_labels = 0, 200, 64
-    for seed in range(60):
+    for seed in range(40):
         truth = rng.choice(10, n, p=planted)
         read = np.clip(truth + rng.choice([-1, 0, 1], n, p=[0.1, 0.8, 0.1]), 0, 9)
         people = np.where(np.arange(n) < n_labels, truth, np.nan)
         shares = two_phase_shares(read, people, n_classes=11, rng=seed)
         mean = two_phase_estimate(lambda of: (of[..., :10] @ levels) / of[..., :10].sum(axis=-1), shares)
         held += mean.low <= planted @ levels <= mean.high
-    assert held >= 53  # with half a picture of each class beforehand, 40
+    assert held >= 34  # fewer in 3 of 1,000 at 95 %; with half a picture of each class beforehand, two in three

@@ -78,15 +78,15 @@ def test_where_too_little_is_finished_nothing_is_said_of_it(services):
 
 def test_of_a_stopped_run_the_arms_with_pictures_are_compared_without_p(services):
     arms = (Arm(condition="fair"), Arm(condition="published"), Arm(condition="extreme"))
-    options = {"concept": "doctor", "n_images": 48, "attribute_a": "", "attribute_b": ""}
+    options = {"concept": "doctor", "n_images": 24, "attribute_a": "", "attribute_b": ""}
     report = stopped_at(0.4, "explore", services, arms=arms, options=options, seed=7)
     assert report.stopped
     assert [arm.name for arm in report.arms] == ["fair", "published"]
     assert [arm.name for arm in report.settings.arms] == ["fair", "published", "extreme"]  # what goes on from here
-    assert report.n_planned == 144
+    assert report.n_planned == 72
     n_finished = [arm.n_images + arm.n_blocked for arm in report.arms]
-    assert n_finished[0] == 48
-    assert 0 < n_finished[1] < 48
+    assert n_finished[0] == 24
+    assert 0 < n_finished[1] < 24
     differences = report.results.frame("differences")
     assert 0 < differences["n"].max() <= n_finished[1]  # the seeds that both have
     assert differences["difference"].notna().any()

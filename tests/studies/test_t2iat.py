@@ -341,7 +341,7 @@ def test_every_prompt_is_left_out_once_the_most_influential_first(own_report):
 
 def test_each_neutral_picture_keeps_its_association_and_edited_ones_have_none(own_report):
     pictures = own_report.pictures
-    neutral = frame[pictures["set"] == "neutral"]
+    neutral = pictures[pictures["set"] == "neutral"]
     assert pictures.loc[pictures["set"] != "neutral", "association"].isna().all()
     means = neutral.groupby("side")["association"].mean()
     # Four and three prompts with three pictures each: the mean over prompts is that over pictures.
