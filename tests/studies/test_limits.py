@@ -3,11 +3,13 @@
 import time
 from dataclasses import replace
 
+import gradio as gr
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from bias_core.app.api import Tools
 from bias_core.cli import app
 from bias_core.errors import Cancelled, Interrupted, InvalidInput
 from bias_core.settings import Settings
@@ -112,6 +114,17 @@ def test_a_dry_run_shows_the_cost_and_says_that_it_will_be_refused(command):
     assert "│ 300 " in result.output
     said = " ".join(result.output.split())
     assert "This will be refused: oasis-doctors at 100 % of its size asks for 300 pictures" in said
+
+
+def test_tools_over_http_and_mcp_say_the_limit(services):
+    tools, arms = Tools(services), ["condition=fair", "condition=extreme"]
+    for ask in (
+        lambda: tools.explore("doctor", n_images=8),
+        lambda: tools.run_study("pst-power"),
+        lambda: tools.compare("doctor", arms=arms, attributes=["man"]),
+    ):
+        with pytest.raises(gr.Error, match="at most 7"):
+            ask()
 
 
 @pytest.mark.parametrize("design", list_designs(), ids=lambda design: design.name)
