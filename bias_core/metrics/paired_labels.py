@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.effects import wilson_interval
@@ -72,25 +73,26 @@ def checked_labels(labels: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFr
     _check_words(labels, "stereotyped_gender", GENDERS)
     _check_words(labels, "perceived_gender", ALL_ANSWERS)
     person = _present(labels, dict.fromkeys((*_PERSON, *by)))
-    if (twice := labels.duplicated(person)).any():
+    if len(set(_numbers(labels, person))) < len(labels):
+        twice = labels.duplicated(person)
         raise InvalidInput(
             f"Each person is labelled once, but {int(twice.sum())} rows repeat {person}; the first is "
             f"{labels.loc[twice, person].iloc[0].to_dict()}. Merge raters with merge_ratings first."
         )
-    rows = labels.reset_index(drop=True)
-    image = rows.groupby(_present(rows, _IMAGE), sort=False, dropna=False, observed=True).ngroup()
-    failed = (rows["perceived_gender"] == NOT_TWO_PEOPLE).groupby(image).transform("any")
-    androgynous = rows["perceived_gender"] == ANDROGYNOUS
-    conforms = rows["perceived_gender"].astype(str) == rows["stereotyped_gender"].astype(str)
+    image = np.asarray(_numbers(labels, _present(labels, _IMAGE)))
+    perceived = labels["perceived_gender"].to_numpy(object)
+    failed = (np.bincount(image, weights=perceived == NOT_TWO_PEOPLE) > 0)[image]
+    androgynous = perceived == ANDROGYNOUS
+    conforms = perceived == labels["stereotyped_gender"].to_numpy(object)
     return pd.DataFrame(
         {
             "image": image,
             "failed": failed,
-            "usable": rows["perceived_gender"].isin((*GENDERS, ANDROGYNOUS)) & ~failed,
-            "unclear": rows["perceived_gender"].isin(UNTOLD) & ~failed,
+            "usable": _is_any_of(perceived, (*GENDERS, ANDROGYNOUS)) & ~failed,
+            "unclear": _is_any_of(perceived, UNTOLD) & ~failed,
             "androgynous": androgynous,
-            "conforms": conforms.astype(float).mask(androgynous, 0.5),
-            "feminine": rows["perceived_gender"] == "feminine",
+            "conforms": np.where(androgynous, 0.5, conforms),
+            "feminine": perceived == "feminine",
         }
     )
 
@@ -186,8 +188,19 @@ def _check_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
 
 
 def _check_words(frame: pd.DataFrame, column: str, words: Sequence[str]) -> None:
-    if len(bad := frame.loc[~frame[column].isin(words), column]):
+    known = set(words)
+    if bad := [word for word in frame[column].tolist() if word not in known]:
         raise InvalidInput(
-            f"{column} must be one of {', '.join(words)}; got {bad.tolist()[0]!r} and {len(bad) - 1} more of "
-            f"{len(frame)}."
+            f"{column} must be one of {', '.join(words)}; got {bad[0]!r} and {len(bad) - 1} more of {len(frame)}."
         )
+
+
+def _numbers(frame: pd.DataFrame, columns: Sequence[str]) -> list[int]:
+    """A number for each row, equal where all these columns are, in the order of first appearance."""
+    codes = [pd.factorize(frame[column].to_numpy(object), use_na_sentinel=False)[0] for column in columns]
+    numbers: dict[tuple[int, ...], int] = {}
+    return [numbers.setdefault(row, len(numbers)) for row in zip(*map(np.ndarray.tolist, codes), strict=True)]
+
+
+def _is_any_of(perceived: NDArray[np.object_], answers: Sequence[str]) -> NDArray[np.bool_]:
+    return np.asarray(np.logical_or.reduce([perceived == answer for answer in answers]), dtype=bool)

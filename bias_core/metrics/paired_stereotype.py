@@ -230,28 +230,27 @@ def _groups(labels: pd.DataFrame, columns: list[str]) -> Iterator[tuple[tuple[An
 
 
 def _score(people: pd.DataFrame, fixed_n: bool, confidence: float, n_resamples: int, rng: Seed) -> StereotypeTestScore:
-    usable = people[people["usable"]]
-    n_usable, n_failed = len(usable), int(people["failed"].sum())
+    told = {column: people[column].to_numpy() for column in people}
+    everyone, usable, failed = np.ones(len(people), dtype=bool), told["usable"], told["failed"]
+    n_usable, n_failed = int(usable.sum()), int(failed.sum())
 
-    def share(rows: pd.DataFrame, column: str) -> Estimate:
-        return _share_over_images(
-            rows[column].to_numpy(), rows["image"].to_numpy(), fixed_n, confidence, n_resamples, rng
-        )
+    def share(of: NDArray[np.bool_], column: str) -> Estimate:
+        return _share_over_images(told[column][of], told["image"][of], fixed_n, confidence, n_resamples, rng)
 
     score = replace(share(usable, "conforms").scaled(200, -100), null_value=0.0)
-    n_told, n_unclear = float(usable["conforms"].sum()), int(people["unclear"].sum())
+    n_told, n_unclear = float(told["conforms"][usable].sum()), int(told["unclear"].sum())
     n = n_usable + n_unclear
     return StereotypeTestScore(
         score=score.value,
         confidence_interval=score,
-        coverage=share(people, "usable").scaled(100),
+        coverage=share(everyone, "usable").scaled(100),
         percent_feminine=share(usable, "feminine").scaled(100),
         percent_androgynous=share(usable, "androgynous").scaled(100),
-        percent_unclear=share(people[~people["failed"]], "unclear").scaled(100),
+        percent_unclear=share(~failed, "unclear").scaled(100),
         bounds=(200 * n_told / n - 100, 200 * (n_told + n_unclear) / n - 100) if n else (math.nan, math.nan),
         n_usable=n_usable,
         n_cannot_identify=len(people) - n_usable - n_failed,
-        n_failed_images=int(people.loc[people["failed"], "image"].nunique()),
+        n_failed_images=len(np.unique(told["image"][failed])),
     )
 
 

@@ -38,6 +38,7 @@ from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from tests import shared
 from tests.explored import explore, measured
+from tests.studies.oasis_runs import findings, table
 from tests.studies.simulated_raters import expected_kappa, simulate
 
 services = shared.real_services
@@ -58,7 +59,7 @@ class Labelled:
 
 @pytest.fixture(scope="module")
 def study(services):
-    settings = StudySettings(scale=0.1)
+    settings = StudySettings(scale=0.1, options={"finder": "halves"})
     return complete(run_study(find_design("pst-occupations"), settings, services))
 
 
@@ -79,11 +80,7 @@ def three(services, study):
 
 
 def finding(report, key):
-    return next(found for found in report.results.findings if found.key == key)
-
-
-def table(report, key):
-    return next(found.frame for found in report.results.tables if found.key == key)
+    return findings(report)[key]
 
 
 def test_the_planted_score_lies_in_the_interval_of_people_s_labels(services, study, three, tmp_path):
@@ -177,9 +174,8 @@ def test_without_two_raters_nothing_is_said_of_agreement(services, study):
     report = labelled_by(services, study, 1).report()
     assert not report.results.findings
     assert "two raters" in report.results.notes[0]
-    empty = create_task(services.labels, pst_task(paired=True), task_pictures(
-        candidates(study, "pst_paired")[:2], pst_task(paired=True)
-    ))  # fmt: skip
+    task = pst_task(paired=True)
+    empty = create_task(services.labels, task, task_pictures(candidates(study, "pst_paired")[:2], task))
     report = label_report(task_progress(services.labels, empty.key), labelled_items(services.labels, empty.key))
     assert not report.results.findings
     with pytest.raises(InvalidInput, match="nobody has answered"):
@@ -222,14 +218,13 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
 
 
 def test_neutral_pictures_of_an_association_are_judged_and_their_orders_compared(services, tmp_path):
-    settings = StudySettings(scale=0.1, options={"tests": ["flowers_insects", "instruments_weapons"]})
+    settings = StudySettings(scale=0.04, options={"tests": ["flowers_insects", "instruments_weapons"]})
     report = complete(run_study(find_design("t2iat-human"), settings, services))
     assert kind_of(report) == "association"
     assert takes_labels(report)
     assert candidates(report, "association", words=("pleasant", "unpleasant"))
-    assert len(candidates(report, "association", words=("old", "young"))) == len(
-        candidates(report, "association")
-    )  # of none of its tests: all that it judges
+    of_no_test = candidates(report, "association", words=("old", "young"))
+    assert len(of_no_test) == len(candidates(report, "association"))  # all that it judges
     task = association_task("pleasant", "unpleasant", raters_per_item=1)
     truth = automatic_answers(report, task)["the reader"]
     asked = [one for one in candidates(report, "association") if (one.image_id, "picture") in truth]

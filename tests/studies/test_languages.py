@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute, Estimate, ImageRow
 from bias_core.wordings import planted_languages, wordings_of
 from tests import shared
+from tests.every import every
 from tests.studies.oasis_runs import table
 
 world = shared.real_services
@@ -33,7 +35,7 @@ RENDERER = "calibration-renderer"
 
 
 def run(world, base=PLANTED, **given):
-    asked = {"concept": "doctor", "languages": SIX, "n_images": 30, "seed": 100} | given
+    asked = {"concept": "doctor", "languages": SIX, "n_images": 24, "seed": 100} | given
     return complete(run_study(DESIGN, explore_settings(base, **asked), world))
 
 
@@ -52,7 +54,7 @@ def test_the_two_languages_in_which_a_bias_is_planted_are_named(report):
     assert said.startswith(
         "“man” is seen more often in German (generic masculine) and Arabic (generic masculine) than in English: "
     )
-    assert said.endswith("on the same 30 seeds.")
+    assert said.endswith("on the same 24 seeds.")
     for other in ("French", "Spanish", "Hindi", "Chinese"):
         assert other not in said
 
@@ -89,17 +91,14 @@ def test_the_renderer_reads_every_language_as_the_english_prompt():
     assert {one.gender for one in scenes("ein Foto von einer Ärztin", "published")} == {"feminine"}
 
 
-@pytest.mark.parametrize(
-    ("prompt", "gender"),
-    [
-        ("ein Foto von einem Arzt", {"masculine"}),
-        ("ein Foto von einer Pflegekraft", {"feminine"}),  # nurse: published as feminine
-        ("صورة فنان", {"masculine"}),  # artist: nothing is published
-        ("ein Foto von einer Ärztin", {"feminine"}),  # says so
-        ("une photo d'un médecin", {"masculine", "feminine"}),
-        ("a photo of a doctor", {"masculine", "feminine"}),
-    ],
-)
+@every([
+    ("ein Foto von einem Arzt", {"masculine"}),
+    ("ein Foto von einer Pflegekraft", {"feminine"}),  # nurse: published as feminine
+    ("صورة فنان", {"masculine"}),  # artist: nothing is published
+    ("ein Foto von einer Ärztin", {"feminine"}),  # says so
+    ("une photo d'un médecin", {"masculine", "feminine"}),
+    ("a photo of a doctor", {"masculine", "feminine"}),
+])  # fmt: skip
 def test_a_bias_is_planted_in_two_languages_alone(prompt, gender):
     assert {one.gender for one in scenes(prompt, "languages")} == gender
     assert planted_languages() == ("de", "ar")
@@ -136,9 +135,8 @@ def test_forms_of_one_language_are_arms_of_their_own(world):
     assert {row.group for row in plan.manifest.rows} == {"concept"}  # no association: its words are English
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
+def test_what_does_not_go_together_is_said_before_anything_is_drawn(world):
+    for given, says in (
         ({"arms": (Arm(condition="fair"), Arm())}, "languages are arms of their own"),
         ({"arms": (Arm(condition="fair"),)}, "languages are arms of their own"),
         ({"stop_within": 0.1}, "leave the stop rule out"),
@@ -147,11 +145,9 @@ def test_forms_of_one_language_are_arms_of_their_own(world):
         ({"images": "old.zip"}, "leave your own pictures out"),
         ({"languages": ("tlh",)}, "got 'tlh'"),
         ({"languages": (*SIX, "de:feminine", "fr:feminine")}, "up to 8 arms, got 9"),
-    ],
-)
-def test_what_does_not_go_together_is_said_before_anything_is_drawn(world, given, says):
-    with pytest.raises(InvalidInput, match=says):
-        plan_study(DESIGN, explore_settings(PLANTED, **{"concept": "doctor", "languages": SIX} | given), world)
+    ):
+        with pytest.raises(InvalidInput, match=says):
+            plan_study(DESIGN, explore_settings(PLANTED, **{"concept": "doctor", "languages": SIX} | given), world)
 
 
 def test_the_command_line_takes_languages(world, monkeypatch):
@@ -175,23 +171,15 @@ class Shown:
         return prevalence_estimate(self.margins, np.zeros(len(self.margins)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scenes:
+def of_scenes(prompt, condition, n, *, understood):
     """What is drawn in one language."""
-
-    scores: tuple[Shown, ...]
-    recognised: Estimate
-
-
-def of_scenes(prompt, condition, first, n, *, understood):
-    rows = [ImageRow(prompt=prompt, model=RENDERER, condition=condition, seed=seed) for seed in range(first, first + n)]
-    people = [scene_of(row).people[0] for row in rows]
+    people = scenes(prompt, condition, n)
     is_shown = {"man": [p.gender == "masculine" for p in people], "old": [p.age == "old" for p in people]}
     scores = tuple(
         Shown(attribute=Attribute(name=name, positive="a", negative="b"), margins=np.where(shows, 1.0, -1.0))
         for name, shows in is_shown.items()
     )
-    return Scenes(scores=scores, recognised=understood)
+    return SimpleNamespace(scores=scores, recognised=understood)
 
 
 @pytest.mark.slow
@@ -202,14 +190,14 @@ def test_in_100_repetitions_both_planted_languages_are_named_and_seldom_any_othe
     wordings = wordings_of(SIX, "a photo of a {}", "doctor")
     places = np.arange(n)
     drawn = {
-        (one.name, condition): of_scenes(one.prompt, condition, 0, n * repetitions, understood=understood)
+        (one.name, condition): of_scenes(one.prompt, condition, n * repetitions, understood=understood)
         for one in wordings
         for condition in ("fair", "languages")
     }
 
     def repetition(name, condition, k):
         part = [replace(score, margins=score.margins[k * n : (k + 1) * n]) for score in drawn[name, condition].scores]
-        return Scenes(scores=tuple(part), recognised=understood)
+        return SimpleNamespace(scores=tuple(part), recognised=understood)
 
     named = dict.fromkeys(("planted", "others", "nothing planted"), 0)
     for k in range(repetitions):

@@ -1,4 +1,4 @@
-"""No run is larger than the settings allow, whatever door it comes through; nothing is laid out for it."""
+"""No run is larger or longer than the settings allow, whatever door it comes through; nothing is laid out for it."""
 
 import time
 from dataclasses import replace
@@ -11,15 +11,14 @@ from typer.testing import CliRunner
 
 from bias_core.app.api import Tools
 from bias_core.cli import app
-from bias_core.errors import Cancelled, InvalidInput
+from bias_core.errors import Cancelled, Interrupted, InvalidInput
 from bias_core.settings import Settings
 from bias_core.studies.explore.options import compare_settings, explore_settings
 from bias_core.studies.internal.study import own_targets
 from bias_core.studies.kit.designs import find_design, list_designs, program_of
-from bias_core.studies.kit.limits import check_budget, looks_at_stop
+from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.origins.stop import regenerate
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from bias_core.studies.running.size import n_asked
 from bias_core.types import Attribute
@@ -87,9 +86,14 @@ def test_an_import_is_counted_before_it_is_opened(services, tmp_path, monkeypatc
         complete(run_study(find_design("explore"), own_pictures(StudySettings(images=str(folder.parent))), services))
 
 
+@pytest.fixture
+def command(services, monkeypatch):
+    monkeypatch.setattr("bias_core.services.Services", lambda: services)
+    return lambda *arguments: CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
 DOORS = [
     ("explore", "doctor", "-n", "8"),
-    ("study", "run", "oasis-doctors"),
     ("study", "run", "oasis-doctors", "--draw-only", "--yes"),
     ("study", "run", "oasis-doctors", "-n", str(HUGE), "--dry-run"),
     ("compare", "doctor", "--arm", "condition=fair", "--arm", "condition=extreme"),
@@ -97,17 +101,15 @@ DOORS = [
 
 
 @pytest.mark.parametrize("arguments", DOORS, ids=" ".join)
-def test_the_command_line_says_the_limit_in_one_sentence(services, arguments, monkeypatch, tmp_path):
-    monkeypatch.setattr("bias_core.services.Services", lambda: services)
+def test_the_command_line_says_the_limit_in_one_sentence(command, arguments, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    result = command(*arguments)
     assert result.exit_code == 2, result.output
     assert "at most 7 here (BIAS_MAX_IMAGES)" in result.output
 
 
-def test_a_dry_run_shows_the_cost_and_says_that_it_will_be_refused(services, monkeypatch):
-    monkeypatch.setattr("bias_core.services.Services", lambda: services)
-    result = CliRunner().invoke(app, ["study", "run", "oasis-doctors", "--dry-run"], env={"COLUMNS": "200"})
+def test_a_dry_run_shows_the_cost_and_says_that_it_will_be_refused(command):
+    result = command("study", "run", "oasis-doctors", "--dry-run")
     assert result.exit_code == 0, result.output
     assert "│ 300 " in result.output
     said = " ".join(result.output.split())
@@ -125,31 +127,11 @@ def test_tools_over_http_and_mcp_say_the_limit(services):
             ask()
 
 
-def test_a_text_is_drawn_within_the_limit(tmp_path):
-    services = FakeServices(tmp_path)
-    settings = StudySettings(scale=0.004, options={"n_tokens": 1, "nationalities": ["Iranian"], "n_generated": 0})
-    report = complete(run_study(find_design("oasis-stop"), settings, services))
-    services.settings = services.settings.model_copy(update={"max_images": 7})
-    cluster = str(report.pictures["cluster"].iloc[0])
-    with pytest.raises(InvalidInput, match="drawing a text asks for 8 pictures"):
-        complete(regenerate(report, services, cluster=cluster, prompt="a person", n=8))
-    services.close()
-
-
-NUMBERS = {
-    design.name: [one for one in settings_of(program_of(design).options).values() if one.kind in (int, float)]
-    for design in list_designs()
-}
-
-
-def test_every_number_among_the_options_has_its_range():
-    lacking = {(name, one.name) for name, numbers in NUMBERS.items() for one in numbers if None in (one.ge, one.le)}
-    assert not lacking
-
-
 @pytest.mark.parametrize("design", list_designs(), ids=lambda design: design.name)
-def test_numbers_outside_of_their_range_are_refused_at_once(services, design):
-    for one in NUMBERS[design.name]:
+def test_every_number_among_the_options_has_a_range_and_is_refused_outside_of_it_at_once(services, design):
+    numbers = [one for one in settings_of(program_of(design).options).values() if one.kind in (int, float)]
+    assert not [one.name for one in numbers if None in (one.ge, one.le)]
+    for one in numbers:
         for value, words in ((one.ge - 1, "at least"), (one.le + 1, "at most"), (HUGE, "at most")):
             asked = StudySettings(options={one.name: value})
             with pytest.raises(InvalidInput, match=f"{one.name} must be {words}"):
@@ -189,10 +171,10 @@ def test_stop_is_looked_at_while_a_run_is_laid_out(monkeypatch):
         check()
 
 
-@pytest.mark.parametrize("words", ["\ud800, truck driver", "nurse\x00, truck driver"])
-def test_words_of_ones_own_that_cannot_be_written_are_refused(services, words):
-    with pytest.raises(InvalidInput, match=r"targets holds the character U\+"):
-        plan_study(own_targets(words, n=2, n_attribute=2), StudySettings(), services)
+def test_words_of_ones_own_that_cannot_be_written_are_refused(services):
+    for words in ("\ud800, truck driver", "nurse\x00, truck driver"):
+        with pytest.raises(InvalidInput, match=r"targets holds the character U\+"):
+            plan_study(own_targets(words, n=2, n_attribute=2), StudySettings(), services)
 
 
 def test_stop_is_looked_at_while_an_exploration_or_a_comparison_is_laid_out(services, monkeypatch):
@@ -204,3 +186,40 @@ def test_stop_is_looked_at_while_an_exploration_or_a_comparison_is_laid_out(serv
     for settings in (one, several):
         with pytest.raises(Cancelled, match="before anything was drawn"):
             plan_study(find_design("explore"), settings, services, cancelled=lambda: True)
+
+
+OVER = "the most that one run may here (BIAS_MAX_MINUTES)"
+
+
+@pytest.fixture
+def hurried(tmp_path):
+    services = FakeServices(tmp_path / "data")
+    services.settings = services.settings.model_copy(update={"max_minutes": 1e-9})
+    yield services
+    services.close()
+
+
+def test_a_study_whose_time_is_over_says_so_and_goes_on_from_there(hurried):
+    design, settings = find_design("oasis-doctors"), StudySettings(scale=0.01)
+    with pytest.raises(Interrupted) as ended:
+        complete(run_study(design, settings, hurried))
+    assert OVER in str(ended.value)
+    (run,) = hurried.manifests.list()
+    assert run.status == "cancelled"
+    hurried.settings = hurried.settings.model_copy(update={"max_minutes": 5.0})
+    assert complete(run_study(design, settings, hurried)).n_images
+
+
+def test_an_exploration_whose_time_is_over_reports_what_it_has_and_why(hurried):
+    asked = explore_settings(concept="doctor", n_images=64, model="calibration-renderer")
+    *_, report = explore(asked, hurried)
+    assert len(report.images) < 64
+    assert any(OVER in note for note in report.notes)
+
+
+def test_a_stop_stays_a_stop():
+    limit = TimeLimit(Settings(max_minutes=1e-9), lambda: True)
+    assert limit()
+    with pytest.raises(Cancelled) as stopped, limit.explained():
+        raise Cancelled("stopped")
+    assert not isinstance(stopped.value, Interrupted)

@@ -33,10 +33,8 @@ ARMS = (
 
 @pytest.fixture(scope="module")
 def report(services):
-    asked = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 12}
-    settings = explore_settings(
-        StudySettings(), concept="doctor", arms=ARMS, attributes=(GOAL, ASSUMED), n_images=40, **asked
-    )
+    asked = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 8, "n_images": 32}
+    settings = explore_settings(StudySettings(), concept="doctor", arms=ARMS, attributes=(GOAL, ASSUMED), **asked)
     return complete(run_study(find_design("explore"), settings, services))
 
 

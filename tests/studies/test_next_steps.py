@@ -3,6 +3,7 @@
 import re
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -72,12 +73,9 @@ def test_a_plain_prompt_is_drawn_beside_on_the_same_seeds(report, services):
     assert "base" not in steps_of(both, services)
 
 
-@pytest.mark.parametrize("concept", ["a busy person", "man", "Male model"])
-def test_what_is_any_person_already_has_no_plainer_prompt(concept):
-    assert beside_a_person(find_design("explore"), asked(concept=concept)) is None
-
-
-def test_what_is_no_person_is_not_set_beside_one():
+def test_what_is_any_person_already_or_none_has_no_plainer_prompt():
+    for concept in ("a busy person", "man", "Male model"):
+        assert beside_a_person(find_design("explore"), asked(concept=concept)) is None
     pretty = "pretty|a pretty picture|an ugly picture"
     assert beside_a_person(find_design("explore"), asked(concept="rose", attributes=(pretty,))) is None
     assert beside_a_person(find_design("explore"), asked(arms=(Arm(condition="fair"), Arm()))) is None
@@ -115,17 +113,15 @@ def test_a_stopped_run_goes_on_to_what_was_asked_for(report, services):
 
 
 def test_no_step_draws_more_than_one_run_may(report, services):
-    limited = services.settings.model_copy(update={"max_images": 2 * N})
-    few = type("Few", (), {"settings": limited, "manifests": services.manifests})()
-    steps = {step.key: step for step in next_steps(report, few)}
+    def steps_within(n):
+        limited = services.settings.model_copy(update={"max_images": n})
+        return steps_of(report, SimpleNamespace(settings=limited, manifests=services.manifests))
+
+    steps = steps_within(2 * N)
     assert steps["pictures"].settings.options.n_images == 2 * N
     assert steps["base"].settings.arms
-    limited = services.settings.model_copy(update={"max_images": N})
-    few = type("Few", (), {"settings": limited, "manifests": services.manifests})()
-    assert not {"pictures", "base"} & {step.key for step in next_steps(report, few)}
-
-
-def test_pictures_that_were_brought_along_are_not_drawn_anew(report, services):
+    assert not {"pictures", "base"} & set(steps_within(N))
+    # Pictures that were brought along are not drawn anew.
     own = replace(report, settings=replace(report.settings, images="pictures.zip"))
     assert not {"pictures", "base"} & set(steps_of(own, services))
 

@@ -4,46 +4,39 @@ import math
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from bias_core.number_text import format_estimate, format_given, format_interval, format_number, format_p
 from bias_core.studies.reports.text import excerpt, markdown_table, readable
+from tests.every import every
 
 NAN, INF = math.nan, math.inf
 
 
-@pytest.mark.parametrize(
-    ("value", "low", "high", "text"),
-    [
-        (41.963, 24.012, 60.4, "42 [24, 60]"),  # half the width: 18
-        (41.963, 40.4, 43.4, "42.0 [40.4, 43.4]"),  # 1.5
-        (0.41963, 0.24012, 0.604, "0.42 [0.24, 0.60]"),  # 0.18
-        (0.0123456, 0.0118, 0.0129, "0.01235 [0.01180, 0.01290]"),  # 0.00055
-        (-0.2, -12.4, 11.9, "0 [−12, 12]"),  # no negative zero
-        (1234567.8, 1200000.1, 1270000.9, "1,234,568 [1,200,000, 1,270,001]"),
-        (3e-9, 1e-9, 5e-9, "3.0e−09 [1.0e−09, 5.0e−09]"),
-        (2.345, 1.2, INF, "2.3 [1.2, ∞]"),
-        (2.345, -INF, INF, "2.35 [−∞, ∞]"),
-    ],
-)
+@every([
+    (41.963, 24.012, 60.4, "42 [24, 60]"),  # half the width: 18
+    (41.963, 40.4, 43.4, "42.0 [40.4, 43.4]"),  # 1.5
+    (0.41963, 0.24012, 0.604, "0.42 [0.24, 0.60]"),  # 0.18
+    (0.0123456, 0.0118, 0.0129, "0.01235 [0.01180, 0.01290]"),  # 0.00055
+    (-0.2, -12.4, 11.9, "0 [−12, 12]"),  # no negative zero
+    (1234567.8, 1200000.1, 1270000.9, "1,234,568 [1,200,000, 1,270,001]"),
+    (3e-9, 1e-9, 5e-9, "3.0e−09 [1.0e−09, 5.0e−09]"),
+    (2.345, 1.2, INF, "2.3 [1.2, ∞]"),
+    (2.345, -INF, INF, "2.35 [−∞, ∞]"),
+])  # fmt: skip
 def test_digits_follow_half_the_width_of_the_interval(value, low, high, text):
     assert format_estimate(value, low, high) == text
     assert format_number(value, low, high) == text.split(" ", 1)[0]
     assert format_interval(low, high, value=value) == text.split(" ", 1)[1]
 
 
-@pytest.mark.parametrize(
-    ("value", "n", "text"),
-    [(-51.664, 3, "−52"), (-51.664, 1600, "−51.7"), (0.41963, 11, "0.42"), (0.41963, 10_007, "0.4196"),
-     (0.0523, 50, "0.052"), (1.0, 800, "1.000"), (0.0, 53, "0.00"), (-51.664, 0, "−51.7")],
-)  # fmt: skip
-def test_without_an_interval_digits_follow_n(value, n, text):
+@every([
+    (-51.664, 3, "−52"), (-51.664, 1600, "−51.7"), (0.41963, 11, "0.42"), (0.41963, 10_007, "0.4196"),
+    (0.0523, 50, "0.052"), (1.0, 800, "1.000"), (0.0, 53, "0.00"), (-51.664, 0, "−51.7"),
+])  # fmt: skip
+def test_without_an_interval_or_its_width_digits_follow_n(value, n, text):
     assert format_number(value, n=n) == text
     assert format_estimate(value, NAN, NAN, n=n) == f"{text}, no interval"
-
-
-def test_an_interval_without_width_has_the_digits_of_its_n():
-    assert format_estimate(0.41963, 0.41963, 0.41963, n=11) == "0.42 [0.42, 0.42]"
+    assert format_estimate(value, value, value, n=n) == f"{text} [{text}, {text}]"
 
 
 def test_nothing_is_a_word():
@@ -88,12 +81,9 @@ def test_two_columns_low_and_high_behind_a_word_or_a_count_are_numbers_of_their_
     assert readable(frame).to_numpy().tolist() == [["a", "0.25", "0.5", "7", "1", "2"]]
 
 
-def test_a_table_without_rows_keeps_its_head():
+def test_a_table_without_rows_keeps_its_head_and_of_a_long_one_both_ends_and_its_length_are_shown():
     assert list(readable(pd.DataFrame({"a": [], "b": []})).columns) == ["a", "b"]
     assert readable(pd.DataFrame()).empty
-
-
-def test_both_ends_of_a_long_table_are_shown_and_its_length_is_said():
     text, shown = excerpt(pd.DataFrame({"i": np.arange(53), "j": [None] * 53}))
     assert text["i"].tolist() == [*map(str, range(10)), "…", *map(str, range(43, 53))]
     assert shown == "The first 10 and the last 10 of 53 rows"

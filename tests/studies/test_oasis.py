@@ -16,6 +16,7 @@ from bias_core.studies.origins.cells import Published
 from bias_core.studies.origins.nationalities import SUMMARIES, _correlate, _published
 from bias_core.studies.running.run import with_options
 from tests import shared
+from tests.every import every
 from tests.studies.oasis_runs import figures, findings, run, table
 
 world = shared.real_services
@@ -36,20 +37,15 @@ def shots(name, **settings):
 
 def test_every_planted_share_lies_in_its_interval_but_for_pictures_that_neither_sentence_describes(report):
     cells = table(report, "table1").set_index(["nationality", "attribute"])
-    found = findings(report)
-    assert len(cells) == 15
+    shares = {key: finding for key, finding in findings(report).items() if key.endswith(" P")}
+    assert len(cells) == len(shares) == 15
     for (nationality, attribute), row in cells.iterrows():
-        finding = found[f"{nationality} {attribute} P"]
+        finding = shares[f"{nationality} {attribute} P"]
         assert finding.expected == row["drawn"]
         assert finding.estimate.low <= row["drawn"] + row["neither"], (nationality, attribute)
         assert finding.estimate.high >= row["drawn"], (nationality, attribute)
-
-
-def test_table_1_of_sdv2_comes_out_as_it_was_planted(report):
-    shares = [f for f in report.results.findings if f.key.endswith(" P")]
-    hits = sum(f.estimate.low <= f.published <= f.estimate.high for f in shares)
-    assert len(shares) == 15
-    assert hits >= 12  # 95 % intervals of 15 shares: fewer has a chance below 1 in 100
+    hits = sum(f.estimate.low <= f.published <= f.estimate.high for f in shares.values())
+    assert hits >= 12  # Table 1 of SDv2 is planted; of 15 intervals of 95 % fewer has a chance below 1 in 100
 
 
 def test_scores_follow_from_shares(report):
@@ -129,17 +125,16 @@ def test_sdv2_s_four_wordings_share_the_pictures_and_no_seed():
     assert shots(NATIONALITIES)[0].prompt == "A photo of an Iranian person"
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        (NATIONALITIES, {"nationalities": ["Martian"]}, "Martian"),
-        (NATIONALITIES, {"nationalities": ["American"]}, "no attributes for American"),
-        (NATIONALITIES, {"templates": "long"}, "default, sdv2"),
-        (NATIONALITIES, {"published_model": "SDv9"}, "SDv2, SDv3, FLUX.1 [dev]"),
-        ("oasis-doctors", {"published_model": "SDv9"}, "SDv2, SDv3, FLUX.1 [dev]"),
-        ("oasis-internet-users", {"nationalities": ["Tunisian"]}, "internet users of Tunisian"),
-    ],
-)
+@every([
+    (NATIONALITIES, {"nationalities": ["Martian"]}, "Martian"),
+    ("oasis-stop", {"nationalities": ["Martian"]}, "Martian"),
+    ("oasis-spi", {"nationalities": ["Martian"]}, "Martian"),
+    (NATIONALITIES, {"nationalities": ["American"]}, "no attributes for American"),
+    (NATIONALITIES, {"templates": "long"}, "default, sdv2"),
+    (NATIONALITIES, {"published_model": "SDv9"}, "SDv2, SDv3, FLUX.1 [dev]"),
+    ("oasis-doctors", {"published_model": "SDv9"}, "SDv2, SDv3, FLUX.1 [dev]"),
+    ("oasis-internet-users", {"nationalities": ["Tunisian"]}, "internet users of Tunisian"),
+])  # fmt: skip
 def test_options_that_cannot_be_are_refused_before_anything_is_drawn(name, options, words):
     with pytest.raises(InvalidInput, match=re.escape(words)):
         shots(name, options=options)
@@ -223,12 +218,9 @@ def test_the_published_trend_does_not_hold_for_flux():
     assert found["Spearman p"] == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("points", [[], [(1.0, 2.0)], [(1.0, 2.0), (2.0, 1.0)], [(1.0, 0.5)] * 3])
-def test_too_few_or_equal_nationalities_have_no_correlation(points):
-    assert all(math.isnan(value) for value in _correlate(points, 0).values())
-
-
-def test_correlations_of_a_planted_trend():
+def test_correlations_of_a_planted_trend_and_none_of_too_few_or_equal_nationalities():
+    for points in ([], [(1.0, 2.0)], [(1.0, 2.0), (2.0, 1.0)], [(1.0, 0.5)] * 3):
+        assert all(math.isnan(value) for value in _correlate(points, 0).values())
     x = np.arange(1.0, 7.0)
     found = _correlate(list(zip(x, 10 - x**2, strict=True)), 0)
     assert found["Spearman"] == pytest.approx(-1.0)

@@ -95,7 +95,7 @@ def test_planted_steps_are_found(services, planted):
 
 
 def test_numbers_are_those_of_the_model_s_own_trace_which_ends_at_the_finished_picture(services):
-    report = run(services, NAME, **SETTINGS, options=OPTIONS)
+    report = run(services, NAME, **SETTINGS | {"scale": 0.03}, options=OPTIONS)
     rows = services.manifests.get(report.run_id).rows
     man = Attribute(name="man", positive="The person is a man.", negative="The person is a woman.")
     model = services.text_to_image("calibration-diffusion")
@@ -133,7 +133,7 @@ def test_traces_are_made_once_and_broken_ones_again(services, planted):
 
 
 def test_a_run_stopped_while_tracing_reports_the_pictures_that_are_traced_and_keeps_their_traces(services, planted):
-    options = {"attributes": [], "nationalities": ["Iranian", "Mexican"]}
+    options = {"nationalities": ["Iranian", "Mexican"]}
     stopped = run(services, NAME, **SETTINGS, options=options, cancelled=lambda: planted.traced >= 6)
     done = len(list((services.settings.data_dir / "traces").rglob("*.npz")))
     assert done == 5  # the sixth was stopped at its first step
@@ -148,6 +148,7 @@ def test_a_run_stopped_while_tracing_reports_the_pictures_that_are_traced_and_ke
     again = run(services, NAME, **SETTINGS, options=options)
     assert planted.traced == 6 + 3 * N_SEEDS - done  # both have the same base
     assert findings(again)["Mexican man"].estimate.n == N_SEEDS
+    assert len(findings(again)) == 5 * 10  # one trace holds all attributes of a step
     assert not again.stopped
 
 
@@ -160,18 +161,6 @@ def test_a_run_stopped_before_two_pictures_are_traced_says_what_is_there(service
         run(services, NAME, **SETTINGS, options=OPTIONS, cancelled=lambda: planted.traced >= 3)
 
 
-def test_one_batch_holds_all_attributes_of_a_step(services, planted):
-    options = {"nationalities": ["Iranian", "Mexican"]}
-    report = run(services, NAME, **SETTINGS, options=options)
-    assert len(findings(report)) == 5 * 10
-    assert planted.traced == 3 * N_SEEDS  # both have the same base
-
-
-def test_the_renderer_has_no_steps(services):
-    with pytest.raises(InvalidInput, match="calibration-renderer has no denoising steps"):
-        run(services, NAME, scale=0.08)
-
-
 def test_sentences_without_a_difference_are_refused_and_the_model_is_free_again(services):
     options = {"attributes": ["old"], "nationalities": ["Iranian"]}  # old and young are one unknown word
     with pytest.raises(InvalidInput, match="point nowhere"):
@@ -182,16 +171,11 @@ def test_sentences_without_a_difference_are_refused_and_the_model_is_free_again(
     assert image.row == row
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_options_that_cannot_be_are_refused(services):
+    for options, words in (
         ({"attributes": ["wings"]}, "Iranian has no attribute of wings; it has man, turban"),
         ({"nationalities": ["American"], "attributes": []}, "American has no attribute of any name"),
-        ({"n_samples": 0}, "n_samples"),
-        ({"nationalities": ["Martian"]}, "Martian"),
         ({"base_prompt": "A  photo of an Iranian person"}, "is the base prompt too"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(services, options, words):
-    with pytest.raises(InvalidInput, match=re.escape(words)):
-        run(services, NAME, **SETTINGS, options=OPTIONS | options)
+    ):
+        with pytest.raises(InvalidInput, match=re.escape(words)):
+            run(services, NAME, **SETTINGS, options=OPTIONS | options)

@@ -1,12 +1,11 @@
 """StOP finds the words that a cluster was drawn with, and shows pictures that they draw."""
 
 import math
-import re
 
 import numpy as np
 import pytest
 
-from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, UnknownModel
+from bias_core.errors import Cancelled, ModelUnavailable, UnknownModel
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.origins.stop import Cluster, _plain
 from bias_core.studies.reports.figures import to_bytes
@@ -15,13 +14,9 @@ from tests.studies.oasis_runs import figures, findings, run, table, without_seco
 
 NAME = "oasis-stop"
 WORDS = [
-    "with long blond hair",
-    "with a beard",
-    "wearing a sombrero",
-    "holding a violin",
-    "wearing modern Western clothing",
+    "with long blond hair", "with a beard", "wearing a sombrero", "holding a violin", "wearing modern Western clothing",
     "wearing $5",
-]
+]  # fmt: skip
 OPTIONS = {
     "nationalities": ["Iranian"], "prefix": "A photo of a person", "n_tokens": 1, "n_clusters": 2,
     "contrast": False, "held_out": 0.0,
@@ -190,14 +185,8 @@ def test_the_eigengap_chooses_where_no_number_is_given(world):
 
 def test_a_nationality_without_attributes_has_clusters_too(services):
     services._built["language_model", "calibration-language"] = Words()
-    report = run(
-        services,
-        NAME,
-        scale=0.004,
-        model="calibration-diffusion",
-        num_inference_steps=2,
-        options=OPTIONS | {"nationalities": ["American"], "prefix": "a photo of a", "n_clusters": 2},
-    )
+    options = OPTIONS | {"nationalities": ["American"], "prefix": "a photo of a"}
+    report = run(services, NAME, scale=0.004, model="calibration-diffusion", num_inference_steps=2, options=options)
     assert "attributes" not in figures(report)
     assert report.n_images == 8 + 4 * len(table(report, "clusters"))
 
@@ -208,19 +197,3 @@ def test_missing_weights_stop_the_study_before_pictures_are_read(services):
         run(services, NAME, scale=0.004, options=OPTIONS)
     with pytest.raises(UnknownModel, match="no-such"):
         run(services, NAME, scale=0.004, options=OPTIONS | {"language_model": "no-such"})
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"n_tokens": 0}, "n_tokens must be at least 1, got 0"),
-        ({"beam_width": -1}, "beam_width"),
-        ({"n_generated": -1}, "n_generated must be at least 0, got -1"),
-        ({"n_clusters": -2}, "n_clusters must be at least 0, got -2"),
-        ({"n_candidates": 10**9}, "n_candidates must be at most 10,000, got 1000000000"),
-        ({"nationalities": ["Martian"]}, "Martian"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(services, options, words):
-    with pytest.raises(InvalidInput, match=re.escape(words)):
-        run(services, NAME, scale=0.004, options=OPTIONS | options)

@@ -20,14 +20,8 @@ from bias_core.studies.running.run import complete, run_study
 
 MODEL, N_STEPS, SCALE = "calibration-diffusion", 2, 1e-6
 SCIENCE_ARTS = {"tests": ["science_arts"]}
-STOP = {
-    "nationalities": ["Iranian"],
-    "n_clusters": 2,
-    "max_clusters": 1,
-    "beam_width": 2,
-    "n_candidates": 16,
-    "n_generated": 1,
-}
+STOP = {"nationalities": ["Iranian"], "n_clusters": 2, "max_clusters": 1}
+STOP |= {"beam_width": 2, "n_candidates": 16, "n_generated": 1}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from bias_core.types import Attribute
 from tests.browser.timing import slowdown
 from tests.explored import explore
 
-BATCH, N_BATCHES = 4, 10
+BATCH, N_BATCHES, N_A_PROMPT = 4, 6, 12
 MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman")
 
 
@@ -138,7 +138,7 @@ def test_explore_embeds_one_batch_while_the_next_is_drawn(slow):
     assert share_of_the_sum(slow.generator, slow.reader) < 0.75
 
 
-DESIGN = design_of_prompts(find_design("tbyb-general"), ["a man with a dog", "a woman with a hat"], 20)
+DESIGN = design_of_prompts(find_design("tbyb-general"), ["a man with a dog", "a woman with a hat"], N_A_PROMPT)
 
 
 def study_data(services, **options):
@@ -152,14 +152,15 @@ def test_a_study_embeds_and_captions_while_it_draws(slow):
     slow.reader.pace = slow.captions.pace = 0.5
     data, shots = study_data(slow)
     list(data.draw(shots))
-    assert slow.reader.n_read == slow.captions.n_read == 2 * 20
+    assert slow.reader.n_read == slow.captions.n_read == 2 * N_A_PROMPT
     assert share_of_the_sum(slow.generator, slow.reader, slow.captions) < 0.75
 
 
 def test_what_was_read_ahead_is_not_read_again(slow):
     report = complete(run_study(DESIGN, STUDY, slow))
-    assert report.n_images == 2 * 20
-    assert (slow.reader.n_read, slow.captions.n_read) == (2 * 20, 2 * 20 + 1)  # one blank, to see it works
+    assert report.n_images == 2 * N_A_PROMPT
+    assert slow.reader.n_read == 2 * N_A_PROMPT
+    assert slow.captions.n_read == 2 * N_A_PROMPT + 1  # one blank, to see it works
 
 
 def test_internal_bias_reads_with_every_encoder_ahead(slow):

@@ -1,6 +1,5 @@
 """Somebody's own pictures: which studies they fit, and what their attributes are."""
 
-import io
 import zipfile
 from random import Random
 
@@ -31,13 +30,17 @@ DARK, LIGHT = "a photo of a mechanic", "a photo of a nurse"
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     """Twelve dark-skinned mechanics, seven light-skinned nurses, one picture of something else."""
-    rng, path = Random(3), tmp_path_factory.mktemp("import") / "mine.zip"
+    return zipped(tmp_path_factory.mktemp("import") / "mine.zip", (DARK, 9, 12), (LIGHT, 2, 7), ("a red door", 2, 1))
+
+
+def zipped(path, *folders):
+    """A zip with a folder for each prompt, skin tone and number of pictures."""
+    rng = Random(3)
     with zipfile.ZipFile(path, "w") as archive:
-        for prompt, tone, n in ((DARK, 9, 12), (LIGHT, 2, 7), ("a red door", 2, 1)):
+        for prompt, tone, n in folders:
             for i in range(n):
-                buffer = io.BytesIO()
-                render(_portrait(rng, skin=tone), 64).save(buffer, "PNG")
-                archive.writestr(f"{prompt}/{i}.png", buffer.getvalue())
+                with archive.open(f"{prompt}/{i}.png", "w") as file:
+                    render(_portrait(rng, skin=tone), 64).save(file, "PNG")
     return path
 
 
@@ -97,13 +100,9 @@ def test_without_pictures_or_attributes_it_is_refused(services, path):
 
 
 def test_too_few_pictures_are_refused(services, tmp_path):
-    with zipfile.ZipFile(tmp_path / "few.zip", "w") as archive:
-        buffer = io.BytesIO()
-        render(_portrait(Random(1)), 64).save(buffer, "PNG")
-        archive.writestr(f"{DARK}/1.png", buffer.getvalue())
-    settings = StudySettings(images=str(tmp_path / "few.zip"), force=True)
+    few = zipped(tmp_path / "few.zip", (DARK, 9, 1))
     with pytest.raises(InvalidInput, match="at least 4 pictures"):
-        measured(settings, services)
+        measured(StudySettings(images=str(few), force=True), services)
 
 
 def test_pictures_of_a_concept_are_found_by_its_prompt(services, path):

@@ -144,11 +144,8 @@ DESIGN = Design(name="d", title="d", kind="object_bias", reference="", where="",
 def test_three_models_are_placed_and_ranked_as_by_hand():
     # B_D 8, 4, 6 -> 1 - (B_D - 4)/4 = 0, 1, 0.5.   H_J .6, .8, .7 -> (H_J - .6)/.2 = 0, 1, 0.5.
     # All agree in M_G: left out.   Distance: 0, sqrt(2), sqrt(.25 + .25).   Rank 1 is the farthest.
-    arms = [
-        objects_of("a", B_D=8.0, H_J=0.6, M_G=0.0),
-        objects_of("b", B_D=4.0, H_J=0.8, M_G=0.0),
-        objects_of("c", B_D=6.0, H_J=0.7, M_G=0.0),
-    ]
+    given = (("a", 8.0, 0.6), ("b", 4.0, 0.8), ("c", 6.0, 0.7))
+    arms = [objects_of(name, B_D=b_d, H_J=h_j, M_G=0.0) for name, b_d, h_j in given]
     results = compare_objects(DESIGN, StudySettings(), arms)
     frame = results.tables[0].frame.set_index("arm")
     assert frame["distance"].tolist() == pytest.approx([0, math.sqrt(2), math.sqrt(0.5)])
@@ -183,20 +180,14 @@ def test_a_measure_that_an_arm_lacks_is_left_out_and_named_and_models_that_agree
 
 
 def test_many_models_at_once_are_normalised_as_one_table_is():
-    rng = np.random.default_rng(0)
-    values = rng.uniform(size=(7, 3))
-    table = pd.DataFrame({"distribution_bias": values[2], "hallucination": values[3]})
-    compared = compare_models(table, dimensions=["distribution_bias", "hallucination"])
-    assert normalise_over_models(values, "hallucination")[3] == pytest.approx(compared["normalised_hallucination"])
-    assert normalise_over_models(values, "distribution_bias")[2] == pytest.approx(
-        compared["normalised_distribution_bias"]
-    )
-
-
-@pytest.mark.parametrize(("values", "dimension"), [([[1.0]], "hallucination"), ([1.0, 2.0], "height")])
-def test_one_model_or_an_unknown_measure_is_not_normalised(values, dimension):
-    with pytest.raises(InvalidInput, match="two models or more"):
-        normalise_over_models(values, dimension)
+    values = np.random.default_rng(0).uniform(size=(7, 3))
+    names = {"distribution_bias": 2, "hallucination": 3}
+    compared = compare_models(pd.DataFrame({name: values[row] for name, row in names.items()}), dimensions=[*names])
+    for name, row in names.items():
+        assert normalise_over_models(values, name)[row] == pytest.approx(compared[f"normalised_{name}"])
+    for refused in (([[1.0]], "hallucination"), ([1.0, 2.0], "height")):
+        with pytest.raises(InvalidInput, match="two models or more"):
+            normalise_over_models(*refused)
 
 
 def test_lines_of_the_arms_stand_together_and_turn_into_columns():
@@ -207,12 +198,8 @@ def test_lines_of_the_arms_stand_together_and_turn_into_columns():
 
     arms = [arm("a", [1, 2]), arm("b", [3, 4])]
     frame = table_over_arms(arms, "t", ["what"], ["v"])
-    assert frame.to_dict("list") == {
-        "what": ["x", "x", "y", "y"],
-        "arm": ["a", "b", "a", "b"],
-        "v": [1, 3, 2, 4],
-        "v low": [1, 3, 2, 4],
-    }
+    values = {"v": [1, 3, 2, 4], "v low": [1, 3, 2, 4]}
+    assert frame.to_dict("list") == {"what": ["x", "x", "y", "y"], "arm": ["a", "b", "a", "b"], **values}
     wide = arms_as_columns(frame, ["what"], "v")
     assert wide.to_dict("list") == {"what": ["x", "y"], "a": [1, 2], "a low": [1, 2], "b": [3, 4], "b low": [3, 4]}
     assert table_over_arms(arms, "none", ["what"], ["v"]).empty

@@ -4,9 +4,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from bias_core.cli import app
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.internal.study import own_targets
@@ -21,15 +19,15 @@ from bias_core.studies.running.export import is_shipped, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from bias_core.types import ImageRow
 from tests import shared
+from tests.every import every
+from tests.explored import explored
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
 
 real = shared.real_services
 
 PAPERS = [design.name for design in list_designs() if design.protocol]
-RENDERED = {
-    "model": "calibration-renderer", "scale": 0.005, "protocol": "paper",
-}  # fmt: skip
+RENDERED = StudySettings(model="calibration-renderer", scale=0.005, protocol="paper")
 STATUSES = {"met", "differs", "not printed", "our reading"}
 
 
@@ -57,41 +55,31 @@ def test_every_study_of_a_paper_has_a_protocol_of_settings_and_options_that_can_
                 assert getattr(settings, key) == items[key].value, (name, key)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected", "options"),
-    [
-        ("t2iat-tests", ("stable-diffusion-2-1", 50, 7.5, "512x512", "openai/clip-vit-base-patch32"), {}),
-        (
-            "tbyb-general",
-            ("stable-diffusion-v1-5", 100, 7.5, "512x512", "open_clip:ViT-L-14/openai"),
-            {"captioner": "blip-base", "paper_wording": True},
-        ),
-        (
-            "oasis-nationalities",
-            ("stable-diffusion-2-base", None, None, "", "open_clip:ViT-g-14/laion2b_s34b_b88k"),
-            {"templates": "sdv2", "published_model": "SDv2"},
-        ),
-        (
-            "internal-bias",
-            ("stable-diffusion-2-base", None, None, "", "open_clip:ViT-B-32/openai"),
-            {
-                "text_targets": "keyword",
-                "variant": True,
-                "encoders": (
-                    "open_clip:RN50/openai", "open_clip:RN50x4/openai", "open_clip:RN50x16/openai",
-                    "open_clip:RN101/openai", "open_clip:ViT-B-16/openai", "open_clip:ViT-B-32/openai",
-                ),
-            },
-        ),
-        ("pst-occupations", ("openai:dall-e-3", None, None, "", "auto"), {"answerer": "blip-vqa", "single_images": 3}),
-    ],
-)  # fmt: skip
+@every([
+    ("t2iat-tests", ("stable-diffusion-2-1", 50, 7.5, "512x512", "openai/clip-vit-base-patch32"), {}),
+    (
+        "tbyb-general", ("stable-diffusion-v1-5", 100, 7.5, "512x512", "open_clip:ViT-L-14/openai"),
+        {"captioner": "blip-base", "paper_wording": True},
+    ),
+    (
+        "oasis-nationalities", ("stable-diffusion-2-base", None, None, "", "open_clip:ViT-g-14/laion2b_s34b_b88k"),
+        {"templates": "sdv2", "published_model": "SDv2"},
+    ),
+    (
+        "internal-bias", ("stable-diffusion-2-base", None, None, "", "open_clip:ViT-B-32/openai"),
+        {
+            "text_targets": "keyword", "variant": True,
+            "encoders": tuple(f"open_clip:{name}/openai" for name in (
+                "RN50", "RN50x4", "RN50x16", "RN101", "ViT-B-16", "ViT-B-32",
+            )),
+        },
+    ),
+    ("pst-occupations", ("openai:dall-e-3", None, None, "", "auto"), {"answerer": "blip-vqa", "single_images": 3}),
+])  # fmt: skip
 def test_the_protocol_of_each_paper_is_filled_in(name, expected, options):
     settings = as_in_the_paper(name)
-    found = (
-        settings.model, settings.num_inference_steps, settings.guidance_scale, settings.size, settings.encoder,
-    )  # fmt: skip
-    assert found == expected
+    names = ("model", "num_inference_steps", "guidance_scale", "size", "encoder")
+    assert tuple(getattr(settings, name) for name in names) == expected
     values = option_values(settings.options)
     assert {key: values[key] for key in options} == options
 
@@ -112,7 +100,8 @@ def test_what_somebody_gives_stays_also_where_it_is_the_default():
     assert (fair.size, fair.arms[1].size) == ("512x512", "64x64")
 
 
-def test_a_study_that_follows_no_paper_says_so():
+def test_a_study_that_follows_no_paper_says_so_and_has_no_checklist(real):
+    assert explored(real, n_images=4, attributes=("man",)).results.frame("protocol").empty
     with pytest.raises(InvalidInput, match="explore follows no paper's protocol"):
         with_protocol(find_design("explore"), StudySettings(protocol="paper"))
     with pytest.raises(InvalidInput, match="protocol must be one of paper; got 'book'"):
@@ -134,7 +123,7 @@ def test_a_protocol_that_names_no_setting_is_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def report(real):
-    return complete(run_study(find_design("tbyb-general"), StudySettings(**RENDERED), real))
+    return complete(run_study(find_design("tbyb-general"), RENDERED, real))
 
 
 def test_a_report_says_what_is_met_and_how_it_differs(report):
@@ -180,11 +169,6 @@ def test_each_arm_has_its_own_lines(services):
     assert set(lines[lines["arm"] == ""]["status"]) == {"our reading"}
 
 
-def test_what_follows_no_paper_has_no_checklist(services):
-    settings = StudySettings(scale=0.01, options={"concept": "doctor", "n_images": 4, "n_attribute_images": 2})
-    assert complete(run_study(find_design("explore"), settings, services)).results.frame("protocol").empty
-
-
 def test_auto_takes_the_papers_reader_for_pictures_of_no_world_where_it_fits(services, monkeypatch):
     monkeypatch.setattr(type(services), "fitting_readers", lambda _self, _role: ("open_clip:ViT-L-14/openai",))
     monkeypatch.setattr(services, "settings", services.settings.model_copy(update={"offline": False}))
@@ -212,10 +196,9 @@ def test_before_a_run_it_is_said_what_replicating_takes_and_what_cannot_be_met(s
 
 
 def test_the_command_line_says_it_and_draws_nothing(tmp_path, assets):
-    environment = {"BIAS_DATA_DIR": str(tmp_path), "BIAS_ASSETS_DIR": str(assets), "BIAS_OFFLINE": "1",
-                   "BIAS_DEVICE": "cpu", "COLUMNS": "300"}  # fmt: skip
-    words = ["study", "run", "t2iat-occupations", "--protocol", "paper", "--dry-run"]
-    result = CliRunner().invoke(app, words, env=environment)
+    command = shared.command_line(tmp_path, assets)
+    command.environment["COLUMNS"] = "300"
+    result = command("study", "run", "t2iat-occupations", "--protocol", "paper", "--dry-run")
     assert result.exit_code == 0, result.output
     assert "2,400 pictures with Stable Diffusion 2.1" in result.output
     assert "50 steps, guidance 7.5" in result.output

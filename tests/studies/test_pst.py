@@ -1,9 +1,10 @@
-"""The paired stereotype test finds what is planted, none where nothing is, and says who labelled it."""
+"""The paired stereotype test finds what is planted, none where nothing is, says who labelled it, takes other labels."""
 
 import math
 from collections import Counter
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -12,11 +13,15 @@ from bias_core.crops import person_halves
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.paired.labelling import people_of
+from bias_core.studies.paired.identities import design_of_two
+from bias_core.studies.paired.labelling import chosen, labelled_people, people_of, relabelled
 from bias_core.studies.paired.pairs import power_identities
+from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study, with_options
+from bias_core.ui.study.downloads import take
 from bias_core.world.planted import published_rates
 from tests import shared
+from tests.every import every
 from tests.prompts_of_papers import all_prompts
 from tests.studies.oasis_runs import findings, table as frame, write_labels
 
@@ -25,6 +30,7 @@ services = shared.real_services
 OCCUPATIONS, POWER, FAIRNESS = (find_design(f"pst-{name}") for name in ("occupations", "power", "fairness"))
 TRUSTING = {"finder": "halves"}  # the shipped reader's eye for two people is not what is tested here
 SMALL = StudySettings(scale=0.02, options=TRUSTING)
+OTHER = {"masculine": "feminine", "feminine": "masculine"}
 
 
 def run(design, settings, services):
@@ -132,9 +138,25 @@ def test_the_order_of_occupations_is_that_of_the_labour_market(published):
     assert order.estimate.value == pytest.approx(order.expected)
 
 
+def is_scored_anew_from_its_labels(report):
+    people = labelled_people(report)
+    same = {(p.image_id, p.position): p.perceived_gender for p in people.itertuples(index=False)}
+    other = {person: OTHER.get(answer, answer) for person, answer in same.items()}
+    first, again, turned = (
+        one.results.findings[0] for one in (report, relabelled(report, same), relabelled(report, other))
+    )
+    assert again == first
+    assert turned.estimate.value == pytest.approx(-first.estimate.value)
+
+
+def test_occupations_are_scored_anew_from_their_labels(small):
+    is_scored_anew_from_its_labels(small)
+
+
 @pytest.mark.parametrize("design", [POWER, FAIRNESS], ids=lambda design: design.name)
-def test_power_and_fairness_find_what_was_drawn(services, design):
-    report = run(design, StudySettings(scale=0.06, options=TRUSTING), services)
+def test_power_and_fairness_find_what_was_drawn_and_are_scored_anew(services, design):
+    report = run(design, SMALL, services)
+    is_scored_anew_from_its_labels(report)
     scores = [f for f in report.results.findings if f.metric.startswith("stereotype_")]
     assert all(f.estimate.value == pytest.approx(f.expected) for f in scores)
     if design is FAIRNESS:
@@ -184,13 +206,8 @@ def test_pictures_without_exactly_two_people_are_counted_and_not_scored(services
     assert findings(report)["kappa_paired_automatic_truth"].estimate.value < 0.9
 
 
-class Nobody:
-    def find(self, image):
-        return []
-
-
 def test_where_nobody_is_found_or_identified_nothing_reads_as_no_bias(services):
-    services._built["person_finder", "ssdlite"] = Nobody()
+    services._built["person_finder", "ssdlite"] = SimpleNamespace(find=lambda _image: [])
     report = run(OCCUPATIONS, replace(SMALL, options={"finder": "ssdlite"}), services)
     paired = findings(report)["paired_overall"]
     assert math.isnan(paired.estimate.value)
@@ -253,9 +270,8 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     assert (raters["raters"] == 3).all()
     assert (raters["Fleiss' κ"] < 0.9).all()
     assert "labelled by people" in report.results.notes[0]
-    alone = run(
-        OCCUPATIONS, replace(SMALL, labels=labels, options={"labeller": "people"}), services
-    )  # no reader needed
+    nobody_reads = replace(SMALL, labels=labels, options={"labeller": "people"})
+    alone = run(OCCUPATIONS, nobody_reads, services)
     assert findings(alone)["paired_overall"].estimate == findings(small)["paired_overall"].estimate
 
 
@@ -267,9 +283,6 @@ def test_people_whom_nobody_labelled_are_left_out_and_counted(services, small, t
     assert f"Nobody labelled {n_right} of {len(people)} people" in " ".join(report.results.notes)
     assert findings(report)["paired_overall"].estimate.n == n_right  # as many on the left
     assert "table1" not in {table.key for table in report.results.tables}
-
-
-def test_labels_of_other_pictures_are_refused(services, tmp_path):
     labels = labels_of(tmp_path, [("elsewhere", "left", "feminine", 1)])
     with pytest.raises(InvalidInput, match="elsewhere"):
         run(OCCUPATIONS, replace(SMALL, labels=labels), services)
@@ -281,12 +294,9 @@ def test_labels_of_other_pictures_are_refused(services, tmp_path):
         (OCCUPATIONS, {"options": {"labeller": "oracle"}}, InvalidInput, "finder, vqa, people"),
         (OCCUPATIONS, {"options": {"labeller": "people"}}, InvalidInput, "CSV"),
         (OCCUPATIONS, {"options": {"sentences": ["a man"]}}, InvalidInput, "two"),
-        (OCCUPATIONS, {"options": {"margin": -0.1}}, InvalidInput, "-0.1"),
-        (OCCUPATIONS, {"options": {"single_images": 0}}, InvalidInput, "single_images must be at least 1, got 0"),
         (OCCUPATIONS, {"labels": "nowhere.csv"}, StorageError, "nowhere"),
         (FAIRNESS, {"options": {"aspects": ["age"]}}, InvalidInput, "age"),
         (FAIRNESS, {"options": {"masculine": ["nurse"]}}, InvalidInput, "nurse"),
-        (FAIRNESS, {"options": {"power_images": 0}}, InvalidInput, "power"),
     ],
 )
 def test_what_cannot_be_used_is_said_before_anything_is_drawn(services, design, changes, error, words):
@@ -299,3 +309,117 @@ def test_what_cannot_be_used_is_said_before_anything_is_drawn(services, design, 
 def test_no_pictures_are_no_people():
     with pytest.raises(InvalidInput, match="no picture"):
         people_of(pd.DataFrame(columns=["image_id"]), pd.DataFrame())
+
+
+NAMES = {"CEO": "masculine", "nurse": "feminine"}
+FAIR = StudySettings(condition="fair", options=TRUSTING)
+
+
+@pytest.fixture(scope="module")
+def two(services):
+    design = design_of_two(OCCUPATIONS, NAMES, n_paired=5, n_single=3)
+    return run(design, FAIR, services)
+
+
+def score(report, key="paired"):
+    return findings(report)[key].estimate.value
+
+
+def test_both_orders_and_each_alone_are_drawn_plain_and_intervened(two):
+    # 2 orders x 5 pictures x (plain, intervened), and 2 identities x 3 alone.
+    assert two.n_images == 2 * 5 * 2 + 2 * 3
+    assert two.pictures.groupby("group").size().to_dict() == {"paired": 10, "fairness": 10, "single": 6}
+    first = two.pictures.loc[two.pictures["setting"] == "paired", ["left", "right"]]
+    assert set(first.itertuples(index=False, name=None)) == {("CEO", "nurse"), ("nurse", "CEO")}
+    assert {"paired", "fairness", "single", "gap", "difference"} <= {f.key for f in two.results.findings}
+    assert table_of(two, "orders").frame["position"].tolist().count("left") == 4
+
+
+def test_what_was_drawn_is_what_is_scored(two):
+    for key in ("paired", "fairness", "single"):
+        assert score(two, key) == pytest.approx(findings(two)[key].expected)
+
+
+def test_the_sign_follows_the_stereotypes_that_were_chosen(services, two):
+    swapped = design_of_two(OCCUPATIONS, {name: OTHER[looks] for name, looks in NAMES.items()}, n_paired=5, n_single=3)
+    assert score(run(swapped, FAIR, services)) == pytest.approx(-score(two))
+
+
+def test_both_may_have_the_same_stereotype(services):
+    design = design_of_two(OCCUPATIONS, {"nurse": "feminine", "teacher": "feminine"}, n_paired=2, n_single=1)
+    assert -100 <= score(run(design, FAIR, services)) <= 100
+
+
+@every([
+    ({"CEO": "masculine"}, 5, "two different"),
+    ({"CEO": "masculine", " ": "feminine"}, 5, "two different"),
+    ({"nurse": "masculine", "nurse ": "feminine"}, 5, "two different"),
+    ({"CEO": "tall", "nurse": "feminine"}, 5, "tall"),
+    ({"CEO": "masculine", "x" * 90: "feminine"}, 5, "80"),
+    (NAMES, 0, "needs a picture"),
+])  # fmt: skip
+def test_identities_that_cannot_be_asked_for_are_refused(names, n, words):
+    with pytest.raises(InvalidInput, match=words):
+        design_of_two(OCCUPATIONS, names, n_paired=n, n_single=3)
+
+
+def test_one_corrected_label_moves_the_score_by_one_person(two):
+    people = labelled_people(two)
+    one = people[(people["setting"] == "paired") & (people["position"] == "left")].iloc[0]
+    person = (one["image_id"], one["position"])
+    corrected = relabelled(two, chosen(people, person, OTHER[one["perceived_gender"]]))
+    # 20 people in 10 pictures: one more or less that conforms changes the mean of +1 and -1 by 2/20.
+    conformed = one["perceived_gender"] == one["stereotyped_gender"]
+    assert score(corrected) - score(two) == pytest.approx(-10 if conformed else 10)
+    assert score(corrected, "single") == score(two, "single")
+    seen = corrected.pictures.set_index("image_id").loc[one["image_id"], "left_seen_as"]
+    assert seen == OTHER[one["perceived_gender"]]
+    assert any(note.startswith("1 of 46 labels were corrected by hand") for note in corrected.results.notes)
+    assert relabelled(two, {}).results.findings == two.results.findings
+
+
+def test_labels_that_were_looked_at_are_compared_with_the_automatic_ones(two):
+    people = labelled_people(two)
+    paired = people[people["setting"] == "paired"]
+    answers = {(row.image_id, row.position): row.perceived_gender for row in paired.itertuples(index=False)}
+    first = next(iter(answers))
+    corrected = relabelled(two, answers | {first: OTHER[answers[first]]})
+    kappa = findings(corrected)["kappa_paired_automatic_human"]
+    assert kappa.says == "95.0 % of 20 labels are equal."
+    assert kappa.estimate.value < 1
+    assert not [f for f in corrected.results.findings if f.key == "kappa_single_automatic_human"]
+
+
+def test_a_picture_fails_as_a_whole_and_is_freed_as_a_whole(two):
+    people = labelled_people(two)
+    image_id = people.loc[people["setting"] == "paired", "image_id"].iloc[0]
+    failed = chosen(people, (image_id, "right"), "not_two_people")
+    assert failed == {(image_id, "left"): "not_two_people", (image_id, "right"): "not_two_people"}
+    broken = relabelled(two, failed)
+    coverage = table_of(broken, "coverage").frame.set_index("setting")
+    assert coverage.loc["paired", "failed"] == 1
+    freed = chosen(labelled_people(broken), (image_id, "left"), "feminine")
+    assert freed == {(image_id, "left"): "feminine", (image_id, "right"): "cannot_identify"}
+    with pytest.raises(InvalidInput, match="nobody"):
+        chosen(people, ("elsewhere", "left"), "feminine")
+    with pytest.raises(InvalidInput, match="tall"):
+        chosen(people, (image_id, "left"), "tall")
+
+
+def test_the_corrected_labels_are_a_csv_that_gives_the_same_scores(services, two, tmp_path):
+    people = labelled_people(two)
+    one = people[people["setting"] == "paired"].iloc[0]
+    changed = chosen(people, (one["image_id"], one["position"]), OTHER[one["perceived_gender"]])
+    corrected = relabelled(two, changed)
+    path = take(corrected, "table:labels:csv", tmp_path)
+    again = run(two.design, replace(FAIR, labels=str(path)), services)
+    for key in ("paired", "fairness", "single", "gap"):
+        assert findings(again)[key].estimate == findings(corrected)[key].estimate
+    # Automatic labels in the CSV are nobody's opinion: only the corrected one is compared.
+    assert not [f for f in again.results.findings if f.key.endswith("automatic_human")]
+
+
+def test_a_report_without_people_has_no_labels(two):
+    bare = replace(two, results=replace(two.results, tables=()))
+    with pytest.raises(InvalidInput, match="labels no people"):
+        relabelled(bare, {})

@@ -87,33 +87,23 @@ def plan_of(services, settings, **how):
     return plan_study(find_design("explore"), settings, services, **how)
 
 
-def test_off_is_the_run_without_rewriting(services, server):
+def test_off_is_the_run_without_rewriting_and_an_estimate_asks_no_language_model(services, server):
     plain, off = (plan_of(services, doctors(**more)) for more in ({}, {"rewrite": "off"}))
     assert [row.id for row in plain.manifest.rows] == [row.id for row in off.manifest.rows]
-    assert not server.requests
-
-
-def test_an_estimate_asks_no_language_model(services, server):
     assert len(plan_of(services, doctors(rewrite="fair"), estimate=True).manifest.rows) == 8
     assert not server.requests
 
 
-@pytest.mark.parametrize(
-    ("more", "error", "says"),
-    [
+def test_who_cannot_rewrite_is_refused_with_what_to_take(services):
+    own = {"rewrite": "own"}
+    for more, error, says in (
         ({"rewrite": "fair", "rewriter": "calibration-language"}, InvalidInput, "follows no instructions.*smollm2"),
         ({"rewrite": "fair", "rewriter": "nobody"}, UnknownModel, "no language model 'nobody'"),
-        (
-            {"rewrite": "own", "model": "calibration-renderer"},
-            InvalidInput,
-            "calibration-renderer has no rewriting of its own",
-        ),
-        ({"rewrite": "own", "model": "calibration-diffusion"}, InvalidInput, "StableDiffusion3Pipeline.*rewrite=own"),
-    ],
-)
-def test_who_cannot_rewrite_is_refused_with_what_to_take(services, more, error, says):
-    with pytest.raises(error, match=says):
-        plan_of(services, doctors(**more))
+        (own | {"model": "calibration-renderer"}, InvalidInput, "calibration-renderer has no rewriting of its own"),
+        (own | {"model": "calibration-diffusion"}, InvalidInput, "StableDiffusion3Pipeline.*rewrite=own"),
+    ):
+        with pytest.raises(error, match=says):
+            plan_of(services, doctors(**more))
 
 
 def test_without_an_endpoint_a_rewriter_must_be_named(tmp_path, assets):
@@ -144,7 +134,3 @@ def test_a_pipelines_own_rewriting_is_on_where_the_row_says_so_and_part_of_the_r
     assert call_arguments(Rewrites(), info, [row])["use_pe"] is False
     assert call_arguments(Rewrites(), info, [own])["use_pe"] is True
     assert own.id != row.id
-
-
-def test_rows_of_before_have_the_identity_that_they_had():
-    assert ImageRow(prompt="a photo of a doctor", seed=3, model="m").id == "c4ec7362e1cf502a82f8"

@@ -12,11 +12,18 @@ from bias_core.annotation.collected import LabelledItem
 from bias_core.annotation.tasks import CANNOT_TELL, SINGLE, Item, checked_task, scale_task, task_from, task_texts
 from bias_core.errors import InvalidInput
 from bias_core.labels.report import label_report
+from bias_core.labels.run_task import label_run
 from bias_core.labels.scale_answers import ordinal_votes, scale_findings
 from bias_core.labels.sources import recorded_answers
 from bias_core.labels.tab_make import KINDS, usual_texts
 from bias_core.scales import load_scales
+from bias_core.stats.two_phase import two_phase_estimate, two_phase_shares
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.running.corrected import PeopleAnswers, corrected_numbers
+from bias_core.studies.running.run import complete, run_study
 from bias_core.world.scene import AGES as DRAWN_AGES, SKIN_TONES
+from tests import shared
 
 TONES, AGES = scale_task("skin tone"), scale_task("age group")
 
@@ -27,14 +34,11 @@ PUBLISHED = (
 """The ten swatches of skintone.google."""
 
 
-def test_the_scales_are_those_of_the_world_and_their_colours_those_of_their_source():
+def test_ten_tones_have_a_number_a_key_and_a_swatch_each_and_one_may_not_tell():
     tones, ages = load_scales()["skin tone"], load_scales()["age group"]
     assert tones.levels == tuple(map(str, SKIN_TONES))
     assert tones.colours == PUBLISHED
     assert ages.levels == DRAWN_AGES
-
-
-def test_ten_tones_have_a_number_a_key_and_a_swatch_each_and_one_may_not_tell():
     assert [one.shortcut for one in TONES.answers] == [*"1234567890", "c"]
     assert tuple(one.colour for one in TONES.answers[:-1]) == load_scales()["skin tone"].colours
     assert TONES.answers[0].label == "tone 1, lightest"
@@ -42,6 +46,8 @@ def test_ten_tones_have_a_number_a_key_and_a_swatch_each_and_one_may_not_tell():
     assert TONES.answer_keys[-1] == CANNOT_TELL
     assert TONES.questions == {SINGLE: "Which of the ten tones is nearest to the skin of the {}?"}
     assert [one.colour for one in AGES.answers] == [""] * 4
+    assert {TONES.scale, AGES.scale} <= set(KINDS)
+    assert usual_texts(AGES.scale)["title"] == "Age group"
 
 
 @pytest.mark.parametrize("task", [TONES, AGES])
@@ -53,12 +59,6 @@ def test_a_task_on_a_scale_is_kept_and_read_back_as_it_is(task):
         checked_task(replace(task, scale="height"))
     with pytest.raises(InvalidInput, match="colour"):
         checked_task(replace(task, answers=(replace(task.answers[0], colour="url(x)"), *task.answers[1:])))
-
-
-def test_the_form_offers_both_scales_with_their_own_texts():
-    assert {"skin tone", "age group"} <= set(KINDS)
-    assert "what they are" in usual_texts("skin tone")["instructions"]
-    assert usual_texts("age group")["title"] == "Age group"
 
 
 def test_what_was_drawn_is_a_right_answer_where_one_person_was():
@@ -97,10 +97,17 @@ def test_raters_who_differ_widen_what_is_said():
     assert not list(scale_findings(answered(AGES, (0, 1)), AGES))  # of one picture nothing can be told
 
 
+def labelled(image_id, said):
+    answers = [SimpleNamespace(rater=f"r{j}", choices={SINGLE: one}) for j, one in enumerate(said)]
+    return LabelledItem(item=Item(id=0, picture="", image_id=image_id, identities={}), answers=answers)
+
+
 def test_neighbouring_tones_count_as_almost_agreed():
     rng = np.random.default_rng(0)
     near = [(place, min(place + int(rng.integers(2)), 9)) for place in rng.integers(0, 10, size=40)]
-    report = label_report(progress(TONES, 40), items(TONES, near))
+    progress = SimpleNamespace(task=TONES, n_items=40, n_complete=40, raters=[], n_answers=40)
+    items = [labelled(f"p{i}", [TONES.answer_keys[place] for place in of]) for i, of in enumerate(near)]
+    report = label_report(progress, items)
     found = {one.key: one.estimate for one in report.results.findings}
     assert found["alpha_ordinal"].value > 0.9 > found["alpha"].value
     assert found["scale-mean"].n == 40
@@ -108,22 +115,69 @@ def test_neighbouring_tones_count_as_almost_agreed():
     assert levels.tolist() == [[2, 9]]
 
 
-def items(task, votes):
-    return [
-        LabelledItem(
-            item=Item(id=i, picture="", image_id=f"p{i}", identities={}),
-            answers=[
-                SimpleNamespace(rater=f"r{j}", choices={SINGLE: task.answer_keys[place]}) for j, place in enumerate(of)
-            ],
-        )
-        for i, of in enumerate(votes)
-    ]
-
-
-def progress(task, n):
-    return SimpleNamespace(task=task, n_items=n, n_complete=n, raters=[], n_answers=n)
-
-
 def test_the_page_of_raters_shows_the_swatch_beside_the_name():
     script = Path("assets/label/label.js").read_text(encoding="utf-8")
     assert "swatch.style.background = answer.colour" in script
+
+
+services = shared.real_services
+
+
+@pytest.fixture(scope="module")
+def report(services):
+    settings = explore_settings(
+        concept="CEO", model="calibration-renderer", condition="fair", n_images=40, attributes=(), attribute_a="",
+        attribute_b="",
+    )  # fmt: skip
+    return complete(run_study(find_design("explore"), settings, services))
+
+
+def labels_of(report, n):
+    """What two raters say of the first pictures."""
+    task = replace(AGES, attributes={SINGLE: (AGES.scale, AGES.questions[SINGLE])})
+    stored = list(report.stored.items())[:n]
+    return PeopleAnswers([(task, [labelled(image_id, [one.truth["age"]] * 2) for image_id, one in stored])])
+
+
+def test_a_task_on_a_scale_serves_its_run(services, report):
+    made = label_run(report, services.manifests, services.labels, n=10, attributes=["skin tone"])
+    assert made.task.scale == "skin tone"
+    assert made.task.run_id == report.run_id
+    assert len(made.task.answers) == 11
+    assert "10 of 40 pictures at random" in made.task.sample
+    more = label_run(report, services.manifests, services.labels, n=40, attributes=["skin tone"])
+    assert "30 of 30" in more.task.sample  # what an earlier task asks about is left out
+    with pytest.raises(InvalidInput, match="nothing else"):
+        label_run(report, services.manifests, services.labels, n=10, attributes=["skin tone", AGES.scale])
+
+
+def test_people_alone_give_the_mean_and_the_ends(report):
+    numbers, notes = corrected_numbers(report, labels_of(report, 30))
+    mean = next(one for one in numbers if one.metric == "mean_level")
+    assert np.isnan(mean.as_read.value)
+    ages = [["child", "young", "old"].index(one.truth["age"]) + 1 for one in list(report.stored.values())[:30]]
+    assert mean.corrected.value == pytest.approx(np.mean(ages))
+    assert mean.corrected.low < mean.corrected.value < mean.corrected.high
+    assert mean.title == "age group: mean"
+    assert {one.title for one in numbers} == {"age group: mean", "age group: youngest: P", "age group: oldest: P"}
+    assert "two-phase" in notes[0]
+
+
+def test_what_people_cannot_tell_of_is_no_number(report):
+    numbers, notes = corrected_numbers(report, labels_of(report, 1))
+    assert numbers == []
+    assert notes
+
+
+def test_intervals_of_people_on_ten_levels_hold_what_is_planted_from_few_labels():
+    rng, levels = np.random.default_rng(0), np.arange(1.0, 11)
+    planted = np.array([0.5, 0.25, 0.12, 0.06, 0.03, 0.01, 0.01, 0.01, 0.005, 0.005])
+    held, n, n_labels = 0, 200, 64
+    for seed in range(40):
+        truth = rng.choice(10, n, p=planted)
+        read = np.clip(truth + rng.choice([-1, 0, 1], n, p=[0.1, 0.8, 0.1]), 0, 9)
+        people = np.where(np.arange(n) < n_labels, truth, np.nan)
+        shares = two_phase_shares(read, people, n_classes=11, rng=seed)
+        mean = two_phase_estimate(lambda of: (of[..., :10] @ levels) / of[..., :10].sum(axis=-1), shares)
+        held += mean.low <= planted @ levels <= mean.high
+    assert held >= 34  # fewer in 3 of 1,000 at 95 %; with half a picture of each class beforehand, two in three

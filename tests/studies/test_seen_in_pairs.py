@@ -15,6 +15,7 @@ from bias_core.studies.paired.labelling import check_labelling, labelled_people,
 from bias_core.studies.paired.swapped import SwappedOptions
 from bias_core.studies.running.run import complete, run_study
 from tests import shared
+from tests.every import every
 
 services = shared.real_services
 
@@ -89,15 +90,12 @@ def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(ser
     assert again["STS as counted"].tolist() == pytest.approx((-cells["STS as counted"]).tolist())
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"also_seen": ("old", "glasses", "beard")}, "at most 2 different"),
-        ({"also_seen": ("old", "Old")}, "at most 2 different"),
-        ({"also_seen": ("tall",)}, "no built-in attribute 'tall'"),
-        ({"also_seen": ("old",), "labeller": "vqa"}, "labeller=finder without a judge"),
-    ],
-)
+@every([
+    ({"also_seen": ("old", "glasses", "beard")}, "at most 2 different"),
+    ({"also_seen": ("old", "Old")}, "at most 2 different"),
+    ({"also_seen": ("tall",)}, "no built-in attribute 'tall'"),
+    ({"also_seen": ("old",), "labeller": "vqa"}, "labeller=finder without a judge"),
+])  # fmt: skip
 def test_what_cannot_be_seen_is_refused_before_drawing(changes, words):
     with pytest.raises(InvalidInput, match=words):
         check_labelling(StudySettings(options=SwappedOptions(**changes)))

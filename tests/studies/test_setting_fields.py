@@ -16,6 +16,8 @@ from bias_core.studies.kit.setting_fields import setting, settings_class, settin
 from bias_core.studies.kit.types import Arm, StudySettings, settings_from_dict
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import plan_study, with_options
+from tests.every import every
+from tests.shared import command_line
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -30,16 +32,12 @@ class Kinds:
     choice: Literal["one", "two"] = setting("one", "Choice", "Of two")
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "value"),
-    [
-        ("whole", "5", 5), ("whole", 5.0, 5), ("number", "0.5", 0.5), ("number", "", None),
-        ("number", None, None), ("truth", "yes", True), ("truth", False, False), ("text", None, ""),
-        ("text", " b ", "b"),
-        ("words", "a, b", ("a", "b")), ("words", ["a"], ("a",)), ("words", "", ()),
-        ("words", r"tall\, old, b", ("tall, old", "b")), ("choice", "two", "two"),
-    ],
-)  # fmt: skip
+@every([
+    ("whole", "5", 5), ("whole", 5.0, 5), ("number", "0.5", 0.5), ("number", "", None), ("number", None, None),
+    ("truth", "yes", True), ("truth", False, False), ("text", None, ""), ("text", " b ", "b"),
+    ("words", "a, b", ("a", "b")), ("words", ["a"], ("a",)), ("words", "", ()),
+    ("words", r"tall\, old, b", ("tall, old", "b")), ("choice", "two", "two"),
+])  # fmt: skip
 def test_what_forms_and_addresses_hold_is_read_and_shown_again(name, given, value):
     one = settings_of(Kinds)[name]
     assert one.read(given) == value
@@ -48,35 +46,26 @@ def test_what_forms_and_addresses_hold_is_read_and_shown_again(name, given, valu
     assert one.read(one.write(value)) == value
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("whole", True, "whole must be a whole number; got True"),
-        ("whole", "3", "whole must be a whole number; got '3'"),
-        ("whole", 0, "whole must be at least 1, got 0"),
-        ("number", 1, "number must be below 1, got 1"),
-        ("number", 0.0, "number must be above 0, got 0.0"),
-        ("number", float("nan"), "number must be a number, or left out; got nan"),
-        ("truth", 1, "truth must be true or false; got 1"),
-        ("text", None, "text must be a text; got None"),
-        ("text", "\ud800", r"text holds the character U\+D800"),
-        ("text", "a\x00", r"text holds the character U\+0000"),
-        ("words", ("a", 1), "words must be a list of texts"),
-        ("choice", "three", "choice must be one of one, two; got 'three'"),
-        ("colour", "red", "there is no setting 'colour'; there are whole, number"),
-    ],
-)
+@every([
+    ("whole", True, "whole must be a whole number; got True"),
+    ("whole", "3", "whole must be a whole number; got '3'"),
+    ("whole", 0, "whole must be at least 1, got 0"),
+    ("number", 1, "number must be below 1, got 1"),
+    ("number", 0.0, "number must be above 0, got 0.0"),
+    ("number", float("nan"), "number must be a number, or left out; got nan"),
+    ("truth", 1, "truth must be true or false; got 1"),
+    ("text", None, "text must be a text; got None"),
+    ("text", "\ud800", r"text holds the character U\+D800"),
+    ("text", "a\x00", r"text holds the character U\+0000"),
+    ("words", ("a", 1), "words must be a list of texts"),
+    ("choice", "three", "choice must be one of one, two; got 'three'"),
+    ("colour", "red", "there is no setting 'colour'; there are whole, number"),
+])  # fmt: skip
 def test_what_is_none_is_refused_in_a_sentence_by_name(name, value, words):
     with pytest.raises(InvalidInput, match=words):
         Kinds(**{name: value})
     with pytest.raises(InvalidInput, match=words):
         replace(Kinds(), **{name: value})
-
-
-def command(tmp_path, assets, *arguments):
-    environment = {"BIAS_DATA_DIR": str(tmp_path), "BIAS_ASSETS_DIR": str(assets), "BIAS_OFFLINE": "1",
-                   "BIAS_DEVICE": "cpu", "COLUMNS": "200"}  # fmt: skip
-    return CliRunner().invoke(app, ["study", "run", *arguments], env=environment)
 
 
 def test_a_file_of_settings_says_what_is_not_given_beside_it(tmp_path, assets):
@@ -85,7 +74,7 @@ def test_a_file_of_settings_says_what_is_not_given_beside_it(tmp_path, assets):
               "options": {"tests": ["science_arts"], "n_permutations": 50}}  # fmt: skip
     path.write_text(yaml.safe_dump(values))
     asked = ("--settings", str(path), "--seed", "4", "--option", "n_permutations=60", "--keep")
-    result = command(tmp_path / "data", assets, *asked)
+    result = command_line(tmp_path / "data", assets)("study", "run", *asked)
     assert result.exit_code == 0, result.output
     (run,) = (json.loads(p.read_text()) for p in (tmp_path / "data" / "runs").glob("*.json"))
     chosen = run["settings"]
@@ -93,9 +82,9 @@ def test_a_file_of_settings_says_what_is_not_given_beside_it(tmp_path, assets):
     assert (chosen["options"]["tests"], chosen["options"]["n_permutations"]) == (["science_arts"], 60)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_a_file_that_cannot_be_used_is_refused_in_a_line(tmp_path, assets):
+    path, command = tmp_path / "mine.yaml", command_line(tmp_path / "data", assets)
+    for text, words in (
         ("colour: red", "no setting 'colour'"),
         ("seed: '3'", "seed must be a whole number"),
         ("scale: 0", "scale must be above 0"),
@@ -106,14 +95,10 @@ def test_a_file_of_settings_says_what_is_not_given_beside_it(tmp_path, assets):
         ("a: [", "cannot read"),
         ("3: 4", "no setting '3'"),
         ("seed: 1", "name a study"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_refused_in_a_line(tmp_path, assets, text, words):
-    path = tmp_path / "mine.yaml"
-    path.write_text(text)
-    result = command(tmp_path / "data", assets, "--settings", str(path))
-    assert result.exit_code == 2
-    assert words in result.output
+    ):
+        path.write_text(text)
+        result = command("study", "run", "--settings", str(path))
+        assert (result.exit_code, words in result.output) == (2, True), (text, result.output)
 
 
 def test_commands_and_python_lines_give_the_settings_again(monkeypatch):

@@ -13,6 +13,7 @@ from bias_core.studies.origins.stop import cluster_names, regenerate
 from bias_core.studies.running.run import complete, followed, run_study
 from bias_core.types import Attribute
 from tests import shared
+from tests.every import every
 
 services = shared.fake_services
 
@@ -22,13 +23,8 @@ BEARD = Attribute(name="beard", positive="beard", negative="without a beard", re
 
 
 def own(study, **changes):
-    asked = {
-        "concepts": ["nurse", " ceo ", "nurse", ""],
-        "template": "a photo of a {}",
-        "attributes": (GLASSES, BEARD),
-        "n": 11,
-    }
-    return own_concepts(find_design(study), **(asked | changes))
+    asked = {"concepts": ["nurse", " ceo ", "nurse", ""], "template": "a photo of a {}", "n": 11}
+    return own_concepts(find_design(study), **(asked | {"attributes": (GLASSES, BEARD)} | changes))
 
 
 @pytest.fixture(scope="module")
@@ -78,26 +74,26 @@ def test_clusters_are_listed_by_concept_and_size(report):
     assert report.pictures["similarity to its cluster"].between(-1, 1).all()
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
+def test_drawing_can_be_stopped_and_what_cannot_be_drawn_is_refused(report, services):
+    for changes, words in (
         ({"cluster": "nurse, cluster 9"}, "no cluster 'nurse, cluster 9'; there are ceo, cluster 1"),
         ({"prompt": "  "}, "the text is empty"),
         ({"n": 0}, "1 to 64 pictures"),
         ({"n": 65}, "got 65"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(report, services, changes, words):
-    with pytest.raises(InvalidInput, match=words):
-        drawn(report, services, **changes)
-
-
-def test_drawing_can_be_stopped_and_pictures_that_were_brought_along_have_no_model(report, services):
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            drawn(report, services, **changes)
     with pytest.raises(Cancelled):
         drawn(report, services, prompt="another text", cancelled=lambda: True)
     brought = replace(report, settings=replace(report.settings, images="some.zip"))
     with pytest.raises(InvalidInput, match="brought along"):
         drawn(brought, services)
+
+
+def test_a_text_is_drawn_within_the_limit(report, services, monkeypatch):
+    monkeypatch.setattr(services, "settings", services.settings.model_copy(update={"max_images": 4}))
+    with pytest.raises(InvalidInput, match="drawing a text asks for 5 pictures"):
+        drawn(report, services, prompt="a text of one's own")
 
 
 def test_own_concepts_are_measured_as_nationalities_are(services):
@@ -121,19 +117,16 @@ def test_options_that_name_the_shipped_content_are_left_out():
     assert own("oasis-stop", attributes=()).data["nationalities"]["ceo"]["attributes"] == []
 
 
-@pytest.mark.parametrize(
-    ("study", "changes", "words"),
-    [
-        ("oasis-doctors", {}, "“Doctors and nationality” compares with printed numbers"),
-        ("oasis-spi", {"concepts": [" ", ""]}, "there is no concept"),
-        ("oasis-spi", {"template": "a photo"}, r"the prompt needs \{\}"),
-        ("oasis-spi", {"attributes": ()}, "there is no attribute"),
-        ("oasis-spi", {"attributes": (GLASSES, GLASSES)}, "two attributes have one name: glasses, glasses"),
-        ("oasis-spi", {"attributes": (replace(GLASSES, negative=""),)}, "a sentence for its presence"),
-        ("oasis-spi", {"attributes": (replace(GLASSES, reference=56.0),)}, "P\\* of glasses is a share"),
-        ("oasis-spi", {"n": 0}, "1 to 500 pictures"),
-    ],
-)
+@every([
+    ("oasis-doctors", {}, "“Doctors and nationality” compares with printed numbers"),
+    ("oasis-spi", {"concepts": [" ", ""]}, "there is no concept"),
+    ("oasis-spi", {"template": "a photo"}, r"the prompt needs \{\}"),
+    ("oasis-spi", {"attributes": ()}, "there is no attribute"),
+    ("oasis-spi", {"attributes": (GLASSES, GLASSES)}, "two attributes have one name: glasses, glasses"),
+    ("oasis-spi", {"attributes": (replace(GLASSES, negative=""),)}, "a sentence for its presence"),
+    ("oasis-spi", {"attributes": (replace(GLASSES, reference=56.0),)}, r"P\* of glasses is a share"),
+    ("oasis-spi", {"n": 0}, "1 to 500 pictures"),
+])  # fmt: skip
 def test_own_words_that_cannot_be_used_are_refused(study, changes, words):
     with pytest.raises(InvalidInput, match=words):
         own(study, **changes)

@@ -34,7 +34,7 @@ def stopped_at(share, study, services, **settings):
 
 
 @pytest.mark.parametrize(
-    ("study", "share", "scale"), [("tbyb-general", 0.6, 0.01), ("oasis-internet-users", 0.3, 0.03)]
+    ("study", "share", "scale"), [("tbyb-general", 0.6, 0.01), ("oasis-internet-users", 0.3, 0.01)]
 )
 def test_what_is_finished_is_measured_and_marked_as_stopped(study, share, scale, services):
     report = stopped_at(share, study, services, scale=scale, seed=7)
@@ -73,20 +73,20 @@ def test_of_pairs_without_anybody_alone_yet_there_are_the_scores_of_the_pairs(st
 
 def test_where_too_little_is_finished_nothing_is_said_of_it(services):
     with pytest.raises(Cancelled, match="too few for a report of this study: run it again"):
-        stopped_at(0.1, "internal-bias", services, scale=0.03, seed=11)
+        stopped_at(0.1, "internal-bias", services, scale=0.01, seed=11)
 
 
 def test_of_a_stopped_run_the_arms_with_pictures_are_compared_without_p(services):
     arms = (Arm(condition="fair"), Arm(condition="published"), Arm(condition="extreme"))
-    options = {"concept": "doctor", "n_images": 48, "attribute_a": "", "attribute_b": ""}
+    options = {"concept": "doctor", "n_images": 24, "attribute_a": "", "attribute_b": ""}
     report = stopped_at(0.4, "explore", services, arms=arms, options=options, seed=7)
     assert report.stopped
     assert [arm.name for arm in report.arms] == ["fair", "published"]
     assert [arm.name for arm in report.settings.arms] == ["fair", "published", "extreme"]  # what goes on from here
-    assert report.n_planned == 144
+    assert report.n_planned == 72
     n_finished = [arm.n_images + arm.n_blocked for arm in report.arms]
-    assert n_finished[0] == 48
-    assert 0 < n_finished[1] < 48
+    assert n_finished[0] == 24
+    assert 0 < n_finished[1] < 24
     differences = report.results.frame("differences")
     assert 0 < differences["n"].max() <= n_finished[1]  # the seeds that both have
     assert differences["difference"].notna().any()

@@ -1,6 +1,8 @@
 """The study data files hold what the papers print, and agree with themselves."""
 
 import re
+from collections import defaultdict
+from itertools import product
 from statistics import mean
 
 import pytest
@@ -53,7 +55,8 @@ def test_no_file_names_a_place_on_our_machines(path):
 
 
 def test_t2iat_has_the_stimuli_of_table_3():
-    sizes = {key: len(words) for key, words in read_study("t2iat")["concepts"].items()}
+    study = read_study("t2iat")
+    sizes = {key: len(words) for key, words in study["concepts"].items()}
     assert sizes == {
         **dict.fromkeys(("flowers", "insects", "musical_instruments", "weapons"), 25),
         **dict.fromkeys(("european_american", "african_american"), 50),
@@ -65,10 +68,6 @@ def test_t2iat_has_the_stimuli_of_table_3():
         **dict.fromkeys(("pleasant", "unpleasant"), 25),
         **dict.fromkeys(("male", "female"), 5),
     }
-
-
-def test_names_split_into_25_masculine_and_25_feminine_in_the_order_of_the_table():
-    study = read_study("t2iat")
     assert all(len(words) == len(set(words)) for words in study["concepts"].values())
     for concept, lists in study["gender"].items():
         assert (len(lists["masculine"]), len(lists["feminine"])) == (25, 25)
@@ -87,15 +86,20 @@ def test_t2iat_has_8_tests_of_known_concepts():
     assert len(study["human_comparison"]["scores"]) == 8
 
 
-@pytest.mark.parametrize("setting", ["single", "paired"])
-def test_sts_follows_from_the_share_of_feminine_in_all_40_rows_of_table_14(setting):
-    rows = read_table("pst_occupations.csv")
-    assert len(rows) == 40
+def test_in_all_40_rows_of_table_14_sts_follows_from_the_share_of_feminine():
+    rows, study = read_table("pst_occupations.csv"), read_study("pst")["occupations"]
     # Male: 100 - 2F, female: 2F - 100; a third rounded to two digits leaves 0.01. No exceptions.
-    for row in rows:
+    for row, setting in product(rows, ("single", "paired")):
         sign = {"masculine": -1, "feminine": 1}[row["stereotyped_gender"]]
         expected = sign * (2 * float(row[f"f_{setting}"]) - 100)
         assert float(row[f"sts_{setting}"]) == pytest.approx(expected, abs=0.011)
+    for gender in ("masculine", "feminine"):  # as in Table 7
+        assert {row["occupation"] for row in rows if row["stereotyped_gender"] == gender} == set(study[gender])
+        assert len(study[gender]) == 20
+    labour = {row["occupation"]: row["f_labour"] for row in rows}  # shares said to be the same are the same
+    assert labour["accountant"] == labour["auditor"] == "58.80"
+    assert labour["cleaner"] == labour["housekeeper"] == "88.10"
+    assert [occupation for occupation, share in labour.items() if not share] == ["chief"]
 
 
 def test_the_means_of_tables_14_and_16_are_the_published_ones():
@@ -117,21 +121,6 @@ def test_the_means_of_tables_14_and_16_are_the_published_ones():
     assert mean_of(rows, "single") == pytest.approx(10.0, abs=0.005)
 
 
-def test_table_14_and_table_7_name_the_same_occupations():
-    study = read_study("pst")["occupations"]
-    for gender in ("masculine", "feminine"):
-        rows = read_table("pst_occupations.csv")
-        assert {row["occupation"] for row in rows if row["stereotyped_gender"] == gender} == set(study[gender])
-        assert len(study[gender]) == 20
-
-
-def test_shares_said_to_be_the_same_are_the_same():
-    labour = {row["occupation"]: row["f_labour"] for row in read_table("pst_occupations.csv")}
-    assert labour["accountant"] == labour["auditor"] == "58.80"
-    assert labour["cleaner"] == labour["housekeeper"] == "88.10"
-    assert [occupation for occupation, share in labour.items() if not share] == ["chief"]
-
-
 def test_the_72_gaps_of_table_16_are_paired_minus_single():
     rows = read_table("pst_power.csv")
     assert len(rows) == 72
@@ -150,24 +139,17 @@ def test_internal_bias_has_the_prompts_of_table_5():
     assert counts == {"occupation": 10, "sport": 6, "object": 6, "scene": 6}
     assert [row["gender"] for row in study["image_attributes"]] == ["male"] * 4 + ["female"] * 4
     assert [len(study["text_attributes"][gender]) for gender in ("male", "female")] == [10, 10]
-
-
-@pytest.mark.parametrize(
-    ("model", "dominated", "published"),
-    # 1.696 and 11.04 are the rows'; Table 4 prints 3.15 and 11.25.
-    [
-        ("DALL-E 2", "male", 1.47),
-        ("DALL-E 2", "female", 10.0),
-        ("Stable Diffusion v2", "male", 1.696),
-        ("Stable Diffusion v2", "female", 11.04),
-    ],
-)
-def test_mean_amplification_of_table_3(model, dominated, published):
-    rows = read_table("internal_bias_scores.csv")
-    assert len(rows) == 56
-    alphas = [float(row["alpha"]) for row in rows if (row["model"], row["dominated"]) == (model, dominated)]
-    assert len(alphas) == 14
-    assert mean(alphas) == pytest.approx(published, abs=0.02)
+    alphas = defaultdict(list)
+    for row in read_table("internal_bias_scores.csv"):
+        alphas[row["model"], row["dominated"]].append(float(row["alpha"]))
+    assert {len(values) for values in alphas.values()} == {14}
+    # 1.696 and 11.04 are the means of the rows of Table 3; Table 4 prints 3.15 and 11.25.
+    assert {key: mean(values) for key, values in alphas.items()} == pytest.approx(
+        {
+            ("DALL-E 2", "male"): 1.47, ("DALL-E 2", "female"): 10.0, ("Stable Diffusion v2", "male"): 1.696,
+            ("Stable Diffusion v2", "female"): 11.04,
+        }, abs=0.02,
+    )  # fmt: skip
 
 
 def test_the_45_cells_of_oasis_are_the_positive_part_of_the_difference():
@@ -180,10 +162,7 @@ def test_the_45_cells_of_oasis_are_the_positive_part_of_the_difference():
             misprints.append((row["nationality"], row["attribute"], row["model"]))
             assert row["note"].startswith("misprint")
     assert misprints == [("Mexican", "hat", "SDv2")]
-
-
-def test_oasis_gives_the_same_rates_in_its_table_and_its_attributes():
-    table = {(row["nationality"], row["attribute"]): float(row["reference"]) for row in read_table("oasis_table1.csv")}
+    table = {(row["nationality"], row["attribute"]): float(row["reference"]) for row in rows}
     entries = read_study("oasis")["nationalities"]
     sentences = {
         (nationality, attribute["name"]): 100 * attribute["reference"]
@@ -218,11 +197,9 @@ def test_attribute_sets_are_complete_and_their_rates_have_a_source():
             assert attribute["positive"] != attribute["negative"]
             if attribute["reference_source"].startswith("assumed 50 %"):
                 assert attribute["reference"] == 0.5
-
-
-def test_rates_of_men_in_occupations_are_one_minus_the_labour_share():
+    # The rates of men in occupations are one minus the labour share.
     labour = {row["occupation"]: row["f_labour"] for row in read_table("pst_occupations.csv")}
-    men = [a for entry in read_study("attribute_sets")["sets"] for a in entry["attributes"] if a["name"] == "man"]
+    men = [a for entry in sets for a in entry["attributes"] if a["name"] == "man"]
     stated = [a for a in men if "bls2024" in a["reference_source"]]
     assert len(stated) == 14
     for attribute in stated:
@@ -230,14 +207,10 @@ def test_rates_of_men_in_occupations_are_one_minus_the_labour_share():
         assert attribute["reference"] == pytest.approx(1 - float(labour[occupation]) / 100)
 
 
-def test_all_prompts_holds_each_prompt_once_and_no_open_slot():
+def test_all_prompts_holds_the_counted_prompts_of_each_paper_once_and_no_open_slot():
     prompts = all_prompts()
     assert len(prompts) == len(set(prompts))
     assert not [prompt for prompt in prompts if re.search(r"[{}]|\s\s|^\s|\s$|\ban? an? ", prompt)]
-
-
-def test_all_prompts_holds_the_counted_prompts_of_each_paper():
-    prompts = all_prompts()
     singles = [p for p in prompts if re.fullmatch(r"Generate a picture of one [\w ]+\.", p) and " left " not in p]
     paired = [p for p in prompts if p.startswith("Generate") and p.endswith("on the right.")]
     fairness = [p for p in prompts if p.endswith("irrespective of their gender.")]

@@ -21,6 +21,7 @@ from bias_core.studies.running.hand_on import to_form
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import ImageRow
 from tests import shared
+from tests.studies.oasis_runs import findings
 
 services = shared.real_services
 
@@ -35,10 +36,6 @@ def run(services, condition="people", **options):
 @pytest.fixture(scope="module")
 def report(services):
     return run(services, pairs=("lawyer and clerk",))
-
-
-def findings(report):
-    return {one.key: one for one in report.results.findings}
 
 
 def test_the_place_is_found_and_the_role_is_not_blamed(report):
@@ -84,7 +81,7 @@ def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
     # On the record of what is drawn.
     planted = {("doctor", "nurse"): "role", ("lawyer", "clerk"): "place"}
     n_found, claims = 0, []
-    for condition, (pair, truth), repetition in product(("people", "fair"), planted.items(), range(8)):
+    for condition, (pair, truth), repetition in product(("people", "fair"), planted.items(), range(4)):
         less = []
         for (left, right), sign in ((pair, 1), (pair[::-1], -1)):
             prompt = f"Generate a picture of one {left} on the left and one {right} on the right."
@@ -101,14 +98,12 @@ def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
                 assert effect.estimate.value == pytest.approx(0.4, abs=0.25)  # five standard errors
             else:
                 claims.append(p_value < 0.05)
-    assert n_found == 16
-    assert np.mean(claims) <= 0.11  # 5 % of 48, and two standard errors
+    assert n_found == 8
+    assert np.mean(claims) <= 0.14  # 5 % of 24, and two standard errors
 
 
-@pytest.mark.parametrize(
-    ("pairs", "words"),
-    [((), "two roles"), (("doctor",), "two roles"), (("doctor and nurse", "nurse and cook"), "one pair only")],
-)
-def test_pairs_that_are_none_are_refused(services, pairs, words):
-    with pytest.raises(InvalidInput, match=words):
-        run(services, pairs=pairs)
+def test_pairs_that_are_none_are_refused(services):
+    twice = ("doctor and nurse", "nurse and cook")
+    for pairs, words in (((), "two roles"), (("doctor",), "two roles"), (twice, "one pair only")):
+        with pytest.raises(InvalidInput, match=words):
+            run(services, pairs=pairs)

@@ -1,4 +1,4 @@
-"""T2IAT's studies find what is planted, none where nothing is, and redraw the paper's tables and figures."""
+"""T2IAT's studies find what is planted, none where nothing is, and redraw the paper's tables; so do own words."""
 
 import math
 from collections import Counter
@@ -10,16 +10,19 @@ from PIL import Image
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.association import association
+from bias_core.metrics.association import association, association_test
 from bias_core.metrics.association_null import even_mix_association
 from bias_core.stats.effects import benjamini_hochberg
-from bias_core.studies.association.tests import association_shots, edited
+from bias_core.studies.association.tests import association_shots, edited, own_association, parse_words, size_note
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.saved import list_examples, open_example
-from bias_core.studies.running.run import complete, run_study, with_options
+from bias_core.studies.running.checklist import outlook
+from bias_core.studies.running.export import to_command, to_export
+from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from bias_core.ui.study.pictures import Look
 from tests import shared
+from tests.every import every
 from tests.prompts_of_papers import all_prompts
 from tests.studies.oasis_runs import findings, table as frame, write_labels
 
@@ -80,9 +83,13 @@ def test_the_planted_association_is_found_and_none_where_nothing_is_planted(serv
     assert "not told apart" in fair.says
 
 
-def test_table_1_has_the_published_numbers_and_scores_of_its_own(services):
-    report = run(TESTS, replace(FLOWERS, scale=0.01, options={"n_permutations": 100}), services)
-    table = frame(report, "table1")
+@pytest.fixture(scope="module")
+def every_test(services):
+    return run(TESTS, replace(FLOWERS, scale=0.01, options={"n_permutations": 100}), services)
+
+
+def test_table_1_has_the_published_numbers_and_scores_of_its_own(every_test):
+    table, report = frame(every_test, "table1"), every_test
     assert len(table) == len(report.results.findings) == 8
     assert table["published d"].tolist() == [1.492, 0.528, 0.323, -1.237, 1.113, -0.099, 0.193, 0.639]
     assert table.loc[0, "published p"] == "< 0.001"
@@ -96,18 +103,27 @@ def test_table_1_has_the_published_numbers_and_scores_of_its_own(services):
     assert set(figures["associations"]["side"]) == {"X", "Y"}
 
 
+def test_a_test_that_is_clear_alone_may_not_be_among_many(every_test):
+    table = frame(every_test, "table1").set_index("test")
+    for finding in every_test.results.findings:
+        row = table.loc[finding.key]
+        assert not math.isnan(row["q"])
+        assert ("lean more to" in finding.says) == (row["q"] < 0.05)
+        assert ("but not once all tests" in finding.says) == (row["p"] < 0.05 <= row["q"])
+
+
 def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(services):
     # In extreme a librarian (F 80 %, Table 14) is always drawn feminine; police are not planted.
     tables = {}
     for condition in ("fair", "extreme"):
         # 99.9 %: of several 95 % intervals one or the other misses what it should hold.
-        settings = StudySettings(scale=0.4, condition=condition, confidence=0.999)
+        settings = StudySettings(scale=0.2, condition=condition, confidence=0.999)
         report = run(TWO_OCCUPATIONS, settings, services)
         tables[condition] = frame(report, "occupations").set_index("occupation")
         police = tables[condition].loc["police"]
         assert police["beyond low"] < 0 < police["beyond high"]
     fair, extreme = (tables[condition].loc["librarian"] for condition in tables)
-    assert fair["n"] == 40
+    assert fair["n"] == 20
     assert fair["beyond low"] < 0 < fair["beyond high"]
     assert extreme["beyond high"] < 0
     assert "lean to female" in findings(report)["librarian"].says
@@ -242,3 +258,171 @@ def test_the_groups_of_a_test_go_by_their_own_names():
     assert figures["associations"].labels["x"] == "association with Male rather than Female"
     assert figures["scores"].data["name"].tolist() == ["Science / Arts, Male / Female"]
     assert all(name.endswith(("(Science)", "(Arts)")) for name in figures["influence_science_arts"].data["name"])
+
+
+OWN = own_association(
+    "Flowers: rose, tulip, daisy, lily", "Insects: wasp, flea, moth", "peace, love", "murder, poison", n=3
+)
+OWN_SETTINGS = StudySettings(condition="extreme", options={"n_permutations": 200})
+
+
+@pytest.fixture(scope="module")
+def own_report(services):
+    return complete(run_study(OWN, OWN_SETTINGS, services))
+
+
+def prompts_of(design):
+    shots = program_of(design).shots(design, with_options(design, StudySettings()))
+    return {(s.facts["stimulus"], s.facts["set"]): s.prompt for s in shots}
+
+
+def test_every_word_is_drawn_alone_and_with_a_word_of_each_attribute():
+    prompts = prompts_of(OWN)
+    assert len(prompts) == 7 * 3
+    assert prompts["tulip", "neutral"] == "a photo of a tulip"
+    # Words are taken in turn: the second stimulus meets the second word.
+    assert prompts["tulip", "a"] == "a photo of a tulip, love"
+    assert prompts["moth", "b"] == "a photo of a moth, murder"
+
+
+def test_a_gender_word_takes_the_place_of_person():
+    design = own_association(
+        "math, physics", "poetry, music", "man", "woman", kind="gender", template="a person who likes {}"
+    )
+    assert prompts_of(design)["poetry", "b"] == "a woman who likes poetry"
+
+
+def test_a_list_may_have_a_name_and_any_usual_separator():
+    assert parse_words("Tools: saw;\n axe , saw") == ("Tools", ["saw", "axe"])
+    assert parse_words("he") == ("he", ["he"])
+
+
+@every([
+    ({"x": "rose"}, "concept X needs 2 to 100 words"),
+    ({"b": " , "}, "attribute B needs 1 to 100 words"),
+    ({"y": "moth, rose"}, "rose: a word on both sides"),
+    ({"b": "peace"}, "peace: a word on both sides"),
+    ({"y": "Flowers: moth, flea"}, "X and Y have the same name"),
+    ({"template": "a photo"}, "exactly one"),
+    ({"kind": "gender"}, "'person' is not in the prompt"),
+    ({"kind": "colour"}, "'colour'"),
+    ({"n": 0}, "got 0"),
+])  # fmt: skip
+def test_words_that_make_no_test_are_refused_with_what_came(changes, text):
+    words = {"x": "Flowers: rose, tulip", "y": "wasp, moth", "a": "peace", "b": "murder"}
+    with pytest.raises(InvalidInput, match=text):
+        own_association(**words | changes)
+
+
+def test_the_planted_difference_of_own_words_is_found_and_nothing_published_is_claimed(own_report):
+    # Extreme: flowers are always drawn bright, insects always gloomy.
+    (found,) = own_report.results.findings
+    assert found.title == "Flowers / Insects, peace, love / murder, poison"
+    assert found.estimate.low > 0
+    assert found.published is None
+    table = frame(own_report, "table1")
+    assert table["prompts X"].tolist() == [4]
+    assert table.loc[0, "X above Y"] == 1.0
+    assert found.says == "Pictures of Flowers lean more to peace, love."
+    assert "published S" not in table
+    assert not any("published" in note for note in own_report.results.notes)
+
+
+def test_every_prompt_is_left_out_once_the_most_influential_first(own_report):
+    left = frame(own_report, "influence")
+    assert sorted(left["left out"]) == ["daisy", "flea", "lily", "moth", "rose", "tulip", "wasp"]
+    assert left["adds to S"].abs().is_monotonic_decreasing
+    score = frame(own_report, "table1").loc[0, "S"]
+    assert (left["S without it"] + left["adds to S"]).to_numpy() == pytest.approx([score] * 7)
+    (figure,) = [f for f in own_report.results.figures if f.key == "influence_own"]
+    assert figure.data["start"].tolist() == pytest.approx([score] * 7)
+    assert not left["S changes its sign"].any()
+
+
+def test_each_neutral_picture_keeps_its_association_and_edited_ones_have_none(own_report):
+    pictures = own_report.pictures
+    neutral = pictures[pictures["set"] == "neutral"]
+    assert pictures.loc[pictures["set"] != "neutral", "association"].isna().all()
+    means = neutral.groupby("side")["association"].mean()
+    # Four and three prompts with three pictures each: the mean over prompts is that over pictures.
+    assert means["x"] - means["y"] == pytest.approx(frame(own_report, "table1").loc[0, "S"])
+
+
+def test_own_words_travel_in_the_zip_and_the_command_names_the_file(own_report):
+    assert "own-association.yaml" in to_export(own_report).files
+    assert "study run own-association.yaml" in to_command(own_report.design, own_report.settings)
+
+
+def test_occupations_keep_the_association_of_each_neutral_picture(services):
+    pictures = run(TWO_OCCUPATIONS, StudySettings(scale=0.02), services).pictures
+    assert pictures["association"].notna().tolist() == (pictures["set"] == "neutral").tolist()
+
+
+def read(services, test, n):
+    """``n`` pictures of every prompt of a test where nothing is planted, drawn and read once: rows by their names."""
+    design, settings = replace(TESTS, images_per_prompt=n), StudySettings(condition="fair", options={"tests": [test]})
+    report = complete(run_study(design, settings, services))
+    frame, encoder = report.pictures, services.encoder("calibration-clip")
+    rows = services.embeddings.images(encoder, [report.stored[i] for i in frame["image_id"]])
+    return {names: rows[places] for names, places in frame.groupby(["side", "stimulus", "set"]).indices.items()}
+
+
+def false_alarms(pool, n_prompts, *, n_images, n_tests, mixed, seed=0):
+    """Share of tests with p < .05 of prompts and pictures chosen anew; ``mixed``: words of both concepts at random."""
+    rng, alarms = np.random.default_rng(seed), 0
+    words = {side: sorted({names[:2] for names in pool if names[0] == side}) for side in "xy"}
+    every = [*words["x"], *words["y"]]
+    for _ in range(n_tests):
+        both = [every[i] for i in rng.permutation(len(every))[: 2 * n_prompts]]
+        sides = [both[:n_prompts], both[n_prompts:]]
+        if not mixed:
+            sides = [[words[side][i] for i in rng.permutation(len(words[side]))[:n_prompts]] for side in "xy"]
+        (x, xa, xb), (y, ya, yb) = (
+            [
+                np.concatenate([rng.permutation(pool[(*word, kind)])[:n_images] for word in side])
+                for kind in ("neutral", "a", "b")
+            ]
+            for side in sides
+        )
+        groups = np.repeat(np.arange(n_prompts), n_images)
+        prompts = {"groups_x": groups, "groups_y": groups, "attribute_groups": [groups] * 4}
+        alarms += association_test(x, y, xa, xb, ya, yb, **prompts, rng=rng).p_value < 0.05
+    return alarms / n_tests
+
+
+def most(n_tests):
+    """5 % and two standard errors."""
+    return 0.05 + 2 * math.sqrt(0.05 * 0.95 / n_tests)
+
+
+@pytest.mark.slow
+def test_where_nothing_is_planted_science_and_arts_are_seldom_told_apart(services):
+    pool = read(services, "science_arts", 6)
+    for n_prompts in (3, 4, 8):
+        found = false_alarms(pool, n_prompts, n_images=4, n_tests=150, mixed=True)
+        assert found <= most(150), n_prompts
+        assert found == 0 or n_prompts > 3  # three against three give 0.10 at best
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_prompts", [4, 9, 25])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_where_nothing_is_planted_p_is_below_a_twentieth_in_one_test_of_twenty(flowers, n_prompts, mixed):
+    assert false_alarms(flowers, n_prompts, n_images=6, n_tests=300, mixed=mixed, seed=2) <= most(300)
+
+
+@pytest.fixture(scope="module")
+def flowers(services):
+    return read(services, "flowers_insects", 12)
+
+
+def test_the_smallest_p_of_few_prompts_is_said_before_anything_is_drawn(services):
+    few = StudySettings(scale=0.01, options={"tests": ["science_arts"]})
+    assert size_note(TESTS, with_options(TESTS, few)) == "with 4 against 4 prompts p is 0.029 at best"
+    assert "pictures (with 4 against 4 prompts p is 0.029 at best) with" in outlook(
+        plan_study(TESTS, few, services, estimate=True), services
+    )
+    several = StudySettings(options={"tests": ["science_arts", "flowers_insects"]})
+    assert (
+        size_note(TESTS, with_options(TESTS, several)) == "with 25 against 25 prompts p is 0.0010 at best in one test"
+    )

@@ -12,7 +12,6 @@ from PIL import Image
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.metrics.object_bias import distribution_bias, extract_objects, jaccard_distances, jaccard_hallucination
-from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects.captions import other_prompts
@@ -20,7 +19,8 @@ from bias_core.studies.objects.study import WITH_TRIGGER, WITHOUT_TRIGGER, chang
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.text import finding_rows, table_of
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
-from tests.studies.scribe import Scribe, ScribeServices
+from tests.every import every
+from tests.studies.scribe import Scribe, scribe_services
 
 GENERAL, TASK, DATASET, CONTROLLED = (
     find_design(f"tbyb-{name}") for name in ("general", "task", "dataset", "controlled")
@@ -28,11 +28,7 @@ GENERAL, TASK, DATASET, CONTROLLED = (
 SMALL = StudySettings(scale=0.03)
 
 
-@pytest.fixture(scope="module")
-def services(tmp_path_factory):
-    built = ScribeServices(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
-    yield built
-    built.close()
+services = scribe_services
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +52,15 @@ def shots(design, **settings):
 
 def values(report):
     return {row["finding"]: row for row in finding_rows(report)}
+
+
+def zipped(services, report, path, prompt=lambda row, _number: row.prompt):
+    """The pictures of a report as a zip, with captions of their own."""
+    images = [
+        ExportedImage(path=services.images.get(row).path, row=replace(row, prompt=prompt(row, i)))
+        for i, row in enumerate(services.manifests.get(report.run_id).rows)
+    ]
+    return write_zip(Export(images=images, tables={}, report={}, markdown=""), path)
 
 
 def captions_and_prompts(services, report):
@@ -86,14 +91,11 @@ def test_the_studies_draw_the_prompts_of_their_lists():
     assert {shot.facts["words"] for shot in task_oriented} == {WITH_TRIGGER}
 
 
-@pytest.mark.parametrize(
-    ("design", "options", "words"),
-    [
-        (TASK, {"triggers": ["tea"]}, "burger, coffee, drink"),
-        (GENERAL, {"sets": ["colours"]}, "objects and professions; got colours"),
-        (GENERAL, {"sets": []}, "none"),
-    ],
-)
+@every([
+    (TASK, {"triggers": ["tea"]}, "burger, coffee, drink"),
+    (GENERAL, {"sets": ["colours"]}, "objects and professions; got colours"),
+    (GENERAL, {"sets": []}, "none"),
+])  # fmt: skip
 def test_prompts_that_are_not_there_are_refused(design, options, words):
     with pytest.raises(InvalidInput, match=words):
         shots(design, options=options)
@@ -146,16 +148,6 @@ def test_every_number_has_an_interval_its_n_and_the_published_value(general):
     assert found["all prompts: M_G against a blank"]["published"] == 0.016
 
 
-def test_another_published_model_can_stand_beside(services):
-    def run(model):
-        return complete(run_study(TASK, replace(SMALL, options={"published_model": model}), services))
-
-    # T_00000006
-    assert values(run("kandinsky-community/kandinsky-2-1"))["burger: B_D"]["published"] == 9.4271
-    with pytest.raises(InvalidInput, match="kandinsky"):
-        run("no such model")
-
-
 def test_gender_shares_sum_to_100_and_follow_what_was_drawn(general):
     table = table_of(general, "table4").frame.set_index("model")
     own = table.loc["this run, all prompts"]
@@ -165,7 +157,7 @@ def test_gender_shares_sum_to_100_and_follow_what_was_drawn(general):
     assert table.loc["Kandinsky (base)", "male"] == 78.13  # Table IV
 
 
-def test_the_task_study_quotes_the_released_numbers_of_each_trigger(task):
+def test_the_task_study_quotes_the_released_numbers_of_each_trigger_and_of_another_model(task, services):
     found = values(task)
     # T_00000000 to T_00000002
     assert found["burger: B_D"]["published"] == 6.452
@@ -173,6 +165,15 @@ def test_the_task_study_quotes_the_released_numbers_of_each_trigger(task):
     assert found["drink: M_G against a blank"]["published"] == 0.0173
     assert len(table_of(task, "table2").frame) == 12 + 4
     assert list(table_of(task, "measures").frame["pictures"]) == ["all prompts", "burger", "coffee", "drink"]
+
+    def beside(model):
+        options = {"published_model": model, "triggers": ["burger"], "base": False}
+        return values(complete(run_study(TASK, replace(SMALL, options=options), services)))
+
+    # T_00000006
+    assert beside("kandinsky-community/kandinsky-2-1")["burger: B_D"]["published"] == 9.4271
+    with pytest.raises(InvalidInput, match="kandinsky"):
+        beside("no such model")
 
 
 def test_the_planted_sign_is_the_object_that_appears(controlled):
@@ -241,7 +242,7 @@ def test_conditions_that_drew_the_same_pictures_are_said_to(services, controlled
     assert "calibration-renderer, fair and trigger and extreme, read by" in to_markdown(report)
 
 
-def test_pictures_are_compared_by_their_pixels_and_not_by_what_is_read_in_them(services, controlled):
+def test_pictures_are_compared_by_their_pixels_and_not_by_what_is_read_in_them(controlled):
     # Two readers may say the same of different pictures; fair and backdoor share those without a sign alone.
     first = next(note for note in controlled.results.notes if note.startswith("fair and backdoor"))
     signs = table_of(controlled, "gained_object").frame.query("condition == 'backdoor'").set_index("prompts")
@@ -309,19 +310,8 @@ def test_a_sentence_can_be_the_negative(services, general):
     assert values(report)["all prompts: M_G against a blank"] == values(general)["all prompts: M_G against a blank"]
 
 
-@pytest.fixture(scope="module")
-def dataset(services, task, tmp_path_factory):
-    """The pictures of the task study with captions of their own, as a zip."""
-    rows = services.manifests.get(task.run_id).rows
-    images = [
-        ExportedImage(path=services.images.get(row).path, row=replace(row, prompt=f"{row.prompt} {i % 3}"))
-        for i, row in enumerate(rows)
-    ]
-    path = tmp_path_factory.mktemp("dataset") / "captioned.zip"
-    return write_zip(Export(images=images, tables={}, report={}, markdown=""), path)
-
-
-def test_a_captioned_dataset_is_measured_as_it_is(services, dataset, task):
+def test_a_captioned_dataset_is_measured_as_it_is(services, task, tmp_path):
+    dataset = zipped(services, task, tmp_path / "captioned.zip", lambda row, i: f"{row.prompt} {i % 3}")
     report = complete(run_study(DATASET, StudySettings(images=str(dataset)), services))
     assert report.n_images == report.n_planned == task.n_images
     assert report.settings.model == "imported:captioned"
@@ -334,9 +324,7 @@ def test_a_captioned_dataset_is_measured_as_it_is(services, dataset, task):
 
 
 def test_the_general_study_runs_on_imported_pictures(services, general, tmp_path):
-    rows = services.manifests.get(general.run_id).rows
-    images = [ExportedImage(path=services.images.get(row).path, row=row) for row in rows]
-    path = write_zip(Export(images=images, tables={}, report={}, markdown=""), tmp_path / "mine.zip")
+    path = zipped(services, general, tmp_path / "mine.zip")
     report = complete(run_study(GENERAL, replace(SMALL, images=str(path)), services))
     assert values(report) == values(general)
     assert "this run, people as drawn" not in set(table_of(report, "table4").frame["model"])

@@ -19,6 +19,7 @@ from bias_core.studies.running.export import to_export
 from bias_core.studies.running.history import list_runs, open_run
 from bias_core.studies.running.identities import people_of
 from bias_core.studies.running.run import complete, run_study
+from tests.every import every
 from tests.explored import own_pictures
 from tests.ui.fakes import FakeServices
 
@@ -88,16 +89,13 @@ def test_questions_of_ones_own_and_associations_take_every_picture(services, tmp
         create_task(services.labels, task, items)
 
 
-def test_a_run_of_single_people_has_no_pairs_and_says_what_to_do(services, tmp_path):
+def test_a_run_of_single_people_has_no_pairs_and_one_that_names_nobody_may_be_asked_anything(services, tmp_path):
     report = kept(services, imagefolder(tmp_path / "mine", [{"prompt": "x", "identity": "nurse"}] * 2))
     assert kind_of(report) == "own"  # it may be of anything: nothing is assumed
     assert candidates(report, "pst_single")[0].identities == {"single": "nurse"}
     with pytest.raises(InvalidInput, match="no stored picture of two people: ask something else, or choose"):
         candidates(report, "pst_paired")
-
-
-def test_pictures_that_name_nobody_may_be_asked_anything(services, tmp_path):
-    report = kept(services, imagefolder(tmp_path / "mine", [{"prompt": "a busy street"}]))
+    report = kept(services, imagefolder(tmp_path / "street", [{"prompt": "a busy street"}]))
     assert kind_of(report) == "own"
     for kind in ("pst_paired", "pst_single", "association", "own"):
         assert len(candidates(report, kind)) == 1
@@ -119,8 +117,7 @@ def test_a_measured_import_has_the_same_pictures_so_that_labels_fit_both(tmp_pat
     services = FakeServices(tmp_path / "data")
     folder = imagefolder(tmp_path / "mine", PAIRS)
     unmeasured = kept(services, folder)
-    settings = StudySettings(images=str(folder), force=True)
-    again = own_pictures(settings)
+    again = own_pictures(StudySettings(images=str(folder), force=True))
     measured = complete(run_study(find_design("explore"), again, services, session=VISITOR))
     ids = set(unmeasured.pictures["image_id"])
     assert ids == set(measured.pictures["image_id"])
@@ -129,21 +126,18 @@ def test_a_measured_import_has_the_same_pictures_so_that_labels_fit_both(tmp_pat
     services.close()
 
 
-@pytest.mark.parametrize(
-    ("prompt", "told", "people"),
-    [
-        ("x", {"left": "a", "right": "b"}, ("paired", "a", "b")),
-        ("a photo of a nurse", {"left": "cook", "right": ""}, ("single", "cook", "")),
-        ("a photo of a nurse", {"identity": "cook"}, ("single", "cook", "")),
-        ("A photo of the face of a nurse.", {}, ("single", "nurse", "")),
-        ("one aide of it on the left and the CEO on the right", {}, ("paired", "aide of it", "CEO")),
-        ("Generate a picture of one construction worker.", {}, ("single", "construction worker", "")),
-        ("a photo of a person studying science", {}, ("", "", "")),  # would tell the prompt
-        ("a photo of two nurses", {}, ("", "", "")),
-        ("a photo of a nurse and a CEO", {}, ("", "", "")),
-        ("", {}, ("", "", "")),
-    ],
-)  # fmt: skip
+@every([
+    ("x", {"left": "a", "right": "b"}, ("paired", "a", "b")),
+    ("a photo of a nurse", {"left": "cook", "right": ""}, ("single", "cook", "")),
+    ("a photo of a nurse", {"identity": "cook"}, ("single", "cook", "")),
+    ("A photo of the face of a nurse.", {}, ("single", "nurse", "")),
+    ("one aide of it on the left and the CEO on the right", {}, ("paired", "aide of it", "CEO")),
+    ("Generate a picture of one construction worker.", {}, ("single", "construction worker", "")),
+    ("a photo of a person studying science", {}, ("", "", "")),  # would tell the prompt
+    ("a photo of two nurses", {}, ("", "", "")),
+    ("a photo of a nurse and a CEO", {}, ("", "", "")),
+    ("", {}, ("", "", "")),
+])  # fmt: skip
 def test_whom_a_picture_was_to_show(prompt, told, people):
     assert tuple(people_of(prompt, told).values()) == people
 

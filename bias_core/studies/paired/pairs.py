@@ -338,14 +338,14 @@ def _as_far_as_drawn(
 
     def report_of(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
         facts, columns = identities(design, settings), ["setting", *people.columns.intersection([GENDER, "aspect"])]
-        planned = pd.DataFrame(
-            [
-                {**facts.loc[[shot.facts[place]]].iloc[0], "setting": shot.group}
-                for shot in shots(design, settings)
-                for place in shot.facts.keys() & {"left", "right"}
-                if shot.facts[place]
-            ]
-        )
+        asked = [
+            (shot.group, shot.facts[place])
+            for shot in shots(design, settings)
+            for place in shot.facts.keys() & {"left", "right"}
+            if shot.facts[place]
+        ]
+        groups, names = zip(*asked, strict=True)
+        planned = facts.loc[list(names)].assign(setting=groups)
         missing = _values(planned, columns) - _values(people, columns)
         return _unfinished(people, settings, len(missing)) if missing else report(design, settings, people)
 

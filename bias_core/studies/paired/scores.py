@@ -223,8 +223,9 @@ def true_score(people: pd.DataFrame) -> float | None:
     """The score of what was really drawn; None where that is not on record or nobody is usable."""
     if people.empty or people["truth"].isna().any():
         return None
-    value = stereotype_test_score(people.assign(perceived_gender=people["truth"]), n_resamples=2).score
-    return None if math.isnan(value) else value
+    drawn = checked_labels(people.assign(perceived_gender=people["truth"]))
+    conforms = drawn.loc[drawn["usable"], "conforms"].to_numpy()
+    return 200 * float(conforms.mean()) - 100 if len(conforms) else None
 
 
 def scores_by_group(
