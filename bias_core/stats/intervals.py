@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.arrays import Array, finite_vector
@@ -43,15 +43,14 @@ def wilson_interval(
     >>> round(estimate.low, 3), round(estimate.high, 3)
     (0.49, 0.943)
     """
+    from statsmodels.stats.proportion import proportion_confint
+
     check_confidence(confidence)
     if not (n >= 1 and 0 <= n_positive <= n):
         raise InvalidInput(f"A share needs 0 <= n_positive <= n and n >= 1; got {n_positive} of {n}.")
-    n_positive, n = float(n_positive), float(n)
-    share, z = n_positive / n, -float(special.ndtri((1 - confidence) / 2))
-    denominator = 1 + z * z / n
-    centre = (share + z * z / (2 * n)) / denominator
-    reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / denominator
-    low, high = max(0.0, min(centre - reach, share)), min(1.0, max(centre + reach, share))  # 1e-17 off at 0 and at 1
+    low, high = proportion_confint(n_positive, n, alpha=1 - confidence, method="wilson")
+    share = n_positive / n
+    low, high = min(float(low), share), max(float(high), share)  # the formula is 1e-17 off at 0 and at 1
     method = f"Wilson {percent(confidence)}"
     return Estimate(value=share, low=low, high=high, n=int(n), null_value=null_value, method=method)
 
