@@ -1,5 +1,7 @@
 """T2IAT against hand arithmetic, a naive loop and its own null."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -222,6 +224,16 @@ def test_the_interval_of_the_mean_counts_the_chance_in_the_attribute_images():
             hits.append(estimate.low <= 0 <= estimate.high)
     assert np.mean(covered["drawn"]) >= 0.90
     assert np.mean(covered["fixed"]) < np.mean(covered["drawn"])
+
+
+def test_the_interval_of_the_mean_joins_the_chance_of_three_sets_by_hand():
+    # Targets (1, 0) and (0.6, 0.8): associations with A = {(1, 0), (0.8, 0.6)}, B = {(0, 1), (0.6, 0.8)} are
+    # 0.9 - 0.3 = 0.6 and 0.78 - 0.9 = -0.12; their mean 0.24, their variance 0.72²/2 = 0.2592.
+    # The mean target is (0.8, 0.4): with A 0.8 and 0.88, variance 0.0032; with B 0.4 and 0.8, variance 0.08.
+    estimate = mean_association([[1, 0], [0.6, 0.8]], [[1, 0], [0.8, 0.6]], [[0, 1], [0.6, 0.8]])
+    assert estimate.value == pytest.approx(0.24)
+    reach = 1.959964 * math.sqrt((0.2592 + 0.0032 + 0.08) / 2)
+    assert (estimate.low, estimate.high) == pytest.approx((0.24 - reach, 0.24 + reach), abs=1e-6)
 
 
 def test_one_image_has_a_mean_but_no_interval():
