@@ -121,7 +121,7 @@ def test_a_task_is_made_from_a_run_opened_paused_and_closed(tab, services, visit
 
 
 def test_what_cannot_be_made_is_said_in_place(tab, visitor, run):
-    for changes, words in (  # of what belongs to the task itself see tests/annotation/test_tasks.py
+    for changes, words in (  # of what belongs to the task itself see tests/annotation/test_task_owner.py
         ({"source": None}, "choose one of your runs"),
         ({"source": "../../etc"}, "run id has letters"),
         ({"n": -1}, "at least 0"),
