@@ -43,16 +43,20 @@ SETTINGS = explore_settings(
 
 
 @pytest.fixture
-def command(tmp_path, assets):
-    return command_line(tmp_path / "cli data", assets)
+def data(tmp_path):
+    return tmp_path / "cli data"
 
 
 @pytest.fixture
-def environment(command) -> dict[str, str]:
-    return command.environment
+def command(data, assets):
+    return command_line(data, assets)
 
 
-def test_people_label_a_run_and_correct_it(command, environment, tmp_path):
+def ids(data: Path) -> dict[str, int]:
+    return {path.stem: path.stat().st_ino for path in (data / "images").glob("??/*.png")}
+
+
+def test_people_label_a_run_and_correct_it(command, data, tmp_path):
     drawn = ("doctor", "-n", "8", "--model", "calibration-renderer", "--attribute-a", "", "--attribute-b", "")
     explored = command("explore", *drawn, "--attribute", "man")
     assert explored.exit_code == 0, explored.output
@@ -64,7 +68,7 @@ def test_people_label_a_run_and_correct_it(command, environment, tmp_path):
     assert task.exit_code == 0, task.output
     assert "in equal parts by what the reader says of man, seed 0, about man." in task.output
     assert "Nobody has answered yet" in command("study", "corrected", run).output
-    services = Services(Settings(data_dir=environment["BIAS_DATA_DIR"], offline=True))
+    services = Services(Settings(data_dir=data, offline=True))
     code = join(services.labels, re.search(r"label\?task=(\S+)", task.output)[1]).code
     turn = next_item(services.labels, code)
     for number in range(3):
@@ -132,17 +136,16 @@ def test_runs_are_listed_kept_and_deleted_and_models_and_attributes_are_listed(c
     assert "a photo of a man" in command("attributes", "doctor").output
 
 
-def start(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+def start(command, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "bias_core", *arguments], env=os.environ | environment,
+        [sys.executable, "-m", "bias_core", *arguments], env=os.environ | command.environment,
         cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
-def wait_for_pictures(environment: dict[str, str], n: int) -> None:
-    folder = Path(environment["BIAS_DATA_DIR"]) / "images"
+def wait_for_pictures(data: Path, n: int) -> None:
     deadline = time.monotonic() + 60
-    while len(list(folder.glob("??/*.png"))) < n:
+    while len(ids(data)) < n:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -152,26 +155,24 @@ LONG = shlex.split(
 )
 
 
-def test_a_killed_run_resumes(environment, command):
-    process = start(environment, *LONG)
-    wait_for_pictures(environment, 64)
+def test_a_killed_run_resumes(command, data):
+    process = start(command, *LONG)
+    wait_for_pictures(data, 64)
     process.kill()
     process.communicate()
-    folder = Path(environment["BIAS_DATA_DIR"]) / "images"
-    before = {path.name: path.stat().st_ino for path in folder.glob("??/*.png")}
+    before = ids(data)
     assert 64 <= len(before) < 3000
     assert "running" in command("runs").output
-    arguments = [*LONG[:6], str(len(before) + 10), *LONG[7:]]
-    result = command(*arguments)
+    result = command(*LONG[:6], str(len(before) + 10), *LONG[7:])
     assert result.exit_code == 0, result.output
-    after = {path.name: path.stat().st_ino for path in folder.glob("??/*.png")}
+    after = ids(data)
     assert len(after) == len(before) + 10
     assert before.items() <= after.items()
 
 
-def test_control_c_stops_scores_what_is_finished_and_exits_with_130(environment, tmp_path):
-    process = start(environment, *LONG, "--out", str(tmp_path / "out.zip"))
-    wait_for_pictures(environment, 64)
+def test_control_c_stops_scores_what_is_finished_and_exits_with_130(command, data, tmp_path):
+    process = start(command, *LONG, "--out", str(tmp_path / "out.zip"))
+    wait_for_pictures(data, 64)
     process.send_signal(signal.SIGINT)
     output, said = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -179,7 +180,7 @@ def test_control_c_stops_scores_what_is_finished_and_exits_with_130(environment,
     assert "same command goes on from there" in said
     with zipfile.ZipFile(tmp_path / "out.zip") as archive:
         assert sum(name.endswith(".png") for name in archive.namelist()) >= 64
-    (run,) = (Path(environment["BIAS_DATA_DIR"]) / "runs").glob("*.json")
+    (run,) = (data / "runs").glob("*.json")
     assert json.loads(run.read_text())["status"] == "cancelled"
 
 
@@ -194,9 +195,9 @@ def test_an_exploration_that_the_machine_could_not_finish_exits_with_1(command, 
     assert "free again in an hour" in result.output
 
 
-def test_a_study_that_is_told_to_end_keeps_its_pictures_says_so_and_exits_with_143(environment):
-    process = start(environment, "study", "run", "t2iat-occupations", "--model", "calibration-renderer")
-    wait_for_pictures(environment, 64)
+def test_a_study_that_is_told_to_end_keeps_its_pictures_says_so_and_exits_with_143(command, data):
+    process = start(command, "study", "run", "t2iat-occupations", "--model", "calibration-renderer")
+    wait_for_pictures(data, 64)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 143
@@ -220,24 +221,10 @@ OF_SCIENCE = ("t2iat-tests", "--option", "tests=science_arts")
 SMALL = (*OF_SCIENCE, "--option", "n_permutations=100", "--scale", "0.02", "--steps", "1")
 
 
-@pytest.fixture
-def data(tmp_path):
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def drawing(data, assets):
-    return command_line(data, assets)
-
-
-def ids(data: Path) -> dict[str, int]:
-    return {path.stem: path.stat().st_ino for path in (data / "images").glob("??/*.png")}
-
-
-def test_several_models_and_conditions_are_drawn_once_and_found_when_measured(drawing, data):
+def test_several_models_and_conditions_are_drawn_once_and_found_when_measured(command, data):
     models = ("--model", "calibration-renderer", "--model", "calibration-diffusion")
     conditions = ("--condition", "published", "--condition", "fair")
-    result = drawing(*DRAW, *SMALL, *models, *conditions)
+    result = command(*DRAW, *SMALL, *models, *conditions)
     assert result.exit_code == 0, result.output
     drawn = ids(data)
     manifests = [json.loads(path.read_text()) for path in (data / "runs").glob("*.json")]
@@ -245,21 +232,21 @@ def test_several_models_and_conditions_are_drawn_once_and_found_when_measured(dr
     assert len(manifests) == len(asked) == 4
     assert {run["status"] for run in manifests} == {"finished"}
     assert sum(len({(r["prompt"], r["seed"]) for r in run["rows"]}) for run in manifests) == len(drawn)
-    again = drawing(*DRAW, *SMALL, *models, *conditions)
+    again = command(*DRAW, *SMALL, *models, *conditions)
     assert again.exit_code == 0, again.output
     assert ids(data) == drawn
-    measured = drawing("study", "run", *SMALL, "--model", "calibration-diffusion", "--condition", "fair")
+    measured = command("study", "run", *SMALL, "--model", "calibration-diffusion", "--condition", "fair")
     assert measured.exit_code == 0, measured.output
     assert ids(data) == drawn
     assert len(list((data / "runs").glob("*.json"))) == 4
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_plan_before_it_changes_nothing_in_the_report(drawing, tmp_path):
+def test_a_plan_before_it_changes_nothing_in_the_report(command, tmp_path):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    result = drawing("study", "run", "--plan", *SMALL, "--out", str(ours))
+    result = command("study", "run", "--plan", *SMALL, "--out", str(ours))
     assert result.exit_code == 0, result.output
-    assert drawing("study", "run", *SMALL, "--out", str(theirs)).exit_code == 0
+    assert command("study", "run", *SMALL, "--out", str(theirs)).exit_code == 0
     assert not (theirs / "train").exists()  # no pictures, no metadata of pictures
     ours = json.loads((ours / "report.json").read_text())
     theirs = json.loads((theirs / "report.json").read_text())
@@ -268,13 +255,13 @@ def test_a_plan_before_it_changes_nothing_in_the_report(drawing, tmp_path):
     assert ours == theirs
 
 
-def test_a_dry_run_draws_nothing_and_a_first_batch_makes_the_cost_known(drawing, data):
-    dry = drawing(*DRAW, *SMALL, "--dry-run")
+def test_a_dry_run_draws_nothing_and_a_first_batch_makes_the_cost_known(command, data):
+    dry = command(*DRAW, *SMALL, "--dry-run")
     assert dry.exit_code == 0, dry.output
     assert "not known" in dry.output
     assert not ids(data)
-    assert drawing(*DRAW, *SMALL).exit_code == 0
-    more = drawing(*DRAW, *SMALL, "-n", "90", "--scale", "1", "--dry-run")
+    assert command(*DRAW, *SMALL).exit_code == 0
+    more = command(*DRAW, *SMALL, "-n", "90", "--scale", "1", "--dry-run")
     assert more.exit_code == 0, more.output
     assert "not known" not in more.output
     assert f" {len(ids(data))} " in more.output  # that exist already
@@ -285,8 +272,8 @@ HUB = ("--model", "some-org/some-model")
 
 
 @pytest.mark.parametrize(("study", "measure"), [("t2iat-tests", ["--draw-only"]), ("oasis-spi", ["--force"])])
-def test_a_dry_run_needs_no_hub_and_says_what_it_cannot_know(drawing, data, study, measure):
-    result = drawing("study", "run", study, *HUB, "--model", "calibration-diffusion", "--dry-run", *measure)
+def test_a_dry_run_needs_no_hub_and_says_what_it_cannot_know(command, data, study, measure):
+    result = command("study", "run", study, *HUB, "--model", "calibration-diffusion", "--dry-run", *measure)
     assert result.exit_code == 0, result.output
     row = next(line for line in result.output.splitlines() if "some-org/some-model" in line)
     n = row.split("│")[3].strip()
@@ -298,12 +285,12 @@ def test_a_dry_run_needs_no_hub_and_says_what_it_cannot_know(drawing, data, stud
     assert not ids(data)
 
 
-def test_without_a_hub_only_a_dry_run_goes_on_and_even_that_refuses_what_no_hub_could_mend(drawing, tmp_path):
-    result = drawing(*DRAW, "t2iat-tests", *HUB, "--yes")
+def test_without_a_hub_only_a_dry_run_goes_on_and_even_that_refuses_what_no_hub_could_mend(command, tmp_path):
+    result = command(*DRAW, "t2iat-tests", *HUB, "--yes")
     assert result.exit_code == 2
     assert "the hub was not reached" in " ".join(result.output.split())
     (tmp_path / "broken").mkdir()
-    result = drawing(*DRAW, "t2iat-tests", "--model", str(tmp_path / "broken"), "--dry-run")
+    result = command(*DRAW, "t2iat-tests", "--model", str(tmp_path / "broken"), "--dry-run")
     assert result.exit_code == 2
     assert "no model" in result.output
 
@@ -319,47 +306,47 @@ def slowly(data, assets):
     return len({row.id for row in plan.manifest.rows})
 
 
-def test_a_long_run_asks_first_and_yes_answers(drawing, data, assets):
+def test_a_long_run_asks_first_and_yes_answers(command, data, assets):
     n = slowly(data, assets)
     arguments = (*DRAW, *OF_SCIENCE)
-    dry = drawing(*arguments, "--dry-run")
+    dry = command(*arguments, "--dry-run")
     # a minute and a megabyte each
     assert f"{n / 60:.1f} h, {n:.1f} MB in all, on 1 x" in dry.output
-    asked = drawing(*arguments)
+    asked = command(*arguments)
     assert asked.exit_code == 2
     assert "--yes" in asked.output
     assert not ids(data)
-    drawing(*arguments, "--scale", "0.02", "--yes")
+    command(*arguments, "--scale", "0.02", "--yes")
     assert ids(data)
 
 
-def test_a_disk_or_a_store_that_is_too_small_is_said(drawing, data, assets, monkeypatch):
+def test_a_disk_or_a_store_that_is_too_small_is_said(command, data, assets, monkeypatch):
     slowly(data, assets)
     monkeypatch.setattr("shutil.disk_usage", lambda _folder: type("Usage", (), {"free": 5_000_000})())
     monkeypatch.setenv("BIAS_CACHE_GB", "0.001")
-    said = drawing(*DRAW, *OF_SCIENCE, "--dry-run").output
+    said = command(*DRAW, *OF_SCIENCE, "--dry-run").output
     assert "room for 5.0 MB only" in said
     assert "--keep" in said
 
 
-def test_a_design_of_ones_own_and_kept_pictures(drawing, data, tmp_path):
+def test_a_design_of_ones_own_and_kept_pictures(command, data, tmp_path):
     design = yaml.safe_load((design_files()["t2iat-tests"]).read_text())
     design["options"]["tests"] = ["science_arts"]
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(design))
-    result = drawing(*DRAW, str(tmp_path / "mine.yaml"), "--scale", "0.02", "--keep")
+    result = command(*DRAW, str(tmp_path / "mine.yaml"), "--scale", "0.02", "--keep")
     assert result.exit_code == 0, result.output
     (manifest,) = (json.loads(path.read_text()) for path in (data / "runs").glob("*.json"))
     assert manifest["kept"]
     assert manifest["study"] == "mine"
 
 
-def test_impossible_settings_are_refused_before_anything_is_drawn(drawing, data):
+def test_impossible_settings_are_refused_before_anything_is_drawn(command, data):
     for message, *arguments in (
         ("at least 1, got 0", "-n", "0"), ("choose --engine ray", "--workers", "2"), ("slurm", "--engine", "slurm"),
         ("got -1", "--engine", "ray", "--workers", "-1"), ("leave --draw-only out", "--out", "x"),
         ("no-such-model", "--model", "no-such-model"), ("unfair", "--condition", "unfair"),
     ):  # fmt: skip
-        result = drawing(*DRAW, *SMALL, *arguments)
+        result = command(*DRAW, *SMALL, *arguments)
         assert (result.exit_code, message in result.output) == (2, True), result.output
         assert not ids(data)
 

@@ -4,9 +4,12 @@ import io
 import json
 import re
 import struct
+import subprocess
+import sys
 import zipfile
 import zlib
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,7 +20,7 @@ from PIL.PngImagePlugin import PngInfo
 from bias_core.errors import InvalidInput
 from bias_core.exchange import imports, picture_metadata
 from bias_core.exchange.export import Export, ExportedImage, write_folder, write_zip
-from bias_core.exchange.imports import ImportedImages, decode, key
+from bias_core.exchange.imports import LONGEST_SIDE, ImportedImages, decode, key
 from bias_core.exchange.picture_metadata import PictureMetadata, read_metadata
 from bias_core.store.images import ImageStore, encode_png, pixel_digest, read_record, without_texts
 from bias_core.store.source_marks import source_of
@@ -47,42 +50,36 @@ def folder(tmp_path, files, name="mine"):
 
 
 def zipped(tmp_path, files, name="mine.zip"):
-    with zipfile.ZipFile(tmp_path / name, "w") as archive:
+    with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in files.items():
             archive.writestr(path, content)
     return tmp_path / name
 
 
+def three(*names):
+    """Three different pictures under these names, of the kinds that their endings say."""
+    kinds = {"jpg": "JPEG", "webp": "WEBP", "bmp": "BMP"}
+    return {name: picture(i, kinds.get(name[-4:].strip("."), "PNG")) for i, name in enumerate(names, start=1)}
+
+
 LAYOUTS = {
-    "metadata.csv": {
-        "metadata.csv": f"file_name,text\n1.png,{DOCTOR}\n2.jpg,{DOCTOR}\nsub/3.webp,{NURSE}\n",
-        "1.png": picture(1),
-        "2.jpg": picture(2, "JPEG"),
-        "sub/3.webp": picture(3, "WEBP"),
-    },
-    "metadata.jsonl in train": {
+    "metadata.csv": three("1.png", "2.jpg", "sub/3.webp")
+    | {"metadata.csv": f"file_name,text\n1.png,{DOCTOR}\n2.jpg,{DOCTOR}\nsub/3.webp,{NURSE}\n"},
+    "metadata.jsonl in train": three("train/1.png", "train/2.png", "train/3.png")
+    | {
         "train/metadata.jsonl": "\n".join(
             json.dumps({"file_name": name, "prompt": prompt})
             for name, prompt in (("1.png", DOCTOR), ("2.png", DOCTOR), ("3.png", NURSE))
-        ),
-        **{f"train/{i}.png": picture(i) for i in (1, 2, 3)},
+        )
     },
-    "folders": {f"{DOCTOR}/1.png": picture(1), f"{DOCTOR}/2.PNG": picture(2), f"{NURSE}/1.bmp": picture(3, "BMP")},
-    "folders in a folder": {
-        "SD/a_photo_of_a_doctor/1.png": picture(1),
-        "SD/a_photo_of_a_doctor/2.png": picture(2),
-        "SD/a_photo_of_a_nurse/img 1.png": picture(3),
-    },
-    "files": {
-        "a photo of a doctor.png": picture(1),
-        "a_photo_of_a_doctor_2.png": picture(2),
-        "a photo of a nurse (13).png": picture(3),
-    },
-    "files in a folder": {
-        "SD/a photo of a doctor-1.png": picture(1),
-        "SD/a photo of a doctor 2.png": picture(2),
-        "SD/a photo of a nurse.png": picture(3),
-    },
+    "folders": three(f"{DOCTOR}/1.png", f"{DOCTOR}/2.PNG", f"{NURSE}/1.bmp"),
+    "folders in a folder": three(
+        "SD/a_photo_of_a_doctor/1.png", "SD/a_photo_of_a_doctor/2.png", "SD/a_photo_of_a_nurse/img 1.png"
+    ),
+    "files": three("a photo of a doctor.png", "a_photo_of_a_doctor_2.png", "a photo of a nurse (13).png"),
+    "files in a folder": three(
+        "SD/a photo of a doctor-1.png", "SD/a photo of a doctor 2.png", "SD/a photo of a nurse.png"
+    ),
 }
 
 
@@ -335,83 +332,55 @@ NOVEL = {"steps": 28, "sampler": "k_euler", "seed": 13, "strength": 0.69, "noise
          "width": 512, "height": 768}  # fmt: skip
 
 
-def known(**values):
-    return PictureMetadata(**{"prompt": DOCTOR} | values)
+def known(program, seed, steps, guidance, sampler, size, **more):
+    drawn = {"seed": seed, "num_inference_steps": steps, "guidance_scale": guidance, "sampler": sampler}
+    return PictureMetadata(prompt=DOCTOR, program=program, width=size[0], height=size[1], **drawn, **more)
 
 
 WRITTEN = {
     "A1111": (
         png(parameters=A1111.format(seed=1234567890)),
-        known(
-            program="AUTOMATIC1111", negative_prompt="blurry, low quality", seed=1234567890,
-            num_inference_steps=20, guidance_scale=7.0, sampler="DPM++ 2M Karras", width=512, height=768,
-            model="v1-5-pruned-emaonly + lora:film:0.8",
-        ),
+        known("AUTOMATIC1111", 1234567890, 20, 7.0, "DPM++ 2M Karras", (512, 768),
+              negative_prompt="blurry, low quality", model="v1-5-pruned-emaonly + lora:film:0.8"),
     ),
     "Forge, a distilled model": (
         png(parameters=FORGE),
-        known(
-            program="Forge", seed=5, num_inference_steps=20, guidance_scale=3.5, sampler="Euler Simple", width=896,
-            height=1152, model="flux1-dev-bnb-nf4-v2",
-        ),
+        known("Forge", 5, 20, 3.5, "Euler Simple", (896, 1152), model="flux1-dev-bnb-nf4-v2"),
     ),
     "Fooocus": (
         png(parameters=json.dumps(FOOOCUS), fooocus_scheme="fooocus"),
-        known(
-            program="Fooocus", seed=6237891432, num_inference_steps=30, guidance_scale=4.0, width=1152, height=896,
-            sampler="dpmpp_2m_sde_gpu karras", model="juggernautXL_v8Rundiffusion",
-            revised_prompt="cinematic still a photo of a doctor, sharp",
-        ),
+        known("Fooocus", 6237891432, 30, 4.0, "dpmpp_2m_sde_gpu karras", (1152, 896),
+              model="juggernautXL_v8Rundiffusion", revised_prompt="cinematic still a photo of a doctor, sharp"),
     ),
     "InvokeAI": (
         png(invokeai_metadata=json.dumps(INVOKE), invokeai_graph="{}"),
-        known(
-            program="InvokeAI", negative_prompt="blurry", seed=11, num_inference_steps=30, guidance_scale=7.5,
-            sampler="euler", width=768, height=512, model="dreamshaper-8",
-        ),
+        known("InvokeAI", 11, 30, 7.5, "euler", (768, 512), negative_prompt="blurry", model="dreamshaper-8"),
     ),
     "InvokeAI, a model without scheduler": (
         png(invokeai_metadata=json.dumps(INVOKE_FLUX)),
-        known(
-            program="InvokeAI", seed=11, num_inference_steps=30, guidance_scale=4.0, width=768, height=512,
-            model="dreamshaper-8",
-        ),
+        known("InvokeAI", 11, 30, 4.0, "", (768, 512), model="dreamshaper-8"),
     ),
     "InvokeAI 2": (
         png(sd__metadata=json.dumps(OLD_INVOKE)),
-        known(
-            program="InvokeAI", negative_prompt="blurry", seed=12, num_inference_steps=50, guidance_scale=7.5,
-            sampler="k_lms", width=640, height=512, model="stable-diffusion-1.5",
-        ),
+        known("InvokeAI", 12, 50, 7.5, "k_lms", (640, 512), negative_prompt="blurry", model="stable-diffusion-1.5"),
     ),
     "ComfyUI": (
         png(prompt=json.dumps(COMFY), workflow=json.dumps({"links": [{"id": 1}], "nodes": []})),
-        known(
-            program="ComfyUI", negative_prompt="text, watermark", seed=156680208700286, num_inference_steps=25,
-            guidance_scale=8.0, sampler="euler normal", width=1024, height=768, model="sd_xl_base_1.0.safetensors",
-        ),
+        known("ComfyUI", 156680208700286, 25, 8.0, "euler normal", (1024, 768), negative_prompt="text, watermark",
+              model="sd_xl_base_1.0.safetensors"),
     ),
     "ComfyUI, asked by a program": (
         png(prompt=json.dumps(COMFY_FLUX)),
-        known(
-            program="ComfyUI", seed=219670278747233, num_inference_steps=20, guidance_scale=3.5,
-            sampler="euler simple", width=1024, height=1024, model="flux1-dev.safetensors",
-        ),
+        known("ComfyUI", 219670278747233, 20, 3.5, "euler simple", (1024, 1024), model="flux1-dev.safetensors"),
     ),
-    "ComfyUI, base and refiner": (
+    "ComfyUI, base and refiner": (  # two models: neither drew it alone
         png(prompt=json.dumps(BASE_AND_REFINER)),
-        known(
-            program="ComfyUI", negative_prompt="text, watermark", seed=7, num_inference_steps=25, guidance_scale=8.0,
-            sampler="euler normal", width=1024, height=768,  # two models: neither drew it alone
-        ),
+        known("ComfyUI", 7, 25, 8.0, "euler normal", (1024, 768), negative_prompt="text, watermark"),
     ),
     "NovelAI": (
         png(Title="AI generated image", Description=DOCTOR, Software="NovelAI", Source="Stable Diffusion 1D44365E",
             Comment=json.dumps(NOVEL)),
-        known(
-            program="NovelAI", negative_prompt="lowres", seed=13, num_inference_steps=28, guidance_scale=11.0,
-            sampler="k_euler", width=512, height=768, model="Stable Diffusion",
-        ),
+        known("NovelAI", 13, 28, 11.0, "k_euler", (512, 768), negative_prompt="lowres", model="Stable Diffusion"),
     ),
 }  # fmt: skip
 
@@ -645,3 +614,99 @@ def test_a_picture_without_a_mark_is_marked_in_an_export_and_loses_nothing(tmp_p
     assert (write_folder(export, tmp_path / "b") / name).read_bytes() == exported
     unknown = replace(export, images=[replace(image, source="")])
     assert (write_folder(unknown, tmp_path / "c") / name).read_bytes() == old
+
+
+MEASURED = """
+import resource, sys
+from pathlib import Path
+from bias_core.engine.local import run_rows
+from bias_core.store.images import ImageStore
+from bias_core.exchange.imports import ImportedImages
+import threading
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+found = ImportedImages(Path(sys.argv[1]))
+rows = found.rows("a photo of a doctor", 100)
+*_, last = run_rows(rows, found, ImageStore(Path(sys.argv[2])), lock=threading.Lock())
+print(len(rows), last.done, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1000)
+"""
+
+
+def flat_png(mode="RGB", size=(7000, 7000)):
+    buffer = io.BytesIO()
+    Image.new(mode, size).save(buffer, "PNG", compress_level=6)
+    return buffer.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["P", "RGBA"])
+def test_a_small_zip_of_huge_pictures_takes_little_memory(tmp_path, mode):
+    data = flat_png(mode)
+    path = zipped(tmp_path, {f"{DOCTOR}/{i}.png": data for i in range(2)})
+    assert path.stat().st_size < 2_000_000
+    root = Path(__file__).parents[2]
+    told = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(path), str(tmp_path / "store")], cwd=root, capture_output=True,
+        text=True, check=True, timeout=120,
+    )  # fmt: skip
+    n_rows, n_stored, megabytes = map(int, told.stdout.split())
+    assert (n_rows, n_stored) == (2, 2)
+    assert megabytes < 700
+
+
+def test_what_is_larger_than_readers_take_is_made_smaller_and_recorded_so(tmp_path):
+    sizes = {"wide": (3000, 1000), "tall": (600, 2048), "small": (640, 480)}
+    files = {f"{DOCTOR}/{name}.png": flat_png(size=size) for name, size in sizes.items()}
+    found = ImportedImages(zipped(tmp_path, files))
+    rows = found.rows(DOCTOR, 3)
+    pictures = [(p.row.width, p.row.height, p.image.size) for p in found.generate(rows)]
+    assert sorted(pictures) == [
+        (300, LONGEST_SIDE, (300, LONGEST_SIDE)),
+        (640, 480, (640, 480)),
+        (LONGEST_SIDE, 341, (LONGEST_SIDE, 341)),
+    ]
+
+
+def test_an_archive_is_opened_once_for_all_its_pictures(tmp_path, monkeypatch):
+    opened = []
+
+    class Counted(zipfile.ZipFile):
+        def __init__(self, *args, **kwargs):
+            opened.append(args)
+            super().__init__(*args, **kwargs)
+
+    path = zipped(tmp_path, {f"{DOCTOR}/{i}.png": flat_png(size=(8, 8)) for i in range(50)})
+    monkeypatch.setattr(zipfile, "ZipFile", Counted)
+    found = ImportedImages(path)
+    assert len(list(found.generate(found.rows(DOCTOR, 50)))) == 50
+    assert len(opened) == 1
+
+
+def test_a_zip_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(imports, "MOST_UNPACKED", 30_000_000)
+    path = zipped(tmp_path, {f"{DOCTOR}/{i}.bmp": bytes(10_000_000) for i in range(4)})
+    with pytest.raises(InvalidInput, match=r"would unpack to 0\.04 GB; at most 0\.03 GB .*: divide it"):
+        ImportedImages(path)
+
+
+def test_too_many_files_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(imports, "MOST_FILES", 3)
+    path = zipped(tmp_path, {f"{i}.txt": b"" for i in range(4)})
+    with pytest.raises(InvalidInput, match="4 files; at most 3"):
+        ImportedImages(path)
+
+
+def test_a_size_that_lies_is_found_and_costs_one_picture(tmp_path):
+    path = zipped(tmp_path, {f"{DOCTOR}/{i}.png": flat_png(size=(n, n)) for i, n in ((1, 500), (2, 9))})
+    data = path.read_bytes()
+    with zipfile.ZipFile(path) as read:
+        true = read.getinfo(f"{DOCTOR}/1.png").file_size.to_bytes(4, "little")
+    path.write_bytes(data.replace(true, (20).to_bytes(4, "little")))
+    found = ImportedImages(path)
+    assert len(found.rows(DOCTOR, 2)) == 1
+    assert found.rejected[0].startswith(f"{DOCTOR}/1.png: cannot be unpacked")
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/x", "x" * 5000, "a\0b", "\udcff.zip", "/dev/null", ""])
+def test_paths_that_cannot_be_are_refused_in_words(path):
+    with pytest.raises(InvalidInput):
+        ImportedImages(Path(path) if path else Path("/nowhere"))
