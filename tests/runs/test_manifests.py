@@ -24,12 +24,9 @@ def store(tmp_path):
     return ManifestStore(tmp_path / "runs")
 
 
-def test_it_comes_back_as_it_was(store):
+def test_it_comes_back_as_it_was_and_running_again_keeps_the_mark_and_the_birthday(store):
     saved = store.save(manifest())
     assert store.get("abc123") == saved
-
-
-def test_running_again_keeps_the_mark_and_the_birthday(store):
     first = store.save(manifest())
     store.keep("abc123")
     again = store.save(manifest(status="finished"))

@@ -52,7 +52,7 @@ def form(**changes):
     return [*[(values | changes)[name] for name in FIELDS], ()]
 
 
-def test_the_form_becomes_settings():
+def test_the_form_becomes_settings_and_what_is_empty_the_models_choice():
     settings = read_form(form())
     expected = explore_settings(
         concept="doctor", attributes=read_table([MAN]), model="calibration-renderer", condition="fair",
@@ -60,9 +60,6 @@ def test_the_form_becomes_settings():
     )  # fmt: skip
     assert settings == expected
     assert settings.options.scored[0].reference == 0.562
-
-
-def test_empty_steps_guidance_and_groups_and_the_renderers_zero_steps_mean_the_models_choice():
     for none in (None, 0):
         settings = read_form(form(num_inference_steps=none, guidance_scale=math.nan, n_clusters=None))
         assert (settings.num_inference_steps, settings.guidance_scale) == (None, None)
@@ -139,14 +136,11 @@ def on_a_laptop(fakes, monkeypatch):
     return fakes
 
 
-def test_every_named_model_is_in_the_menu_and_the_embedded_ones_first(on_a_laptop):
+def test_models_are_in_the_menu_with_what_they_and_readers_mean_here(on_a_laptop, fakes):
     choices = model_choices(on_a_laptop)
     assert {value for _, value in choices} == {info.id for info in on_a_laptop.models()}
     assert choices[0] == ("Calibration world, diffusion model", "calibration-diffusion")
     assert "not on this machine" in {value: text for text, value in choices}["stable-diffusion-v1-5"]
-
-
-def test_a_chosen_model_says_what_it_means_here(on_a_laptop):
     assert model_hint(on_a_laptop, "calibration-renderer") == HINT
     assert model_hint(on_a_laptop, "no model!") == HINT
     hint = model_hint(on_a_laptop, "org/name")
@@ -154,9 +148,6 @@ def test_a_chosen_model_says_what_it_means_here(on_a_laptop):
     assert hint.endswith(
         "SigLIP 2 base 224 (transformers) (google/siglip2-base-patch16-224, encoder, downloads 1.5 GB first)."
     )
-
-
-def test_readers_say_what_they_download(fakes):
     shown = {value: text for text, value in encoder_choices(fakes)}
     assert shown["calibration-clip"] == "Calibration CLIP"
     (large,) = (info for info in fakes.tools("encoder") if info.id.endswith("ViT-L-14/openai"))

@@ -232,9 +232,6 @@ def test_a_third_rater_s_answers_change_agreement_as_the_coefficient_says(demons
         html = comparison_html(comparison)
         assert comparison.says in unescape(html)
         assert html.count("<tr class=") == len(choices)
-
-
-def test_one_who_says_what_a_rater_said_agrees_with_that_one_wholly(demonstration):
     comparison = demonstration.compared(list(demonstration.ratings["rater B"]))
     pair = comparison.figure.data.set_index("name")["value"]
     assert pair[f"{YOU} and rater B"] == 1

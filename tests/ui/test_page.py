@@ -35,15 +35,13 @@ def shown(text, **values):
     return environment().from_string(text).render(values)
 
 
-def test_values_are_escaped_wherever_they_stand():
+def test_values_are_escaped_wherever_they_stand_and_a_missing_one_is_an_error():
     text = shown('<p title="{{ x }}">{{ x }}</p>', x="<img src=x onerror='alert(1)'>\"")
     assert "<img" not in text
     assert text.count('"') == 2
-
-
-def test_a_value_that_is_missing_is_an_error_and_not_an_empty_page():
     with pytest.raises(UndefinedError):
         shown("<p>{{ missing }}</p>")
+    assert script("choose", word='"; alert(1); "').startswith(r'const word = "\"; alert(1); \"";')
 
 
 def test_line_breaks_are_layout_between_tags_and_a_space_in_a_sentence():
@@ -53,13 +51,7 @@ def test_line_breaks_are_layout_between_tags_and_a_space_in_a_sentence():
     assert shown("\n".join(sentence), two=2) == "<p>three 2 four <b>five</b> six <b>of</b> seven</p>"
 
 
-def test_numbers_are_written_as_in_reports():
-    assert shown("{{ 12345|count }} {{ 0.4213|number(0.24, 0.6) }} {{ 0.2401|interval(0.6) }}") == (
-        "12,345 0.42 [0.24, 0.60]"
-    )
-
-
-def test_words_that_begin_with_a_hyphen_stay_and_numbers_have_a_minus_sign():
+def test_numbers_are_written_as_in_reports_and_words_that_begin_with_a_hyphen_stay():
     frame = pd.DataFrame({"name": ["-5 degrees", "no -1"], "value": [-0.25, 0.5], "low": [-0.5, 0.25], "n": [-3, 4]})
     frame = frame.assign(high=[0.125, 0.75])[["name", "value", "low", "high", "n"]]
     table = render("frame", frame=frame, name="a table")
@@ -68,10 +60,9 @@ def test_words_that_begin_with_a_hyphen_stay_and_numbers_have_a_minus_sign():
     assert all(text in table for text in ("−0.25 [−0.50, 0.12]", ">−3<"))
     assert re.search(r">−0\.\d+<", plot)  # of the axis
     assert not re.search(r">-0\.\d", table + plot)
-
-
-def test_constants_of_a_script_cannot_end_it():
-    assert script("choose", word='"; alert(1); "').startswith(r'const word = "\"; alert(1); \"";')
+    assert shown("{{ 12345|count }} {{ 0.4213|number(0.24, 0.6) }} {{ 0.2401|interval(0.6) }}") == (
+        "12,345 0.42 [0.24, 0.60]"
+    )
 
 
 @pytest.mark.slow
@@ -190,7 +181,7 @@ def test_a_model_that_cannot_be_had_is_said_to_who_asks_for_it_and_not_before(fa
 SYMBOLS = ("P", "P*", "Ψ", "STS", "SPI", "MCAS", "δ", "δ′", "α", "α′", "κ", "H_J", "M_G", "B_D", "WALS")
 
 
-def test_every_symbol_has_one_meaning_and_a_card():
+def test_every_symbol_has_one_meaning_and_a_card_and_every_one_in_a_name_is_explained():
     entries = glossary()
     symbols = [entry.symbol for entry in entries]
     assert len(symbols) == len(set(symbols))
@@ -200,11 +191,6 @@ def test_every_symbol_has_one_meaning_and_a_card():
         assert entry.says.endswith(".")
         assert entry.words == entry.words.strip()
         assert not set(entry.words.split()) & set(symbols), "words explain without symbols"
-
-
-def test_a_symbol_in_the_name_of_a_measure_is_in_the_glossary():
-    """What is written behind a name as a symbol can be asked about."""
-    symbols = {entry.symbol for entry in glossary()}
     unknown = {
         word
         for card in METRICS.values()
@@ -249,7 +235,7 @@ def test_cards_name_tabs_by_the_titles_of_the_app():
         assert titles.get(key, title) == title
 
 
-def test_models_readers_and_their_cards_are_listed(tmp_path):
+def test_models_readers_and_what_is_stored_are_listed_without_a_path_of_the_server(tmp_path):
     services = Services(Settings(data_dir=tmp_path))
     html = models_html(services)
     for info in services.models():
@@ -259,9 +245,6 @@ def test_models_readers_and_their_cards_are_listed(tmp_path):
     assert any("reader" in title for title in titles)
     assert not any(text.startswith("---") for _, text in model_cards(ASSETS))
     services.close()
-
-
-def test_what_is_stored_is_said_without_a_path_of_the_server(tmp_path):
     html = about_html(Settings(data_dir=tmp_path, cache_gb=3, offline=True))
     assert "up to 3 GB" in html
     assert "A model hub is asked never." in html

@@ -58,7 +58,7 @@ def tab(services):
     return built(AssociationTab, services)
 
 
-def test_every_number_is_said_in_words(report, tab):
+def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one_prompt(report, tab):
     html = tab.closer_html(report, "own")
     row = table_of(report, "table1").frame.loc[0]
     ends = row["low"], row["high"]
@@ -69,17 +69,11 @@ def test_every_number_is_said_in_words(report, tab):
     assert f"p = {row['p']:.3f}" in html
     assert "q =" not in html  # one test needs no correction
     assert 'data-take="figure:influence_own:csv"' in html
-
-
-def test_a_score_that_rests_on_one_prompt_is_said_to(report, tab):
     turned = changed(report, "influence", **{"S changes its sign": [True] + [False] * 5})
     first = table_of(report, "influence").frame.loc[0, "left out"]
     assert f"without {first} it would change its sign" in tab.closer_html(turned, "own")
     firm = changed(report, "influence", **{"S changes its sign": [False] * 6})
     assert "stays on the same side of 0" in tab.closer_html(firm, "own")
-
-
-def test_a_negative_number_has_a_minus_sign_and_words_stay_as_they_were_typed(report, tab):
     cold = changed(report, "table1", X=["-5 degrees"], S=[-0.25], low=[-0.31], high=[-0.19])
     html = tab.closer_html(cold, "own")
     assert "S = −0.250<small>[−0.310, −0.190]" in html
@@ -103,7 +97,7 @@ def test_words_of_the_visitor_are_never_markup(report, tab):
     assert any("&lt;img" in part for part in parts)
 
 
-def test_the_extremes_are_the_lowest_and_highest_pictures_and_none_is_shown_twice(report):
+def test_the_extremes_are_the_lowest_and_highest_pictures_once_each_and_only_those_of_the_report_open(report):
     frame = report.pictures
     neutral = frame[frame["association"].notna() & (frame["side"] == "y")].sort_values("association")
     html = extremes_html(report, "association", {"Arts": neutral}, low="l", high="h")
@@ -114,9 +108,6 @@ def test_the_extremes_are_the_lowest_and_highest_pictures_and_none_is_shown_twic
     three = extremes_html(report, "association", {"Arts": neutral.head(3)}, low="l", high="h")
     assert three.count("data-image") == 2
     assert extremes_html(report, "association", {"A": neutral.head(1)}, low="", high="") == ""
-
-
-def test_only_a_picture_of_this_report_opens(report):
     image_id = report.pictures["image_id"].iloc[0]
     assert "<article" in opened_html(report, image_id)
     assert opened_html(report, "../../etc/passwd") == opened_html(None, image_id) == ""
@@ -150,7 +141,7 @@ def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(tab
     assert tab.design_and_settings(form_values(tab))[0] == tab.designs["t2iat-tests"]
 
 
-def test_a_run_shows_its_words_and_another_test_is_a_choice_away(tab, tmp_path):
+def test_a_run_shows_its_words_another_test_is_a_choice_away_and_words_that_make_no_test_are_said(tab, tmp_path):
     *_, last = tab.on_run(Visitor(), *form_values(tab, x="a: math, logic", y="b: art, music", n=2))
     shown = last[tab.parts["report"]]
     assert not last[tab.parts["by_attribute"]]["open"]
@@ -162,9 +153,6 @@ def test_a_run_shows_its_words_and_another_test_is_a_choice_away(tab, tmp_path):
     assert tab.extra["words"] in tab.on_closer(shown, "own")
     image_id = shown.pictures["image_id"].iloc[0]
     assert "<article" in tab.on_open(shown, SimpleNamespace(image=image_id))
-
-
-def test_words_that_make_no_test_are_an_error_in_place(tab):
     *_, last = tab.on_run(Visitor(), *form_values(tab, x="rose"))
     assert "concept X needs 2 to 100 words" in last[tab.parts["status"]]
     assert tab.parts["report"] not in last
@@ -194,7 +182,7 @@ def internal(services):
     return built(InternalTab, services)
 
 
-def test_the_flow_goes_from_the_words_to_the_pictures(flow, internal):
+def test_the_flow_goes_from_the_words_to_the_pictures_on_one_scale(flow, internal):
     html = internal.closer_html(flow, "man")
     places = [html.index(f"<b>{score} = ") for score in ("TT", "ITP", "IT", "II")]
     assert places == sorted(places)
@@ -202,6 +190,11 @@ def test_the_flow_goes_from_the_words_to_the_pictures(flow, internal):
     assert "no interval: words are not drawn by chance" in html
     assert "“a photo of a man”" in html
     assert internal.closer_html(flow, "nobody") == ""
+    scores = table_of(flow, "scores").frame
+    reach = 1.08 * scores[["value", "low", "high"]].abs().max(axis=None)
+    for target in ("man", "woman"):
+        value = scores[(scores["target"] == target) & (scores["score"] == "II")]["value"].iloc[0]
+        assert f'cx="{120 + 112 * value / reach:.1f}"' in internal.closer_html(flow, target)
 
 
 def test_a_side_is_named_where_the_interval_lies_on_it(flow, internal):
@@ -217,7 +210,7 @@ def test_a_side_is_named_where_the_interval_lies_on_it(flow, internal):
     assert headline(sides).endswith("lean to men for man, to women for woman; 1 of 3 to neither clearly.")
 
 
-def test_an_interval_across_0_is_no_side_and_no_proof(flow, internal):
+def test_an_interval_across_0_is_no_side_and_no_proof_and_where_there_is_no_alpha_its_reason_stands(flow, internal):
     unclear = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": -0.1, "δ′ high": 0.1})
     moves = "Between their own poles (δ′), drawing moves"
     none = f"{moves} none of 3 targets clearly to men or women; none is shown to be even."
@@ -226,20 +219,9 @@ def test_an_interval_across_0_is_no_side_and_no_proof(flow, internal):
     moved = changed(flow, "table3", **{"δ′": 0.2, "δ′ low": 0.1, "δ′ high": 0.3, "α′": NAN, "why no α′": "weak words"})
     assert "Drawing moves it towards men." in internal.closer_html(moved, "man")
     assert "There is no α′: weak words." in internal.closer_html(moved, "man")
-
-
-def test_where_there_is_no_alpha_its_reason_stands_there(flow, internal):
     without = changed(flow, "table3", **{"α": float("nan"), "why no α": "TT is 0.0010: the texts hardly lean"})
     assert "There is no α: TT is 0.0010: the texts hardly lean." in internal.closer_html(without, "man")
     assert "times as strongly as the words alone (TT = " in internal.closer_html(flow, "man")
-
-
-def test_gauges_of_all_targets_have_one_scale(flow, internal):
-    scores = table_of(flow, "scores").frame
-    reach = 1.08 * scores[["value", "low", "high"]].abs().max(axis=None)
-    for target in ("man", "woman"):
-        value = scores[(scores["target"] == target) & (scores["score"] == "II")]["value"].iloc[0]
-        assert f'cx="{120 + 112 * value / reach:.1f}"' in internal.closer_html(flow, target)
 
 
 def test_targets_of_the_visitor_are_never_markup(flow, internal):
@@ -248,7 +230,7 @@ def test_targets_of_the_visitor_are_never_markup(flow, internal):
         assert "&lt;img src=x" in html
 
 
-def test_own_targets_are_drawn_whole_and_shown_one_after_the_other(internal):
+def test_own_targets_are_drawn_whole_one_after_the_other_or_refused_in_place(internal):
     asked = form_values(internal, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
     design, settings = internal.design_and_settings(asked)
     assert (design.name, settings.scale) == ("own-targets", 1.0)
@@ -262,9 +244,6 @@ def test_own_targets_are_drawn_whole_and_shown_one_after_the_other(internal):
     assert internal.on_closer(None, "man") == {}
     image_id = shown.pictures["image_id"].iloc[0]
     assert "<article" in internal.on_open(shown, SimpleNamespace(image=image_id))
-
-
-def test_targets_that_cannot_be_read_are_an_error_in_place(internal):
     *_, last = internal.on_run(Visitor(), *form_values(internal, targets="judge | a judge | neither"))
     assert "write a target as" in last[internal.parts["status"]]
 
@@ -294,7 +273,7 @@ def test_each_picture_has_its_caption_and_what_it_adds(objects):
     assert row["H_J"] == pytest.approx(1 - 2 / 3)
 
 
-def test_the_headline_names_the_object_that_towers_and_how_far_pictures_stray(objects):
+def test_headlines_name_what_towers_how_far_pictures_stray_and_what_conditions_add(objects, controlled):
     top = table_of(objects, "top_objects").frame.iloc[0]
     text = headline(objects)
     assert text.startswith(f"“{top['object']}” is what captions name most, in {top['pictures with it']} of 16")
@@ -302,9 +281,6 @@ def test_the_headline_names_the_object_that_towers_and_how_far_pictures_stray(ob
     assert "(M_G)" in text
     assert "Captions call the people" in text
     assert text.endswith("Whether any of this is bias cannot be told: there is no base to hold it against.")
-
-
-def test_the_headline_of_conditions_says_what_each_adds(controlled):
     text = headline(controlled)
     assert text.startswith("Against fair, on the same prompts and seeds, ")
     assert "under trigger" in text
@@ -312,6 +288,9 @@ def test_the_headline_of_conditions_says_what_each_adds(controlled):
     assert "no object is clearly more frequent" in text or "(fair: " in text
     assert "Objects a picture that no prompt names: " in text
     assert "no base" not in text
+    bare = replace(objects, results=replace(objects.results, tables=(), figures=()))
+    assert "no object was named" in headline(bare)
+    assert curve_html(bare) == top_html(bare) == space_html(bare) == ""
 
 
 def test_every_plot_stands_beside_its_numbers_and_what_compares_only_where_there_is_a_base(objects, controlled):
@@ -338,11 +317,14 @@ def test_an_object_chooses_the_pictures_that_have_it(objects):
     assert (f"objects: cup ({n})", "objects=cup") in which_choices(objects)
 
 
-def test_examples_show_what_was_asked_for_and_what_was_seen(objects):
+def test_examples_show_what_was_asked_and_seen_and_nothing_is_shown_twice(objects, services):
     text = examples_html(objects)
     assert "Furthest from their prompts" in text
     assert PROMPTS[0] in text or PROMPTS[1] in text
     assert any(sentence in text for sentence in FewWords.SENTENCES)
+    shown = {figure.key for figure in ObjectsTab(services).figures(objects)}
+    assert {"rates", "genders"} <= shown
+    assert not shown & set(APART)
 
 
 def test_what_a_prompt_says_is_escaped(services):
@@ -376,18 +358,6 @@ def test_own_prompts_are_run_whole(services):
     assert design.data["prompts"] == ["a doctor", "a nurse"]
     settings = tab.own_settings(StudySettings(scale=0.04, options={"triggers": ["burger"], "exclude_prompt": True}))
     assert settings == StudySettings(options={"exclude_prompt": True})
-
-
-def test_what_stands_beside_its_numbers_is_not_shown_twice(services, objects):
-    shown = {figure.key for figure in ObjectsTab(services).figures(objects)}
-    assert {"rates", "genders"} <= shown
-    assert not shown & set(APART)
-
-
-def test_a_report_without_objects_says_so(objects):
-    bare = replace(objects, results=replace(objects.results, tables=(), figures=()))
-    assert "no object was named" in headline(bare)
-    assert curve_html(bare) == top_html(bare) == space_html(bare) == ""
 
 
 ATTRIBUTES = tuple(
@@ -430,7 +400,7 @@ def origins(services):
     return built(OriginsTab, services)
 
 
-def test_every_step_has_its_predicted_picture_and_its_reading(traced):
+def test_every_step_has_its_picture_its_reading_and_its_words(traced):
     html = films_html(traced)
     assert html.count("data-step=") == 2 * (STEPS + 1)  # two seeds, every step and the finished picture
     assert re.findall(r'data-at="(\d)"( hidden)?', html) == [
@@ -438,12 +408,8 @@ def test_every_step_has_its_predicted_picture_and_its_reading(traced):
     ]
     assert html.count("<polyline") == 3
     assert html.count("<polygon") == 3
-
-
-def test_planted_steps_are_said_in_words(traced):
     (film,) = films(traced)
     assert [line.clear for line in film.lines] == [0, 1, None]
-    html = films_html(traced)
     assert (
         "Told apart at step 1 of 6 (from pure noise): over all seeds heads for it more often than the base prompt "
         "does, by +1.00 [" in html
@@ -454,32 +420,6 @@ def test_planted_steps_are_said_in_words(traced):
     assert "beside “a photo of a person”" in html
     assert "from step 1 for beard (more often)" in headline(traced)
     assert "not told apart: hat" in headline(traced)
-
-
-def test_what_is_typed_is_escaped_everywhere(traced, clustered):
-    for html in (films_html(traced), clusters_html(clustered)):
-        assert EVIL not in html
-        assert "&lt;img src=x" in html
-
-
-def test_steps_without_a_picture_show_the_one_before(services):
-    settings = StudySettings(model="calibration-diffusion", num_inference_steps=STEPS)
-    options = {"n_predicted": 2, "n_samples": 1}
-    report = complete(
-        run_study(own_origins("oasis-spi", 2), StudySettings(**{**vars(settings), "options": options}), services)
-    )
-    assert re.findall(r"grid-column:(\d/\d)", films_html(report)) == ["1/6", "6/7", "7/8"]
-
-
-def test_one_seed_promises_nothing(services):
-    settings = StudySettings(model="calibration-diffusion", num_inference_steps=2)
-    html = films_html(complete(run_study(own_origins("oasis-spi", 1), settings, services)))
-    assert html.count("At none of the 2 steps it is told apart from the base prompt, which is no") == len(ATTRIBUTES)
-
-
-def test_each_step_says_what_the_reader_sees(traced):
-    (film,) = films(traced)
-    html = films_html(traced)
     (figure,) = [one for one in traced.results.figures if one.key == film.labels["predicted"]]
     assert film.reads == {
         str(seed): own_origins["reads"].tolist() for seed, own_origins in figure.data.groupby("row", sort=False)
@@ -493,6 +433,24 @@ def test_each_step_says_what_the_reader_sees(traced):
         assert "base" in first
         assert spi_says.startswith("SPI of the first step is ")
         assert visible in unescape(html)
+
+
+def test_what_is_typed_is_escaped_everywhere(traced, clustered):
+    for html in (films_html(traced), clusters_html(clustered)):
+        assert EVIL not in html
+        assert "&lt;img src=x" in html
+
+
+def test_steps_without_a_picture_show_the_one_before_and_one_seed_promises_nothing(services):
+    settings = StudySettings(model="calibration-diffusion", num_inference_steps=STEPS)
+    options = {"n_predicted": 2, "n_samples": 1}
+    report = complete(
+        run_study(own_origins("oasis-spi", 2), StudySettings(**{**vars(settings), "options": options}), services)
+    )
+    assert re.findall(r"grid-column:(\d/\d)", films_html(report)) == ["1/6", "6/7", "7/8"]
+    settings = StudySettings(model="calibration-diffusion", num_inference_steps=2)
+    html = films_html(complete(run_study(own_origins("oasis-spi", 1), settings, services)))
+    assert html.count("At none of the 2 steps it is told apart from the base prompt, which is no") == len(ATTRIBUTES)
 
 
 def test_a_report_shows_what_belongs_to_its_study(origins, traced, clustered):
@@ -625,14 +583,11 @@ def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_ch
     assert "neither clearly more" in headline(with_score(two, "difference", -5.0, -50.0, 40.0))
 
 
-def test_failures_and_agreement_stand_beside_the_score(pairs):
+def test_failures_and_agreement_stand_beside_the_score_and_every_person_has_a_menu(pairs):
     text = summary_html(pairs)
     assert "Pictures that failed, in pairs" in text
     assert "0 of 8" in text  # 2 x 2 occupations in both orders
     assert "against the record of what was drawn" in text
-
-
-def test_every_person_has_a_menu_with_the_label_chosen(pairs):
     labelling = Labelling(drawn=pairs)
     text = labels_html(labelling)
     pictures = labelling.pictures()
