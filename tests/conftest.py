@@ -38,11 +38,11 @@ SLOW = (
     "tests/studies/test_hosted_studies.py", "tests/studies/test_label_use.py",
     "tests/studies/test_on_diffusion.py", "tests/studies/test_papers_over_arms.py",
     "tests/studies/test_readers.py", "tests/studies/test_suggest.py", "tests/validation/",
-    "tests/test_cli.py", "tests/test_cli_run.py",
+    "tests/test_cli.py",
     "tests/test_damaged_folders.py",
     "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",
     *(f"tests/browser/test_{name}.py" for name in (
-        "app_wide", "association", "keyboard", "label", "origins", "paired", "runs",
+        "app_wide", "label", "runs", "studies",
     )),
 )  # fmt: skip
 """Files and folders whose tests are slow: together they take more than half of the suite's time."""

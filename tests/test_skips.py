@@ -79,11 +79,8 @@ def test_slow_tests_are_left_out_unless_they_are_wanted_or_named(project, monkey
     project.runpytest_inprocess("-p", "no:cacheprovider", path).assert_outcomes(skipped=1)
 
 
-def test_every_slow_path_exists():
+def test_every_slow_path_and_every_listed_test_exists():
     assert not [path for path in SLOW if not (ROOT / path).exists()]
-
-
-def test_every_listed_test_exists():
     for nodeid, reason in EXPECTED_SKIPS.items():
         path, name = nodeid.split("::")
         assert f"def {name}(" in (ROOT / path).read_text()

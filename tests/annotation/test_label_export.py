@@ -56,14 +56,11 @@ def unpacked(store, key, folder):
     return folder / "out"
 
 
-def test_the_csv_is_what_the_studies_read(store, task, out):
+def test_the_csv_is_what_the_studies_read_and_every_table_says_the_same(store, task, out):
     read = read_answers(str(out / "labels.csv"), allowed=task.task.answer_keys)
     left = read[(read["position"] == "left") & read["image_id"].isin(["picture-0", "picture-1", "picture-2"])]
     assert majority(left).to_dict() == dict.fromkeys(["picture-0", "picture-1", "picture-2"], "feminine")
     assert len(left) == 9
-
-
-def test_every_table_says_the_same(store, task, out):
     frame = answers_frame(store, task.key)
     assert list(frame) == [*COLUMNS]
     assert len(frame) == 2 * len(set(zip(frame["image_id"], frame["rater"], strict=True)))

@@ -1,19 +1,46 @@
+"""The store of labels on both databases, the pictures it keeps, and its copies at a hub."""
+
+import json
+import os
 import sqlite3
+import struct
 import threading
+import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from sqlalchemy import create_engine, event, insert, text, update
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+from sqlalchemy import create_engine, event, insert, select, text, update
 
 from bias_core.annotation import schema
 from bias_core.annotation.collected import given_answers, labels_for_run
+from bias_core.annotation.label_copy import LabelCopy
 from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.rating import delete_my_answers, next_item, task_to_join
-from bias_core.annotation.task_owner import OwnerKey, delete_task, owned_task, tasks_of
+from bias_core.annotation.rating import delete_my_answers, join, next_item, skip, task_to_join, undo
+from bias_core.annotation.schema import raters
+from bias_core.annotation.task_owner import (
+    OwnerKey,
+    delete_task,
+    exclude_rater,
+    keep_picture,
+    owned_task,
+    picture_path,
+    read_picture,
+    tasks_of,
+)
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
+from bias_core.services import Services
+from bias_core.settings import Settings
 from bias_core.store import sqlite_file
-from tests.annotation.raters import CHOICES, on_both, one_rater, say
+from bias_core.store.images import encode_png
+from bias_core.types import GeneratedImage, ImageRow
+from tests.annotation.raters import CHOICES, new_id, on_both, one_rater, open_task, say
+from tests.runs.test_imports import chunk
 
 V5 = Path(__file__).parent / "labels_v5.sql"
 
@@ -214,3 +241,259 @@ def test_an_error_repeats_neither_the_password_nor_what_was_said(tmp_path):
     with pytest.raises(StorageError) as caught, LabelStore(url, pictures=tmp_path).read():
         pass
     assert "hunter2" not in str(caught.value)
+
+
+def noise(size=(17, 11)):
+    pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    return Image.fromarray(pixels)
+
+
+def test_the_pixels_stay_and_what_is_written_beside_them_goes(tmp_path):
+    row = ImageRow(prompt="a photo of a SECRET nurse", seed=3, model="SECRET-model", width=17, height=11)
+    original = tmp_path / "original.png"
+    original.write_bytes(encode_png(GeneratedImage(row=row, image=noise(), truth={"gender": "SECRET"})))
+    assert b"SECRET" in original.read_bytes()
+    name = keep_picture(tmp_path / "kept", original)
+    kept = picture_path(tmp_path / "kept", name)
+    assert b"SECRET" not in kept.read_bytes()
+    with Image.open(kept) as image:
+        assert image.info == {}
+        assert np.array_equal(np.asarray(image), np.asarray(noise()))
+
+
+def test_the_same_pixels_are_kept_once_whatever_was_written_in_them(tmp_path):
+    info = PngInfo()
+    info.add_text("model", "another")
+    noise().save(tmp_path / "a.png")
+    noise().save(tmp_path / "b.png", pnginfo=info)
+    assert keep_picture(tmp_path / "kept", tmp_path / "a.png") == keep_picture(tmp_path / "kept", tmp_path / "b.png")
+    assert len(list((tmp_path / "kept").rglob("*.png"))) == 1
+
+
+def test_a_photo_is_turned_upright_and_loses_where_it_was_taken(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by 90°
+    exif[0x010E] = "SECRET place"
+    noise((20, 10)).save(tmp_path / "a.jpg", exif=exif)
+    name = keep_picture(tmp_path, tmp_path / "a.jpg")
+    assert b"SECRET" not in read_picture(tmp_path, name)
+    with Image.open(picture_path(tmp_path, name)) as image:
+        assert image.size == (10, 20)
+
+
+def png_of(width, height):
+    """A PNG that says it is huge, and holds nothing."""
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no picture"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "no picture"),
+        (b"GIF89a" + b"\0" * 40, "no picture"),
+        (png_of(100_000, 100_000), "too large"),
+        (png_of(9000, 9000), "too many"),
+        (png_of(5, 5), "damaged"),
+    ],
+)
+def test_what_is_no_usable_picture_is_refused(tmp_path, content, message):
+    path = tmp_path / "x.png"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=message):
+        keep_picture(tmp_path / "kept", path)
+    assert not list(tmp_path.rglob("kept/*"))
+
+
+def test_a_file_that_is_too_large_is_not_even_read(tmp_path):
+    path = tmp_path / "large.png"
+    with path.open("wb") as file:
+        os.truncate(file.fileno(), 60_000_000)
+    with pytest.raises(InvalidInput, match="50 MB"):
+        keep_picture(tmp_path, path)
+
+
+def test_a_folder_or_a_missing_file_is_named(tmp_path):
+    for path in (tmp_path, tmp_path / "none.png"):
+        with pytest.raises(StorageError, match=path.name):
+            keep_picture(tmp_path / "kept", path)
+
+
+def test_only_a_sha_names_a_picture_and_one_that_is_gone_is_said_to_be(tmp_path):
+    for name in ("", "..", "../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "\n", "/" + "a" * 63):
+        with pytest.raises(StorageError, match="SHA-256"):
+            read_picture(tmp_path, name)
+    with pytest.raises(StorageError, match="missing"):
+        read_picture(tmp_path, "a" * 64)
+
+
+def test_pictures_of_all_tasks_have_a_limit_together(tmp_path):
+    store = LabelStore("sqlite://", pictures=tmp_path / "kept")
+    made = open_task(store, tmp_path / "first", 3)
+    n_bytes = sum(path.stat().st_size for path in (tmp_path / "kept").rglob("*.png"))
+    store.most_picture_bytes = n_bytes + 10
+    with pytest.raises(InvalidInput, match=r"\(BIAS_LABEL_PICTURES_GB\), .* delete a task that is done"):
+        open_task(store, tmp_path / "second", 2)
+    delete_task(store, made.key)
+    assert open_task(store, tmp_path / "third", 2).join_code
+    store.close()
+
+
+class Hub:
+    """In place of the hub's API: the files of one dataset; it fails as often as it is told to."""
+
+    def __init__(self):
+        self.files = {}
+        self.made = {}
+        self.errors = []
+        self._pool = ThreadPoolExecutor(1)
+
+    def create_repo(self, **how):
+        self._fail()
+        self.made = how
+        return SimpleNamespace(repo_id=how["repo_id"])
+
+    def run_as_future(self, work):
+        return self._pool.submit(work)
+
+    def create_commit(self, *, operations, **_):
+        self._fail()
+        for one in operations:
+            one.path_or_fileobj.seek(0)
+            self.files[one.path_in_repo] = one.path_or_fileobj.read().decode()
+        return "done"
+
+    def _fail(self):
+        if self.errors:
+            raise self.errors.pop()
+
+    def lines(self, task):
+        return [json.loads(line) for line in self.files[f"labels/{task.key.task_id}.jsonl"].splitlines()]
+
+
+@pytest.fixture
+def hub():
+    return Hub()
+
+
+@pytest.fixture
+def copying(store, tmp_path, hub):
+    """Uploads now, and waits for it."""
+    copy = started(store, tmp_path, hub)
+
+    def upload():
+        until(lambda: copy._made.done())
+        assert copy._made.result().trigger().exception() is None
+
+    yield upload
+    copy.close()
+
+
+def started(store, folder, hub, minutes=60):
+    return LabelCopy(store, folder / "copy", repo="someone/labels", minutes=minutes, api=hub)
+
+
+def until(happened):
+    end = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def rater_with(store, task, n):
+    """The code of a rater with so many answers."""
+    code = join(store, task.join_code).code
+    for _ in range(n):
+        say(store, code, next_item(store, code), duration_ms=700)
+    return code
+
+
+@on_both
+def test_the_copy_has_the_answers_that_hold_and_what_is_deleted_goes_there_too(store, hub, copying, tmp_path):
+    task = open_task(store, tmp_path / "originals", 6)
+    ours, theirs, excluded = (rater_with(store, task, n) for n in (3, 2, 1))
+    with store.read() as connection:
+        *_, name = connection.scalars(select(raters.c.name).order_by(raters.c.id))
+    exclude_rater(store, task.key, name)
+    copying()
+    assert hub.made == {"repo_id": "someone/labels", "repo_type": "dataset", "private": True, "exist_ok": True}
+    assert [line["excluded"] for line in hub.lines(task)] == [False] * 5 + [True]
+    undo(store, ours, answer_id=new_id())
+    skip(store, ours, answer_id=new_id(), item=next_item(store, ours).item)
+    delete_my_answers(store, theirs)
+    delete_my_answers(store, excluded)
+    copying()
+    kept = given_answers(store, task.key)
+    assert len(kept) == 2
+    assert hub.lines(task) == [
+        {
+            "task": task.key.task_id, "task_version": 1, "image_id": one.item.image_id,
+            "identities": one.item.identities, "known": None, "rater": one.rater, "choices": CHOICES,
+            "seconds": 0.7, "at": one.at, "excluded": False,
+        }
+        for one in kept
+    ]  # fmt: skip
+    delete_task(store, task.key)
+    copying()
+    assert hub.lines(task) == []
+
+
+def test_no_code_and_no_secret_is_uploaded(store, hub, copying, tmp_path):
+    task = open_task(store, tmp_path / "originals", 2)
+    code = rater_with(store, task, 1)
+    copying()
+    assert len(hub.lines(task)) == 1
+    for secret in (code, code.replace("-", ""), task.key.secret, task.join_code, next_item(store, code).item):
+        assert not [name for name, text in hub.files.items() if secret in name + text]
+
+
+def test_after_a_lost_disk_a_new_database_leaves_the_earlier_copy_alone(make_store, hub, tmp_path):
+    store = make_store("sqlite")
+    task = open_task(store, tmp_path / "originals", 2)
+    rater_with(store, task, 2)
+    started(store, tmp_path / "first", hub).close()  # with the last answers
+    assert len(hub.lines(task)) == 2
+
+    new = LabelStore(f"sqlite:///{tmp_path / 'new.sqlite'}", pictures=tmp_path)
+    other = open_task(new, tmp_path / "others", 2)
+    started(new, tmp_path / "second", hub).close()
+    assert len(hub.lines(task)) == 2
+    assert hub.lines(other) == []
+    new.close()
+
+
+def test_a_hub_that_cannot_be_reached_keeps_nobody_from_answering_and_is_tried_again(store, hub, tmp_path):
+    class HubsOwnError(Exception):
+        """Of a kind that the hub's library alone knows."""
+
+    hub.errors = [HubsOwnError("no network")] * 3
+    copy = started(store, tmp_path, hub, minutes=0.002)
+    task = open_task(store, tmp_path / "originals", 2)
+    rater_with(store, task, 1)
+    until(lambda: copy.last_error == "no network" or bool(hub.files))
+    until(lambda: f"labels/{task.key.task_id}.jsonl" in hub.files and len(hub.lines(task)) == 1)
+    until(lambda: copy.last_error == "")
+    hub.errors = [ConnectionError("no route to the hub")] * 3  # of an upload
+    rater_with(store, task, 1)
+    until(lambda: copy.last_error == "no route to the hub")
+    until(lambda: len(hub.lines(task)) == 2)
+    until(lambda: copy.last_error == "")
+    copy.close()
+    hub.errors = [HubsOwnError("no network")] * 9
+    never = started(store, tmp_path, hub)
+    until(lambda: never.last_error == "no network")
+    never.close()
+
+
+def test_with_a_dataset_in_the_settings_the_last_answers_are_uploaded_when_services_close(hub, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub._commit_scheduler.HfApi", lambda token: hub)
+    services = Services(Settings(data_dir=tmp_path / "data", labels_repo="someone/labels"))
+    copy = services.label_copy()
+    until(lambda: bool(hub.made))
+    task = open_task(services.labels, tmp_path / "originals", 2)
+    rater_with(services.labels, task, 1)
+    services.close()
+    assert copy.last_error == ""
+    assert len(hub.lines(task)) == 1
+    assert Services(Settings(data_dir=tmp_path / "data")).label_copy() is None

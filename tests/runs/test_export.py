@@ -1,4 +1,4 @@
-"""Exports that other programs can read, and that run nothing in a spreadsheet."""
+"""Every export says what it is, to people and programs, reads back with the tools of the field, and runs nothing."""
 
 import errno
 import json
@@ -8,12 +8,30 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+import yaml
 from PIL import Image
 
 from bias_core.errors import StorageError
-from bias_core.exchange.export import Export, ExportedImage, csv_bytes, write_folder, write_zip
+from bias_core.exchange.export import (
+    DatasetFacts,
+    Export,
+    ExportedImage,
+    column_kinds,
+    csv_bytes,
+    dataset_card,
+    write_folder,
+    write_zip,
+)
 from bias_core.store.images import ImageStore
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.text import finding_rows
+from bias_core.studies.running.export import to_export
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import GeneratedImage, ImageRow
+from tests import shared
+from tests.explored import explore, pictures_of
 
 
 @pytest.fixture
@@ -82,3 +100,131 @@ def test_a_full_disk_leaves_no_half_zip(export, tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="the disk is full"):
         write_zip(export, tmp_path / "out" / "run.zip")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+services, plain_plots = shared.fake_services, shared.plain_plots
+
+DESIGN = find_design("t2iat-tests")
+SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
+FACTS = DatasetFacts(
+    key="x", title="A <b>title</b>: of two\nlines", summary="What was asked.", model="m", annotation="read",
+    limits="limits", command="python -m bias_core", n_pictures=2, n_prompts=1,
+    notes=("3 pictures of this study are missing: a.",), versions={"numpy": "2"},
+)  # fmt: skip
+RAI = (
+    "dataCollection", "dataCollectionType", "dataAnnotationProtocol", "machineAnnotationTools", "dataBiases",
+    "dataLimitations", "dataUseCases", "dataSocialImpact", "personalSensitiveInformation",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def report(services):
+    return complete(run_study(DESIGN, SETTINGS, services))
+
+
+@pytest.fixture(scope="module")
+def exports(services, report):
+    """Of a study and of an exploration, some of its pictures blanked."""
+    settings = explore_settings(concept="doctor", n_images=15, n_attribute_images=2, n_clusters=0)
+    *_, explored = explore(settings, services)
+    return {"study": to_export(report, pictures=True), "explore": to_export(explored.report, pictures=True)}
+
+
+@pytest.fixture(scope="module")
+def folders(exports, tmp_path_factory):
+    root = tmp_path_factory.mktemp("exports")
+    with shared.titles_for_plots():
+        return {name: write_folder(export, root / name) for name, export in exports.items()}
+
+
+def numbers(report):
+    return [{key: value for key, value in row.items() if key not in ("drawn", "note")} for row in finding_rows(report)]
+
+
+@pytest.mark.parametrize("kind", ["study", "explore"])
+def test_the_card_has_a_head_that_hubs_read_and_says_what_not_to_conclude(folders, kind):
+    text = (folders[kind] / "README.md").read_text()
+    _, head, body = text.split("---\n", 2)
+    values = yaml.safe_load(head)
+    assert values["license"] == "apache-2.0"
+    assert values["configs"][0]["data_dir"] == "train"
+    assert "never what anybody is" in body
+    assert "python -m bias_core" in body
+    assert "`prompt`: text given to the model" in body
+
+
+def test_a_card_without_pictures_says_so_and_text_cannot_break_out():
+    card = dataset_card(replace(FACTS, n_pictures=0), {})
+    assert "# A &lt;b>title&lt;/b>: of two lines\n" in card
+    assert "without the pictures" in card
+    assert yaml.safe_load(card.split("---\n")[1])["license"] == "other"
+    assert "- 3 pictures of this study are missing: a." in card
+
+
+@pytest.fixture(scope="module")
+def again(services, report, tmp_path_factory):
+    """The study on its own pictures, that were exported and imported."""
+    path = write_zip(pictures_of(report), tmp_path_factory.mktemp("again") / "mine.zip")
+    return complete(run_study(DESIGN, replace(SETTINGS, images=str(path)), services))
+
+
+def test_imported_pictures_have_an_unknown_licence_and_origin(again):
+    facts = to_export(again, pictures=True).facts
+    assert facts.licence == ""
+    assert "known to that person only" in facts.collection
+
+
+@pytest.mark.parametrize("kind", ["study", "explore"])
+def test_the_croissant_file_has_the_fields_of_the_rai_vocabulary(folders, kind):
+    values = json.loads((folders[kind] / "croissant.json").read_text())
+    for name in RAI:
+        assert values[f"rai:{name}"], name
+    assert {"name", "description", "license", "creator", "datePublished", "conformsTo"} <= set(values)
+    columns = {line for field in values["recordSet"][0]["field"] for line in [field["name"]]}
+    lines = (folders[kind] / "train" / "metadata.jsonl").read_text().splitlines()
+    assert columns == {name for line in lines for name in json.loads(line)}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:rdflib.*")
+@pytest.mark.parametrize("kind", ["study", "explore"])
+def test_mlcroissant_accepts_it_and_reads_the_records(folders, kind):
+    mlc = pytest.importorskip("mlcroissant")
+    dataset = mlc.Dataset(jsonld=folders[kind] / "croissant.json")
+    assert not dataset.metadata.ctx.issues.errors
+    lines = (folders[kind] / "train" / "metadata.jsonl").read_text().splitlines()
+    records = list(dataset.records("lines"))
+    assert len(records) == len(lines)
+    first = json.loads(lines[0])
+    assert records[0]["lines/prompt"].decode() == first["prompt"]
+    assert records[0]["lines/seed"] == first["seed"]
+    image = next(iter(dataset.records("images")))
+    assert image["images/image"].size == (first["width"], first["height"])
+
+
+@pytest.mark.parametrize("kind", ["study", "explore"])
+def test_datasets_reads_the_imagefolder(folders, exports, kind, tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    data_dir = str(folders[kind])
+    found = datasets.load_dataset("imagefolder", data_dir=data_dir, cache_dir=str(tmp_path))
+    assert list(found) == ["train"]
+    train = found["train"]
+    assert len(train) == len(exports[kind].images)
+    first = exports[kind].images[0].row
+    assert (train[0]["prompt"], train[0]["seed"]) == (first.prompt, first.seed)
+    assert train[0]["image"].size == (first.width, first.height)
+
+
+def test_a_reimported_export_gives_the_same_numbers(report, again):
+    assert again.settings.model == "imported:mine"
+    assert numbers(again) == numbers(report)
+
+
+def test_the_zip_holds_both_descriptions(exports, plain_plots, tmp_path):
+    with zipfile.ZipFile(write_zip(exports["study"], tmp_path / "run.zip")) as archive:
+        assert {"README.md", "croissant.json"} < set(archive.namelist())
+
+
+def test_a_column_is_text_where_its_values_differ_and_a_number_where_some_are_missing():
+    lines = [{"a": 1, "b": 1, "c": None, "d": True}, {"a": 2.5, "b": "x", "c": None, "d": None}]
+    assert column_kinds(lines) == {"a": "sc:Float", "b": "sc:Text", "c": "sc:Text", "d": "sc:Boolean"}

@@ -1,4 +1,4 @@
-"""The store: whole files or none, found by id, evicted with care."""
+"""The store of pictures: whole files or none, found by id, evicted with care; pixels are told apart from records."""
 
 import errno
 import io
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import StorageError
 from bias_core.store import images
-from bias_core.store.images import ImageStore, encode_png
+from bias_core.store.images import ImageStore, encode_png, pixel_digest
 from bias_core.types import GeneratedImage, ImageRow
 from tests.runs.test_imports import chunk
 
@@ -191,3 +192,24 @@ def test_what_killed_writers_left_goes_a_day_later(store):
     assert kept.path.exists()
     assert fresh.exists()
     assert not old.exists()
+
+
+NURSE = ImageRow(
+    prompt="a nurse", group="g", seed=3, model="m", revision="r", condition="fair",
+    num_inference_steps=1, guidance_scale=1.0, width=5, height=3,
+)  # fmt: skip
+
+
+def coloured(colour, **changes):
+    return encode_png(GeneratedImage(row=replace(NURSE, **changes), image=Image.new("RGB", (5, 3), colour), truth=None))
+
+
+def test_equal_pixels_under_other_settings_have_one_digest_and_others_do_not():
+    assert coloured("red") != coloured("red", condition="trigger")
+    assert pixel_digest(coloured("red")) == pixel_digest(coloured("red", condition="trigger"))
+    assert pixel_digest(coloured("red")) != pixel_digest(coloured("blue"))
+
+
+def test_a_cut_file_has_no_digest():
+    with pytest.raises(StorageError, match="truncated"):
+        pixel_digest(coloured("red")[:-5])

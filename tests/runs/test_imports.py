@@ -1,19 +1,30 @@
-"""Pictures of somebody else come in with their prompts, and no name leads out of its folder."""
+"""Pictures of others come in with prompts and settings, no name leads out, and what is generated says so."""
 
 import io
 import json
+import re
 import struct
+import subprocess
+import sys
 import zipfile
 import zlib
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.exchange import imports
-from bias_core.exchange.imports import ImportedImages, decode, key
-from bias_core.store.images import ImageStore
+from bias_core.exchange import imports, picture_metadata
+from bias_core.exchange.export import Export, ExportedImage, write_folder, write_zip
+from bias_core.exchange.imports import LONGEST_SIDE, ImportedImages, decode, key
+from bias_core.exchange.picture_metadata import PictureMetadata, read_metadata
+from bias_core.store.images import ImageStore, encode_png, pixel_digest, read_record, without_texts
+from bias_core.store.source_marks import source_of
+from bias_core.types import GeneratedImage, ImageRow
 
 DOCTOR, NURSE = "a photo of a doctor", "a photo of a nurse"
 
@@ -39,42 +50,36 @@ def folder(tmp_path, files, name="mine"):
 
 
 def zipped(tmp_path, files, name="mine.zip"):
-    with zipfile.ZipFile(tmp_path / name, "w") as archive:
+    with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in files.items():
             archive.writestr(path, content)
     return tmp_path / name
 
 
+def three(*names):
+    """Three different pictures under these names, of the kinds that their endings say."""
+    kinds = {"jpg": "JPEG", "webp": "WEBP", "bmp": "BMP"}
+    return {name: picture(i, kinds.get(name[-4:].strip("."), "PNG")) for i, name in enumerate(names, start=1)}
+
+
 LAYOUTS = {
-    "metadata.csv": {
-        "metadata.csv": f"file_name,text\n1.png,{DOCTOR}\n2.jpg,{DOCTOR}\nsub/3.webp,{NURSE}\n",
-        "1.png": picture(1),
-        "2.jpg": picture(2, "JPEG"),
-        "sub/3.webp": picture(3, "WEBP"),
-    },
-    "metadata.jsonl in train": {
+    "metadata.csv": three("1.png", "2.jpg", "sub/3.webp")
+    | {"metadata.csv": f"file_name,text\n1.png,{DOCTOR}\n2.jpg,{DOCTOR}\nsub/3.webp,{NURSE}\n"},
+    "metadata.jsonl in train": three("train/1.png", "train/2.png", "train/3.png")
+    | {
         "train/metadata.jsonl": "\n".join(
             json.dumps({"file_name": name, "prompt": prompt})
             for name, prompt in (("1.png", DOCTOR), ("2.png", DOCTOR), ("3.png", NURSE))
-        ),
-        **{f"train/{i}.png": picture(i) for i in (1, 2, 3)},
+        )
     },
-    "folders": {f"{DOCTOR}/1.png": picture(1), f"{DOCTOR}/2.PNG": picture(2), f"{NURSE}/1.bmp": picture(3, "BMP")},
-    "folders in a folder": {
-        "SD/a_photo_of_a_doctor/1.png": picture(1),
-        "SD/a_photo_of_a_doctor/2.png": picture(2),
-        "SD/a_photo_of_a_nurse/img 1.png": picture(3),
-    },
-    "files": {
-        "a photo of a doctor.png": picture(1),
-        "a_photo_of_a_doctor_2.png": picture(2),
-        "a photo of a nurse (13).png": picture(3),
-    },
-    "files in a folder": {
-        "SD/a photo of a doctor-1.png": picture(1),
-        "SD/a photo of a doctor 2.png": picture(2),
-        "SD/a photo of a nurse.png": picture(3),
-    },
+    "folders": three(f"{DOCTOR}/1.png", f"{DOCTOR}/2.PNG", f"{NURSE}/1.bmp"),
+    "folders in a folder": three(
+        "SD/a_photo_of_a_doctor/1.png", "SD/a_photo_of_a_doctor/2.png", "SD/a_photo_of_a_nurse/img 1.png"
+    ),
+    "files": three("a photo of a doctor.png", "a_photo_of_a_doctor_2.png", "a photo of a nurse (13).png"),
+    "files in a folder": three(
+        "SD/a photo of a doctor-1.png", "SD/a photo of a doctor 2.png", "SD/a photo of a nurse.png"
+    ),
 }
 
 
@@ -231,3 +236,477 @@ def test_rows_of_another_import_are_refused(tmp_path):
     other = ImportedImages(folder(tmp_path, LAYOUTS["files"], "other"))
     with pytest.raises(InvalidInput, match="no such picture"):
         list(found.generate(other.rows(DOCTOR, 1)))
+
+
+def png(seed=0, **texts):
+    info = PngInfo()
+    for name, text in texts.items():
+        info.add_text(name.replace("__", "-"), text)
+    return picture(seed, pnginfo=info)
+
+
+def exif(kind, comment):
+    """UserComment in the Exif part, as piexif writes it for A1111 and Forge."""
+    tags = Image.Exif()
+    tags.get_ifd(0x8769)[0x9286] = comment
+    return picture(1, kind, exif=tags)
+
+
+A1111 = (
+    "a photo of a doctor, <lora:film:0.8>\nNegative prompt: blurry, low quality\n"
+    "Steps: 20, Sampler: DPM++ 2M, Schedule type: Karras, CFG scale: 7, Seed: {seed}, Size: 512x768, "
+    'Model hash: cc6cb27103, Model: v1-5-pruned-emaonly, Lora hashes: "film: 1a2b", Version: v1.10.1'
+)
+FORGE = (
+    "a photo of a doctor\nSteps: 20, Sampler: Euler, Schedule type: Simple, CFG scale: 1, Distilled CFG Scale: 3.5, "
+    "Seed: 5, Size: 896x1152, Model: flux1-dev-bnb-nf4-v2, Version: f2.0.1v1.10.1-previous-659-gc055f2d4"
+)
+FOOOCUS = {
+    "adm_guidance": "(1.5, 0.8, 0.3)", "base_model": "juggernautXL_v8Rundiffusion", "base_model_hash": "aeb7e9e689",
+    "full_negative_prompt": ["worst quality"], "full_prompt": ["cinematic still a photo of a doctor", "sharp"],
+    "guidance_scale": 4, "loras": [], "metadata_scheme": "fooocus", "negative_prompt": "", "performance": "Speed",
+    "prompt": "a photo of a doctor", "resolution": "(1152, 896)", "sampler": "dpmpp_2m_sde_gpu", "scheduler": "karras",
+    "seed": "6237891432", "sharpness": 2, "steps": 30, "styles": "['Fooocus V2']", "version": "Fooocus v2.5.5",
+}  # fmt: skip
+INVOKE = {
+    "app_version": "5.6.0", "generation_mode": "txt2img", "positive_prompt": "a photo of a doctor",
+    "negative_prompt": "blurry", "width": 768, "height": 512, "seed": 11, "cfg_scale": 7.5, "steps": 30,
+    "scheduler": "euler", "rand_device": "cpu",
+    "model": {"key": "0a1b", "hash": "blake3:12", "name": "dreamshaper-8", "base": "sd-1", "type": "main"},
+}  # fmt: skip
+INVOKE_FLUX = {name: INVOKE[name] for name in ("positive_prompt", "width", "height", "seed", "steps", "model")} | {
+    "generation_mode": "flux_txt2img", "guidance": 4, "negative_prompt": None,
+}  # fmt: skip
+
+
+def node(kind, **inputs):
+    return {"class_type": kind, "inputs": inputs, "_meta": {"title": kind}}
+
+
+COMFY = {
+    "3": node("KSampler", seed=156680208700286, steps=25, cfg=8, sampler_name="euler", scheduler="normal", denoise=1,
+              model=["10", 0], positive=["6", 0], negative=["7", 0], latent_image=["5", 0]),
+    "4": node("CheckpointLoaderSimple", ckpt_name="sd_xl_base_1.0.safetensors"),
+    "5": node("EmptyLatentImage", width=1024, height=768, batch_size=1),
+    "6": node("CLIPTextEncode", text="a photo of a doctor", clip=["10", 1]),
+    "7": node("CLIPTextEncode", text="text, watermark", clip=["10", 1]),
+    "8": node("VAEDecode", samples=["3", 0], vae=["4", 2]),
+    "9": node("SaveImage", filename_prefix="ComfyUI", images=["8", 0]),
+    "10": node("LoraLoader", lora_name="x.safetensors", strength_model=1, model=["4", 0], clip=["4", 1]),
+}  # fmt: skip
+COMFY_FLUX = {
+    "6": node("CLIPTextEncode", text=["30", 0], clip=["11", 0]),
+    "8": node("VAEDecode", samples=["13", 0], vae=["10", 0]),
+    "11": node("DualCLIPLoader", clip_name1="t5xxl_fp16.safetensors", clip_name2="clip_l.safetensors", type="flux"),
+    "12": node("UNETLoader", unet_name="flux1-dev.safetensors", weight_dtype="default"),
+    "13": node("SamplerCustomAdvanced", noise=["25", 0], guider=["22", 0], sampler=["16", 0], sigmas=["17", 0],
+               latent_image=["27", 0]),
+    "16": node("KSamplerSelect", sampler_name="euler"),
+    "17": node("BasicScheduler", scheduler="simple", steps=20, denoise=1, model=["12", 0]),
+    "22": node("BasicGuider", model=["12", 0], conditioning=["26", 0]),
+    "25": node("RandomNoise", noise_seed=219670278747233),
+    "26": node("FluxGuidance", guidance=3.5, conditioning=["6", 0]),
+    "27": node("EmptySD3LatentImage", width=1024, height=1024, batch_size=1),
+    "30": node("PrimitiveStringMultiline", value="a photo\nof a doctor"),
+}  # fmt: skip
+BASE_AND_REFINER = COMFY | {
+    "3": node("KSamplerAdvanced", add_noise="enable", noise_seed=7, steps=25, cfg=8, sampler_name="euler",
+              scheduler="normal", model=["4", 0], positive=["6", 0], negative=["7", 0], latent_image=["5", 0]),
+    "11": node("KSamplerAdvanced", add_noise="disable", noise_seed=0, steps=25, cfg=8, sampler_name="euler",
+               scheduler="normal", model=["12", 0], positive=["13", 0], negative=["7", 0], latent_image=["3", 0]),
+    "12": node("CheckpointLoaderSimple", ckpt_name="sd_xl_refiner_1.0.safetensors"),
+    "13": node("CLIPTextEncode", text="a photo of a doctor", clip=["12", 1]),
+}  # fmt: skip
+TWO_PROMPTS = COMFY | {
+    "3": COMFY["3"] | {"inputs": COMFY["3"]["inputs"] | {"positive": ["14", 0]}},
+    "14": node("ConditioningCombine", conditioning_1=["6", 0], conditioning_2=["15", 0]),
+    "15": node("CLIPTextEncode", text="a watercolour", clip=["10", 1]),
+}
+OLD_INVOKE = {
+    "model": "stable diffusion", "model_weights": "stable-diffusion-1.5", "model_hash": "ab", "app_version": "2.2.5",
+    "image": {"prompt": [{"prompt": "a photo of a doctor [blurry]", "weight": 1}], "steps": 50, "cfg_scale": 7.5,
+              "threshold": 0, "perlin": 0, "height": 512, "width": 640, "seed": 12, "seamless": False,
+              "sampler": "k_lms", "type": "txt2img"},
+}  # fmt: skip
+NOVEL = {"steps": 28, "sampler": "k_euler", "seed": 13, "strength": 0.69, "noise": 0.0, "scale": 11.0, "uc": "lowres",
+         "width": 512, "height": 768}  # fmt: skip
+
+
+def known(program, seed, steps, guidance, sampler, size, **more):
+    drawn = {"seed": seed, "num_inference_steps": steps, "guidance_scale": guidance, "sampler": sampler}
+    return PictureMetadata(prompt=DOCTOR, program=program, width=size[0], height=size[1], **drawn, **more)
+
+
+WRITTEN = {
+    "A1111": (
+        png(parameters=A1111.format(seed=1234567890)),
+        known("AUTOMATIC1111", 1234567890, 20, 7.0, "DPM++ 2M Karras", (512, 768),
+              negative_prompt="blurry, low quality", model="v1-5-pruned-emaonly + lora:film:0.8"),
+    ),
+    "Forge, a distilled model": (
+        png(parameters=FORGE),
+        known("Forge", 5, 20, 3.5, "Euler Simple", (896, 1152), model="flux1-dev-bnb-nf4-v2"),
+    ),
+    "Fooocus": (
+        png(parameters=json.dumps(FOOOCUS), fooocus_scheme="fooocus"),
+        known("Fooocus", 6237891432, 30, 4.0, "dpmpp_2m_sde_gpu karras", (1152, 896),
+              model="juggernautXL_v8Rundiffusion", revised_prompt="cinematic still a photo of a doctor, sharp"),
+    ),
+    "InvokeAI": (
+        png(invokeai_metadata=json.dumps(INVOKE), invokeai_graph="{}"),
+        known("InvokeAI", 11, 30, 7.5, "euler", (768, 512), negative_prompt="blurry", model="dreamshaper-8"),
+    ),
+    "InvokeAI, a model without scheduler": (
+        png(invokeai_metadata=json.dumps(INVOKE_FLUX)),
+        known("InvokeAI", 11, 30, 4.0, "", (768, 512), model="dreamshaper-8"),
+    ),
+    "InvokeAI 2": (
+        png(sd__metadata=json.dumps(OLD_INVOKE)),
+        known("InvokeAI", 12, 50, 7.5, "k_lms", (640, 512), negative_prompt="blurry", model="stable-diffusion-1.5"),
+    ),
+    "ComfyUI": (
+        png(prompt=json.dumps(COMFY), workflow=json.dumps({"links": [{"id": 1}], "nodes": []})),
+        known("ComfyUI", 156680208700286, 25, 8.0, "euler normal", (1024, 768), negative_prompt="text, watermark",
+              model="sd_xl_base_1.0.safetensors"),
+    ),
+    "ComfyUI, asked by a program": (
+        png(prompt=json.dumps(COMFY_FLUX)),
+        known("ComfyUI", 219670278747233, 20, 3.5, "euler simple", (1024, 1024), model="flux1-dev.safetensors"),
+    ),
+    "ComfyUI, base and refiner": (  # two models: neither drew it alone
+        png(prompt=json.dumps(BASE_AND_REFINER)),
+        known("ComfyUI", 7, 25, 8.0, "euler normal", (1024, 768), negative_prompt="text, watermark"),
+    ),
+    "NovelAI": (
+        png(Title="AI generated image", Description=DOCTOR, Software="NovelAI", Source="Stable Diffusion 1D44365E",
+            Comment=json.dumps(NOVEL)),
+        known("NovelAI", 13, 28, 11.0, "k_euler", (512, 768), negative_prompt="lowres", model="Stable Diffusion"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", WRITTEN)
+def test_what_each_program_writes_is_read(program):
+    data, expected = WRITTEN[program]
+    assert read_metadata(io.BytesIO(data)) == expected
+
+
+def fooocus_exif(kind):
+    """Fooocus puts its text among the first tags, without a code before it."""
+    tags = Image.Exif()
+    tags[0x9286], tags[0x0131], tags[0x927C] = json.dumps(FOOOCUS), "Fooocus v2.5.5", "fooocus"
+    return picture(1, kind, exif=tags)
+
+
+def comfy_exif(kind):
+    tags = Image.Exif()
+    tags[0x0110], tags[0x010F] = "prompt:" + json.dumps(COMFY), "workflow:{}"
+    return picture(1, kind, exif=tags)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "WEBP"])
+@pytest.mark.parametrize("write", [
+    lambda kind: exif(kind, b"UNICODE\0" + A1111.format(seed=9).encode("utf-16-be")),
+    lambda kind: exif(kind, b"UNICODE\0" + A1111.format(seed=9).encode("utf-16-le")),
+    lambda kind: exif(kind, b"ASCII\0\0\0" + A1111.format(seed=9).encode()),
+    fooocus_exif,
+    comfy_exif,
+])  # fmt: skip
+def test_jpeg_and_webp_hold_it_in_their_exif(write, kind):
+    found = read_metadata(io.BytesIO(write(kind)))
+    assert found.prompt.startswith(DOCTOR)
+    assert found.seed in (9, 6237891432, 156680208700286)
+
+
+def test_one_jpeg_does_not_get_the_metadata_of_the_one_before(tmp_path):
+    texts = {f"{i}.jpg": f"{who}\nSteps: 20, Sampler: Euler, Seed: {i}" for i, who in enumerate([DOCTOR, NURSE] * 4)}
+    files = {name: exif("JPEG", b"UNICODE\0" + text.encode("utf-16-be")) for name, text in texts.items()}
+    found = ImportedImages(folder(tmp_path, files))
+    assert found.counts == {DOCTOR: 4, NURSE: 4}
+    assert [row.seed for row in found.rows(NURSE, 9)] == [1, 3, 5, 7]
+
+
+@pytest.mark.parametrize("make", [folder, zipped])
+def test_a_folder_of_a_program_arrives_with_its_settings_in_the_rows_and_records(tmp_path, make):
+    files = {f"2026-11-22/0000{i}-{i}.png": png(i, parameters=A1111.format(seed=40 + i)) for i in range(3)}
+    found = ImportedImages(make(tmp_path, files))
+    assert found.counts == {DOCTOR: 3}
+    rows = found.rows(DOCTOR, 9)
+    assert [row.seed for row in rows] == [40, 41, 42]
+    assert {(r.negative_prompt, r.num_inference_steps, r.guidance_scale) for r in rows} == {
+        ("blurry, low quality", 20, 7.0)
+    }
+    stored = ImageStore(tmp_path / "store").add(list(found.generate(rows)))
+    assert stored[0].drawn == {
+        "program": "AUTOMATIC1111", "model": "v1-5-pruned-emaonly + lora:film:0.8", "sampler": "DPM++ 2M Karras",
+        "seed": 40, "width": 512, "height": 768,
+    }  # fmt: skip
+    # And it still does after an export.
+    images = [ExportedImage(path=image.path, row=image.row) for image in stored]
+    path = write_zip(Export(images=images, tables={}, report={}, markdown=""), tmp_path / "run.zip")
+    again = ImportedImages(path)
+    first = again.rows(DOCTOR, 9)[0]
+    assert (first.seed, first.num_inference_steps, again.drawing(first.id).model) == (40, 20, stored[0].drawn["model"])
+
+
+def test_the_folders_own_metadata_comes_first_and_the_picture_fills_what_it_leaves_out(tmp_path):
+    files = {
+        "metadata.csv": f"file_name,prompt,seed,steps\n1.png,{NURSE},77,\n",
+        "1.png": png(parameters=A1111.format(seed=1)),
+    }
+    found = ImportedImages(folder(tmp_path, files))
+    (row,) = found.rows(NURSE, 2)
+    assert (row.prompt, row.seed, row.num_inference_steps, row.guidance_scale) == (NURSE, 77, 20, 7.0)
+
+
+def test_our_own_record_comes_before_what_stands_beside_it(tmp_path):
+    row = ImageRow(prompt=NURSE, seed=3, model="sd-1-5", num_inference_steps=30, guidance_scale=5.0)
+    data = encode_png(GeneratedImage(row=row, image=Image.new("RGB", (4, 4))))
+    theirs = chunk(b"tEXt", b"parameters\0" + A1111.format(seed=1).encode())
+    found = ImportedImages(folder(tmp_path, {"aa/1.png": data[:33] + theirs + data[33:]}))
+    (imported,) = found.rows(NURSE, 2)
+    assert (imported.seed, imported.num_inference_steps, imported.guidance_scale) == (3, 30, 5.0)
+    assert found.drawing(imported.id).model == "sd-1-5"
+
+
+@pytest.mark.parametrize("model", ["openai:dall-e-3", "imported:mine"])
+def test_the_number_of_a_picture_that_was_not_drawn_from_a_seed_is_not_taken_for_one(tmp_path, model):
+    data = encode_png(GeneratedImage(row=ImageRow(prompt=NURSE, seed=3, model=model), image=Image.new("RGB", (4, 4))))
+    found = ImportedImages(folder(tmp_path, {"1.png": data}))
+    assert found.drawing(found.rows(NURSE, 1)[0].id).seed is None
+
+
+def test_several_prompts_in_a_workflow_are_said_and_a_name_that_reads_like_a_prompt_decides(tmp_path):
+    data = png(prompt=json.dumps(TWO_PROMPTS))
+    with pytest.raises(InvalidInput, match=r"2 prompts are in its workflow .*a watercolour.*metadata\.csv"):
+        ImportedImages(folder(tmp_path, {"ComfyUI_00001_.png": data}))
+    found = ImportedImages(folder(tmp_path, {f"{NURSE}/ComfyUI_00001_.png": data}, "named"))
+    (row,) = found.rows(NURSE, 1)
+    assert row.seed == 156680208700286
+
+
+BOMB = chunk(b"zTXt", b"parameters\0\0" + zlib.compress(b" " * 20_000_000))
+BROKEN_METADATA = {
+    "a form that no program writes": png(parameters="a cup\nNegative prompt: a\nNegative prompt: b\nSteps: 1"),
+    "half of a JSON": png(prompt=json.dumps(COMFY)[:300]),
+    "lists without end": png(prompt='{"1": ' + "[" * 100_000),
+    "another shape": png(prompt='{"1": [], "2": 3}'),
+    "no numbers": png(invokeai_metadata='{"model": 3, "seed": {"a": 1}, "positive_prompt": 4, "steps": NaN}'),
+    "a bomb": picture(1)[:33] + BOMB + picture(1)[33:],
+    "an EXIF that is cut off": picture(1, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\x05\x92"),
+    "broken record": png(bias_core="{"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF:UserWarning")
+@pytest.mark.parametrize("kind", BROKEN_METADATA)
+def test_broken_or_huge_metadata_breaks_no_import(tmp_path, kind):
+    ending = "jpg" if kind.startswith("an EXIF") else "png"
+    found = ImportedImages(folder(tmp_path, {f"doctor/1.{ending}": BROKEN_METADATA[kind], "doctor/2.png": picture(2)}))
+    rows = found.rows("doctor", 5)
+    assert len(rows) == 2
+    assert found.rejected == []
+    assert rows[0].seed == 0
+    if kind not in ("an EXIF that is cut off", "no numbers"):
+        assert found.unread_metadata[0].startswith("doctor/1.png: its ")
+
+
+def test_more_text_than_is_read_is_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(picture_metadata, "_MOST_TEXT", 100)
+    found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.png": png(parameters=A1111)}))
+    assert found.unread_metadata == [f"{DOCTOR}/1.png: its metadata has more than 100 characters; it is not read"]
+
+
+def test_numbers_that_cannot_be_are_left_out():
+    text = "a cup\nSteps: 99999999, Sampler: Euler, CFG scale: nan, Seed: -1, Size: 0x5, Model: m"
+    found = read_metadata(io.BytesIO(png(parameters=text)))
+    assert found == PictureMetadata(program="AUTOMATIC1111", prompt="a cup", sampler="Euler", model="m")
+    huge = read_metadata(io.BytesIO(png(parameters=f"a cup\nSteps: 5, Sampler: Euler, Seed: {2**63}")))
+    assert huge.seed is None
+    assert (
+        read_metadata(io.BytesIO(png(parameters=f"a cup\nSteps: 5, Sampler: Euler, Seed: {2**63 - 1}"))).seed
+        == 2**63 - 1
+    )
+
+
+def test_a_camera_or_person_that_leaves_a_comment_is_no_program():
+    for comment in (b"\0" * 20, b"ASCII\0\0\0by the sea", b"UNICODE\0\xff"):
+        assert read_metadata(io.BytesIO(exif("JPEG", comment))) == PictureMetadata()
+
+
+def test_the_same_file_twice_stays_two_pictures(tmp_path):
+    data = png(parameters=A1111.format(seed=4))
+    found = ImportedImages(folder(tmp_path, {"1.png": data, "2.png": data}))
+    assert len({row.id for row in found.rows(DOCTOR, 5)}) == 2
+
+
+IPTC = "{http://iptc.org/std/Iptc4xmpExt/2008-02-29/}DigitalSourceType"
+TERMS = "http://cv.iptc.org/newscodes/digitalsourcetype/"
+CAMERA = (
+    f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><a xmlns:i="{IPTC[1:-18]}" '
+    f'i:DigitalSourceType="{TERMS}digitalCapture"/></x:xmpmeta>'
+)
+ROW = ImageRow(prompt="a nurse, iTXtXML:com.adobe.xmp", seed=3, model="org/model")
+
+
+def drawn(**more):
+    return GeneratedImage(row=ROW, image=Image.new("RGB", (4, 4), "red"), **more)
+
+
+def mark(data):
+    """The term that another reader of XMP finds; "" where there is no XMP."""
+    with Image.open(io.BytesIO(data)) as opened:
+        xmp = opened.info.get("XML:com.adobe.xmp")
+    if xmp is None:
+        return ""
+    tree = ElementTree.fromstring(re.sub(r"<\?xpacket.*?\?>", "", xmp))
+    (value,) = [one.attrib[IPTC] for one in tree.iter() if IPTC in one.attrib]
+    assert value.startswith(TERMS)
+    return value.removeprefix(TERMS)
+
+
+def test_what_a_model_drew_is_marked_and_what_the_renderer_drew_is_no_model_s():
+    assert mark(encode_png(drawn())) == "trainedAlgorithmicMedia"
+    assert mark(encode_png(drawn(truth={"gender": "feminine"}))) == "algorithmicMedia"
+    assert read_record(encode_png(drawn())).row == ROW
+
+
+def photograph(xmp=""):
+    info = PngInfo()
+    if xmp:
+        info.add_itxt("XML:com.adobe.xmp", xmp)
+    data = io.BytesIO()
+    Image.new("RGB", (8, 8), "green").save(data, "PNG", pnginfo=info)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize(("data", "expected"), [
+    (photograph(), ""),
+    (photograph(CAMERA), "digitalCapture"),
+    (png(parameters=A1111.format(seed=1)), "trainedAlgorithmicMedia"),
+    (encode_png(drawn(truth={"gender": "feminine"})), "algorithmicMedia"),
+], ids=["of nobody knows where", "of a camera that says so", "of another program", "of our own renderer"])  # fmt: skip
+def test_pictures_that_are_brought_along_keep_their_mark_and_get_none_that_nobody_knows(tmp_path, data, expected):
+    found = ImportedImages(folder(tmp_path, {f"{NURSE}/1.png": data}))
+    prompt = next(text for text in (NURSE, DOCTOR, ROW.prompt) if found.n_of(text))
+    (image,) = found.generate(found.rows(prompt, 1))
+    (stored,) = ImageStore(tmp_path / "images").add([image])
+    assert (source_of(stored), mark(stored.path.read_bytes())) == (expected, expected)
+
+
+def test_a_picture_without_a_mark_is_marked_in_an_export_and_loses_nothing(tmp_path):
+    (stored,) = ImageStore(tmp_path / "images").add([drawn()])
+    data = stored.path.read_bytes()
+    start = data.index(b"iTXtXML:com.adobe.xmp\0") - 4
+    end = start + 12 + int.from_bytes(data[start : start + 4], "big")
+    old = data[:start] + data[end:]
+    stored.path.write_bytes(old)
+    assert mark(old) == ""
+    image = ExportedImage(path=stored.path, row=ROW, source=source_of(stored))
+    export = Export(images=[image], tables={}, report={}, markdown="")
+    with zipfile.ZipFile(write_zip(export, tmp_path / "a.zip")) as archive:
+        (name,) = [one for one in archive.namelist() if one.endswith(".png")]
+        exported = archive.read(name)
+    assert mark(exported) == "trainedAlgorithmicMedia"
+    assert pixel_digest(exported) == pixel_digest(old)
+    assert read_record(exported) == read_record(old)
+    assert without_texts(exported) == without_texts(old)
+    assert (write_folder(export, tmp_path / "b") / name).read_bytes() == exported
+    unknown = replace(export, images=[replace(image, source="")])
+    assert (write_folder(unknown, tmp_path / "c") / name).read_bytes() == old
+
+
+MEASURED = """
+import resource, sys
+from pathlib import Path
+from bias_core.engine.local import run_rows
+from bias_core.store.images import ImageStore
+from bias_core.exchange.imports import ImportedImages
+import threading
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+found = ImportedImages(Path(sys.argv[1]))
+rows = found.rows("a photo of a doctor", 100)
+*_, last = run_rows(rows, found, ImageStore(Path(sys.argv[2])), lock=threading.Lock())
+print(len(rows), last.done, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1000)
+"""
+
+
+def flat_png(mode="RGB", size=(7000, 7000)):
+    buffer = io.BytesIO()
+    Image.new(mode, size).save(buffer, "PNG", compress_level=6)
+    return buffer.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["P", "RGBA"])
+def test_a_small_zip_of_huge_pictures_takes_little_memory(tmp_path, mode):
+    data = flat_png(mode)
+    path = zipped(tmp_path, {f"{DOCTOR}/{i}.png": data for i in range(2)})
+    assert path.stat().st_size < 2_000_000
+    root = Path(__file__).parents[2]
+    told = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(path), str(tmp_path / "store")], cwd=root, capture_output=True,
+        text=True, check=True, timeout=120,
+    )  # fmt: skip
+    n_rows, n_stored, megabytes = map(int, told.stdout.split())
+    assert (n_rows, n_stored) == (2, 2)
+    assert megabytes < 700
+
+
+def test_what_is_larger_than_readers_take_is_made_smaller_and_recorded_so(tmp_path):
+    sizes = {"wide": (3000, 1000), "tall": (600, 2048), "small": (640, 480)}
+    files = {f"{DOCTOR}/{name}.png": flat_png(size=size) for name, size in sizes.items()}
+    found = ImportedImages(zipped(tmp_path, files))
+    rows = found.rows(DOCTOR, 3)
+    pictures = [(p.row.width, p.row.height, p.image.size) for p in found.generate(rows)]
+    assert sorted(pictures) == [
+        (300, LONGEST_SIDE, (300, LONGEST_SIDE)),
+        (640, 480, (640, 480)),
+        (LONGEST_SIDE, 341, (LONGEST_SIDE, 341)),
+    ]
+
+
+def test_an_archive_is_opened_once_for_all_its_pictures(tmp_path, monkeypatch):
+    opened = []
+
+    class Counted(zipfile.ZipFile):
+        def __init__(self, *args, **kwargs):
+            opened.append(args)
+            super().__init__(*args, **kwargs)
+
+    path = zipped(tmp_path, {f"{DOCTOR}/{i}.png": flat_png(size=(8, 8)) for i in range(50)})
+    monkeypatch.setattr(zipfile, "ZipFile", Counted)
+    found = ImportedImages(path)
+    assert len(list(found.generate(found.rows(DOCTOR, 50)))) == 50
+    assert len(opened) == 1
+
+
+def test_a_zip_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(imports, "MOST_UNPACKED", 30_000_000)
+    path = zipped(tmp_path, {f"{DOCTOR}/{i}.bmp": bytes(10_000_000) for i in range(4)})
+    with pytest.raises(InvalidInput, match=r"would unpack to 0\.04 GB; at most 0\.03 GB .*: divide it"):
+        ImportedImages(path)
+
+
+def test_too_many_files_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(imports, "MOST_FILES", 3)
+    path = zipped(tmp_path, {f"{i}.txt": b"" for i in range(4)})
+    with pytest.raises(InvalidInput, match="4 files; at most 3"):
+        ImportedImages(path)
+
+
+def test_a_size_that_lies_is_found_and_costs_one_picture(tmp_path):
+    path = zipped(tmp_path, {f"{DOCTOR}/{i}.png": flat_png(size=(n, n)) for i, n in ((1, 500), (2, 9))})
+    data = path.read_bytes()
+    with zipfile.ZipFile(path) as read:
+        true = read.getinfo(f"{DOCTOR}/1.png").file_size.to_bytes(4, "little")
+    path.write_bytes(data.replace(true, (20).to_bytes(4, "little")))
+    found = ImportedImages(path)
+    assert len(found.rows(DOCTOR, 2)) == 1
+    assert found.rejected[0].startswith(f"{DOCTOR}/1.png: cannot be unpacked")
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/x", "x" * 5000, "a\0b", "\udcff.zip", "/dev/null", ""])
+def test_paths_that_cannot_be_are_refused_in_words(path):
+    with pytest.raises(InvalidInput):
+        ImportedImages(Path(path) if path else Path("/nowhere"))

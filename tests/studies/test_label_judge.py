@@ -15,7 +15,7 @@ from bias_core.labels.tab import LabelTab
 from bias_core.studies.running.run import complete
 from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import open_task
-from tests.annotation.test_owner_removals import answered
+from tests.annotation.test_task_owner import answered
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
 

@@ -57,7 +57,7 @@ def test_an_arm_like_another_is_refused_and_the_last_one_goes_with_its_words():
     assert arms_html(arms).count("data-remove") == 2
 
 
-def test_what_is_written_of_an_arm_is_read_as_its_settings(tab):
+def test_what_is_written_of_an_arm_is_read_as_its_settings_each_of_which_has_a_field(tab):
     arms = tab.arms
     written = {"name": "", "condition": " fair ", "guidance_scale": "2.5", "size": "64x64", "other": "x"}
     event = SimpleNamespace(arm=written)
@@ -70,9 +70,6 @@ def test_what_is_written_of_an_arm_is_read_as_its_settings(tab):
     assert "guidance" in arms.on_add(added_to, None, wrong)[arms.status]
     photographs = SimpleNamespace(name="sd-turbo")
     assert "Where no reader is chosen" in arms.on_model(photographs)
-
-
-def test_every_setting_of_an_arm_has_a_field(tab):
     html = str(tab.arms.fields.value)
     assert all(f'name="{name}"' in html for name in settings_of(Arm) if name != "images")
     assert '<option value="published">' in html
@@ -101,7 +98,7 @@ def test_the_count_is_of_all_arms_and_says_the_limit(tab):
     )
 
 
-def test_a_comparison_shows_arms_and_ranks_before_differences(tab, compared):
+def test_a_comparison_shows_arms_and_ranks_before_differences_in_markdown_too(tab, compared):
     assert "no picture" not in compared[tab.parts["status"]]
     numbers = compared[tab.parts["findings"]]
     places = [numbers.index(title) for title in ("Each arm", "Ranks of the arms", "Differences between")]
@@ -112,6 +109,10 @@ def test_a_comparison_shows_arms_and_ranks_before_differences(tab, compared):
     assert "table:ranks:" not in tables
     assert "--arm" in compared[tab.parts["shell"]]
     assert "Arm(" in compared[tab.parts["python"]]
+    text = to_markdown(compared[tab.parts["report"]])
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles[:3] == ["## Each arm", "## Ranks of the arms", "## Differences between the arms"]
+    assert titles.count("## Each arm") == 1
 
 
 def test_the_link_and_the_form_have_the_arms_of_the_run(tab, compared):
@@ -146,13 +147,6 @@ def test_pictures_are_grouped_by_arm_with_equally_many_of_each(tab, compared):
     assert [cell.name for cell in cells] == ["fair", "published", "extreme"]
     assert len({len(cell.pictures) for cell in cells}) == 1
     assert 'aria-label="fair · Picture 1"' in compared[tab.pictures.grid]
-
-
-def test_markdown_of_a_comparison_begins_with_arms_and_ranks(tab, compared):
-    text = to_markdown(compared[tab.parts["report"]])
-    titles = [line for line in text.splitlines() if line.startswith("## ")]
-    assert titles[:3] == ["## Each arm", "## Ranks of the arms", "## Differences between the arms"]
-    assert titles.count("## Each arm") == 1
 
 
 def test_words_of_ones_own_have_arms_too(services):

@@ -61,7 +61,7 @@ def test_a_right_measure_can_be_trusted_for_everything():
     assert line.means.count("→") == 2
 
 
-def test_what_fails_is_said_with_what_it_can_still_be_used_for():
+def test_what_fails_is_named_with_what_it_can_still_be_used_for():
     for how, words in (
         ({"width": 0.5}, "intervals too narrow"),
         ({"bias": 0.3}, "reads bias where none is planted"),
@@ -71,6 +71,9 @@ def test_what_fails_is_said_with_what_it_can_still_be_used_for():
         assert line.grade == "fails"
         assert ADVICE[words] in line.advice
         assert words in headline(report(**how))
+    assert headline(report()) == "1 of 1 ways of measuring are shown to tell what was planted."
+    failed = "0 of 1 ways of measuring are shown to tell what was planted. These fail: Signed difference"
+    assert headline(report(width=0.5)).startswith(failed)
 
 
 def test_shipped_reports_read_back_without_repetitions_and_pictures(tmp_path):
@@ -108,12 +111,6 @@ def test_without_a_shipped_report_the_tab_says_how_to_get_one(fakes, tmp_path):
     fakes.settings = Settings(data_dir=tmp_path, assets_dir=tmp_path)
     assert not CalibrationTab(fakes).shipped
     assert "validation report --ship" in summary_html(())
-
-
-def test_the_headline_names_what_fails():
-    assert headline(report()) == "1 of 1 ways of measuring are shown to tell what was planted."
-    failed = "0 of 1 ways of measuring are shown to tell what was planted. These fail: Signed difference"
-    assert headline(report(width=0.5)).startswith(failed)
 
 
 def test_what_is_shipped_shows_every_study_that_there_is():

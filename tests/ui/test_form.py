@@ -1,16 +1,38 @@
+"""Forms: what becomes of what is typed, chosen, suggested or linked, and what their menus and counts say."""
+
 import math
+import threading
+from types import SimpleNamespace
+from urllib.parse import parse_qsl
 
 import gradio as gr
 import pytest
 
-from bias_core.errors import InvalidInput
-from bias_core.studies.explore.options import explore_settings
+from bias_core import services as services_module
+from bias_core.app.build import TABS
+from bias_core.errors import InvalidInput, UnknownModel
+from bias_core.models.machine import Machine
+from bias_core.settings import Settings
+from bias_core.studies.explore.options import attribute_text, explore_settings
+from bias_core.studies.explore.suggest import Suggested
 from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.explore.tab_form import FIELDS, read_form
+from bias_core.studies.explore.tab_suggest import SuggestPart
 from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.ui.model_menu import attribute_rows, read_table
+from bias_core.studies.kit.designs import find_design, option_settings
+from bias_core.studies.kit.rows import RowMaker
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.paired.tab import PairedTab
+from bias_core.studies.running.run import with_options
+from bias_core.studies.running.size import check_number, check_size, n_asked
+from bias_core.types import Attribute
+from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
+from bias_core.ui.model_menu import HINT, attribute_rows, encoder_choices, model_choices, model_hint, read_table
+from bias_core.ui.study.form import FORM, option_updates, read_settings
+from bias_core.ui.study.study_tab import StudyTab
 from bias_core.ui.visitor import Visitor
 from tests import shared
+from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
 
 services = shared.fake_services
@@ -30,7 +52,7 @@ def form(**changes):
     return [*[(values | changes)[name] for name in FIELDS], ()]
 
 
-def test_the_form_becomes_settings():
+def test_the_form_becomes_settings_and_what_is_empty_the_models_choice():
     settings = read_form(form())
     expected = explore_settings(
         concept="doctor", attributes=read_table([MAN]), model="calibration-renderer", condition="fair",
@@ -38,9 +60,6 @@ def test_the_form_becomes_settings():
     )  # fmt: skip
     assert settings == expected
     assert settings.options.scored[0].reference == 0.562
-
-
-def test_empty_steps_guidance_and_groups_and_the_renderers_zero_steps_mean_the_models_choice():
     for none in (None, 0):
         settings = read_form(form(num_inference_steps=none, guidance_scale=math.nan, n_clusters=None))
         assert (settings.num_inference_steps, settings.guidance_scale) == (None, None)
@@ -106,3 +125,246 @@ def test_things_are_not_looked_at_as_people(tab):
     assert flowers[tab.form["attribute_b"]] == "unpleasant"
     back = tab.on_typed_concept("baker", "things", flowers[tab.form["attributes"]], "flowers")
     assert back[tab.form["set"]] == "people"
+
+
+@pytest.fixture
+def on_a_laptop(fakes, monkeypatch):
+    monkeypatch.setattr(services_module, "this_machine", lambda: Machine(memory=8 * 10**9))
+    monkeypatch.setattr("bias_core.adapters.model_sources.is_cached", lambda *_: False)
+    monkeypatch.setattr(services_module, "download_gb", lambda *_: 2.5)
+    monkeypatch.setattr(services_module, "free_disk", lambda: 10**12)
+    return fakes
+
+
+def test_models_are_in_the_menu_with_what_they_and_readers_mean_here(on_a_laptop, fakes):
+    choices = model_choices(on_a_laptop)
+    assert {value for _, value in choices} == {info.id for info in on_a_laptop.models()}
+    assert choices[0] == ("Calibration world, diffusion model", "calibration-diffusion")
+    assert "not on this machine" in {value: text for text, value in choices}["stable-diffusion-v1-5"]
+    assert model_hint(on_a_laptop, "calibration-renderer") == HINT
+    assert model_hint(on_a_laptop, "no model!") == HINT
+    hint = model_hint(on_a_laptop, "org/name")
+    assert "BIAS_OFFLINE" in hint
+    assert hint.endswith(
+        "SigLIP 2 base 224 (transformers) (google/siglip2-base-patch16-224, encoder, downloads 1.5 GB first)."
+    )
+    shown = {value: text for text, value in encoder_choices(fakes)}
+    assert shown["calibration-clip"] == "Calibration CLIP"
+    (large,) = (info for info in fakes.tools("encoder") if info.id.endswith("ViT-L-14/openai"))
+    assert shown[large.id] == f"{large.name} · {large.download_gb:g} GB"
+
+
+@pytest.mark.parametrize("kind", [PairedTab, ExploreTab])
+def test_another_model_keeps_the_condition_and_one_chosen_meanwhile(services, kind):
+    tab = built(kind, services)
+    for name, before, kept in (
+        ("calibration-renderer", "extreme", True),
+        ("calibration-diffusion", "denoiser", True),
+        ("calibration-renderer", "denoiser", False),  # of the other model alone
+    ):
+        menu = tab.on_model(name, before)[tab.form["condition"]]
+        assert before in menu["choices"] if kept else menu["value"] == "published"
+        assert ("value" not in menu) is kept
+    for name, before, chosen in (("org/photographs", "fair", None), ("calibration-renderer", None, "published")):
+        menu = tab.on_model(name, before)[tab.form["condition"]]
+        dropdown = gr.Dropdown(menu["choices"], render=False)
+        assert dropdown.preprocess(menu["value"]) == chosen  # Gradio refuses what is not on the menu
+        assert menu["visible"] is bool(menu["choices"]) is bool(chosen)
+
+
+def test_every_preset_of_a_study_is_within_the_limits_of_a_space(fakes, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPACE_ID", "somebody/this")
+    limits = Settings(data_dir=tmp_path)
+    presets = [(tab.key, preset) for tab in TABS for preset in getattr(tab, "presets", ())]
+    for key, preset in presets:
+        design = find_design(preset.study)
+        settings = with_options(design, StudySettings(**preset.settings))
+        check_size(design, settings, limits, RowMaker.build(settings, fakes))
+        assert 12 <= n_asked(design, settings) <= (500 if key == "origins" else 400), preset  # a minute or two
+    assert len(presets) > 15
+
+
+def test_an_untouched_form_asks_for_the_defaults_and_holds_every_option(fakes):
+    for kind in [tab for tab in TABS if issubclass(tab, StudyTab) and tab.studies and tab is not ExploreTab]:
+        tab = built(kind, fakes)
+        for design in tab.designs.values():
+            form = {name: tab.form[name].value for name in tab.fields()} | {"study": design.name}
+            form |= {name: update["value"] for name, update in option_updates(design).items()}
+            settings = with_options(design, read_settings(form, design))
+            assert settings == with_options(design, StudySettings(scale=tab.first_percent / 100)), (kind, design.name)
+            if design.name == kind.studies[0]:  # what a visitor finds there fits into one run
+                check_number(design, settings, Settings())
+            for name, one in option_settings(design).items():
+                held = tab.form[f"option.{name}"]
+                assert isinstance(held, gr.Number) == (one.kind in (int, float)), (kind, design.name, name)
+                assert getattr(held, "choices", None) in (None, [(c or "default", c) for c in one.choices])
+        # In the browser an empty gr.Number says 0, which is no "left out".
+        assert all(c.value is not None for c in tab.form.values() if isinstance(c, gr.Number))
+
+
+def test_on_the_page_ticked_suggestions_become_rows_that_are_not_there_yet(tmp_path):
+    part = SuggestPart(FakeServices(tmp_path), "explore")
+    for name in ("choices", "take", "status", "table"):
+        setattr(part, name, name)
+    sides = {"positive": "a photo of it", "negative": "a photo without"}
+    suggested = [
+        Suggested(attribute=Attribute(name=name, **sides, **more), where_from="captions", is_told=name != "light")
+        for name, more in {
+            "man": {},
+            "with a beard": {"reference": 0.1875, "reference_source": "the base"},
+            "light": {},
+        }.items()
+    ]
+    shown = part.show(suggested)[part.choices]
+    assert len(shown["choices"]) == len(suggested)
+    assert set(shown["value"]) == {attribute_text(one.attribute) for one in suggested[:5] if one.is_told}
+    rows = part.on_take([["Man", "a", "b", "", ""], ["", "", "", "", ""]], shown["value"])[part.table]
+    names = [row[0] for row in rows]
+    assert names[0] == "Man"
+    assert "man" not in names[1:]
+    assert "with a beard" in names
+    assert rows[names.index("with a beard")][3] == "0.1875"  # P*: the share at the base
+
+
+LINKED = {"explore": (), "association": ("t2iat-tests", "t2iat-occupations"), "methods": ()}
+
+
+def read(services, **query):
+    return read_link(query, LINKED, services)
+
+
+def test_a_link_fills_a_form_with_values_of_the_right_kind(services):
+    link = read(
+        services, tab="association", study="t2iat-occupations", model="calibration-diffusion",
+        condition="extreme", percent="12.5", seed="7",
+    )  # fmt: skip
+    assert link.tab == "association"
+    assert link.values == {
+        "study": "t2iat-occupations", "model": "calibration-diffusion", "condition": "extreme", "percent": 12.5,
+        "seed": 7,
+    }  # fmt: skip
+    assert notice_html(link) == ""
+
+
+def test_every_setting_and_option_travels(services):
+    settings = StudySettings(
+        condition="fair", scale=0.25, num_inference_steps=9, guidance_scale=2.5, negative_prompt="a hat, ink",
+        confidence=0.9,
+        options={"tests": ["science_arts", "career_family"], "crossing": "full", "n_permutations": 50},
+    )  # fmt: skip
+    design = find_design("t2iat-tests")
+    settings = with_options(design, settings)
+    report = SimpleNamespace(settings=settings, design=design)
+    link = read_link(dict(parse_qsl(address_of("association", report)[1:])), LINKED, services)
+    assert notice_html(link) == ""
+    form = {key: one.shown(getattr(settings, one.name)) for key, one in FORM.items()}
+    form |= {key: value for key, value in link.values.items() if key != "options"}
+    form |= {f"option.{name}": value for name, value in link.values["options"].items()}
+    assert with_options(design, read_settings(form, design)) == settings
+
+
+def test_no_address_gives_files_or_consent(services):
+    assert read(services, tab="association", images="/etc", labels="/etc", force="true").values == {}
+
+
+def test_what_is_not_known_is_left_out_and_said(services):
+    for name, texts in {
+        "study": ("pst-pairs", "../../etc/passwd"), "model": ("no such model",), "condition": ("worse",),
+        "percent": ("0", "101", "nan", "many"), "seed": ("-1", "1.5", "inf", "9" * 30), "concept": ("x" * 201,),
+        "measure": ("bias",), "steps": ("0", "2.5"), "guidance": ("nan", "31"), "confidence": ("100",),
+        "encoder": ("x" * 201,), "negative": ("a\x00",), "option.n_permutations": ("0",), "option.crossing": ("both",),
+        "option.colour": ("red",),
+    }.items():  # fmt: skip
+        good = {"tab": "association"} | ({} if name == "seed" else {"seed": "3"})
+        for text in texts:
+            bad = read_link(good | {name: text}, LINKED, services)
+            assert dict(bad.values) == dict(read_link(good, LINKED, services).values), (name, text)
+            assert text[:50] in notice_html(bad)
+
+
+def test_an_unknown_tab_opens_nothing(services):
+    link = read(services, tab="<script>", seed="3")
+    assert link.tab == ""
+    assert not link.values
+    assert "&lt;script&gt;" in notice_html(link)
+
+
+def test_settings_without_a_tab_are_of_the_first_one_and_what_others_put_into_an_address_is_none_of_ours(services):
+    assert read(services, concept="  a   nurse ") == Link(tab="explore", values={"concept": "a nurse"})
+    assert read(services, __theme="dark", utm_source="mail") == Link()
+    assert query_of(SimpleNamespace(query_params={"tab": "methods"})) == {"tab": "methods"}
+    assert query_of(None) == {}
+
+
+class OnZeroGpu(FakeServices):
+    """A hub that knows one account, and a model that draws a picture a second."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.borrows_gpu = True
+        self.asked = []
+
+    def gpu_seconds_left(self):
+        self.asked.append(self._token.get_secret_value())
+        return 64.0 if self.asked[-1] else None
+
+    def text_to_image(self, name):
+        if name == "no such model":
+            raise UnknownModel("no such model")
+        return super().text_to_image(name) if name == "calibration-renderer" else Lent()
+
+
+class Lent:
+    def pictures_in(self, seconds, steps):
+        return int(seconds) // steps
+
+
+@pytest.fixture(scope="module")
+def lent(tmp_path_factory):
+    lent = OnZeroGpu(tmp_path_factory.mktemp("space"))
+    yield lent
+    lent.close()
+
+
+@pytest.fixture(scope="module")
+def lent_tab(lent):
+    return built(ExploreTab, lent)
+
+
+@pytest.fixture
+def asked(lent):
+    """The tokens that the hub is asked with from now on."""
+    lent.asked.clear()
+    return lent.asked
+
+
+def test_it_is_said_of_the_chosen_model_to_who_has_signed_in(lent_tab, asked):
+    visitor = Visitor()
+    assert lent_tab.on_gpu_time(visitor, "stable-diffusion-v1-5") == ""  # nobody knows
+    visitor = Visitor()
+    visitor.signed_in_token = "hf_mine"
+    assert lent_tab.on_gpu_time(visitor, "sd-turbo") == "About 32 more pictures today"
+    assert lent_tab.on_gpu_time(visitor, "stable-diffusion-v1-5", 20) == "About 3 more pictures today"
+    assert (
+        lent_tab.on_gpu_time(visitor, "stable-diffusion-v1-5", "65") == "No GPU time is left today for one more picture"
+    )
+    assert lent_tab.on_gpu_time(visitor, "calibration-renderer") == ""  # needs none of it
+    assert lent_tab.on_gpu_time(visitor, "no such model") == ""
+    assert asked == ["", "hf_mine"]
+
+
+def test_tabs_that_ask_at_once_ask_the_hub_once(lent, asked):
+    visitor = Visitor()
+    visitor.signed_in_token = "hf_mine"
+    threads = [threading.Thread(target=visitor.gpu_seconds_left, args=(lent,)) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert asked == ["hf_mine"]
+
+
+def test_it_has_a_place_on_such_a_space_alone(lent, lent_tab, fakes):
+    assert "gpu_time" in lent_tab.parts
+    assert "gpu_time" in built(PairedTab, lent).parts
+    assert "gpu_time" not in built(PairedTab, fakes).parts

@@ -121,7 +121,7 @@ def test_a_task_is_made_from_a_run_opened_paused_and_closed(tab, services, visit
 
 
 def test_what_cannot_be_made_is_said_in_place(tab, visitor, run):
-    for changes, words in (  # of what belongs to the task itself see tests/annotation/test_tasks.py
+    for changes, words in (  # of what belongs to the task itself see tests/annotation/test_task_owner.py
         ({"source": None}, "choose one of your runs"),
         ({"source": "../../etc"}, "run id has letters"),
         ({"n": -1}, "at least 0"),
@@ -169,7 +169,7 @@ def test_a_picture_is_marked_as_an_attention_check_by_clicking(tab, services, vi
     assert checks.on_mark(4, *asked, marked[gold])[gold] == "2: cannot_identify, cannot_identify"
 
 
-def test_a_mark_that_cannot_be_set_is_said_in_place(tab, visitor, run):
+def test_a_mark_that_cannot_be_set_is_said_in_place_and_another_question_forgets_them(tab, visitor, run):
     checks = tab.making
     says, own = checks.parts["says"], ("own", "", "", "Is it day?", "yes\nno")
     for told, words in (
@@ -184,9 +184,6 @@ def test_a_mark_that_cannot_be_set_is_said_in_place(tab, visitor, run):
     told = checks.on_pick(visitor, run, picked(0), *own, "")
     assert [told[radio]["visible"] for radio in checks.parts["said"]] == [True, False, False]
     assert told[checks.parts["said"][0]]["choices"] == [("yes", "yes"), ("no", "no")]
-
-
-def test_another_question_forgets_what_was_marked(tab, visitor, run):
     for told in (
         tab.making.on_source(visitor, run), tab.making.on_kind(visitor, run, "association", "a", "b")
     ):  # fmt: skip

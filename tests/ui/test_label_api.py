@@ -1,23 +1,31 @@
-"""The rater's door without the rest of the app, and once inside it: what it gives, and what it refuses."""
+"""The raters' door: what it gives and refuses, crowd codes, and what raters say of themselves."""
 
 import signal
+import zipfile
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bias_core.annotation.collected import given_answers, task_progress
+from bias_core.annotation.collected import crowd_frame, export_labels, given_answers, labelled_items, task_progress
+from bias_core.annotation.crowd import facts_of_raters
 from bias_core.annotation.label_store import hash_of
 from bias_core.annotation.rating import new_pass
-from bias_core.annotation.task_owner import change_task
+from bias_core.annotation.task_owner import change_task, create_task, delete_task, exclude_rater, set_status
+from bias_core.annotation.tasks import about_rater_from_lines, about_rater_lines, own_task, pst_task
 from bias_core.app import build
 from bias_core.app.build import launch_options
+from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels import api as label_api
 from bias_core.labels.api import MAX_BODY, LabelDoor
+from bias_core.labels.groups import HIDDEN, group_tables, visible_groups
+from bias_core.labels.report import label_report
 from tests.annotation.conftest import Clock
-from tests.annotation.raters import CHOICES, answer_to, every_row, joined, new_id, open_task, to_join
+from tests.annotation.raters import CHOICES, GOLD, answer_to, every_row, joined, new_id, open_task, pictures, to_join
 
 
 @pytest.fixture
@@ -285,3 +293,212 @@ def test_a_server_that_is_told_to_stop_copies_and_closes_first(fakes, monkeypatc
         signal.signal(signal.SIGTERM, before)
         monkeypatch.undo()
     assert (said, stopped.value.code) == (["serving", "closed"], 0)
+
+
+ABOUT = {"How old are you?": ("under 40", "40 or older"), "Where do you live?": ("zq-town", "country")}
+
+
+def test_a_rater_is_asked_once_before_the_first_picture_and_may_say_nothing(client, fakes, tmp_path):
+    task = open_task(fakes.labels, tmp_path, 2, about_rater=ABOUT)
+    rater = joined(client, task)
+    asked = client.get("/label/next", headers=rater).json()
+    assert asked["about"]["questions"][0] == {"text": "How old are you?", "answers": ["under 40", "40 or older"]}
+    told = client.post("/label/about", headers=rater, json={"version": 1, "choices": [1, -1]}).json()
+    assert told["about"] is None
+    assert told["item"] == asked["item"]
+    client.post("/label/about", headers=rater, json={"version": 1, "choices": [0, 0]})  # sent again: the first holds
+    assert list(facts_of_raters(fakes.labels, task.key).values()) == [{"How old are you?": "40 or older"}]
+    plain = open_task(fakes.labels, tmp_path, 1)
+    assert client.get("/label/next", headers=joined(client, plain)).json()["about"] is None
+
+
+def test_what_does_not_fit_the_questions_changes_nothing(client, fakes, tmp_path):
+    task = open_task(fakes.labels, tmp_path, 1, about_rater=ABOUT)
+    rater = joined(client, task)
+    client.get("/label/next", headers=rater)
+    before = every_row(fakes.labels)
+    for version, choices in ((1, [0]), (1, [2, 0]), (1, [-2, 0]), (0, [0, 0]), (2, [0, 0]), (10**400, [0, 0])):
+        reply = client.post("/label/about", headers=rater, json={"version": version, "choices": choices})
+        assert (reply.status_code, set(reply.json())) == (400, {"error"}), (version, choices)
+    assert every_row(fakes.labels) == before
+
+
+def test_what_raters_say_of_themselves_is_in_no_export_and_goes_with_their_answers(client, fakes, tmp_path):
+    task = open_task(fakes.labels, tmp_path / "pictures", 1, about_rater=ABOUT)
+    raters = [joined(client, task) for _ in range(2)]
+    for rater in raters:
+        turn = client.post("/label/about", headers=rater, json={"version": 1, "choices": [-1, 0]}).json()
+        client.post("/label/answer", headers=rater, json=answer_to(turn))
+    with zipfile.ZipFile(export_labels(fakes.labels, task.key, tmp_path / "all.zip")) as archive:
+        names = [name for name in archive.namelist() if b"zq-town" in archive.read(name)]
+    assert names == ["task.json"]  # what was asked, not what was said
+    exclude_rater(fakes.labels, task.key, task_progress(fakes.labels, task.key).raters[0].rater)
+    assert len(facts_of_raters(fakes.labels, task.key)) == 1
+    client.delete("/label/mine", headers=raters[1])
+    assert len(every_row(fakes.labels)["rater_facts"]) == 1
+    delete_task(fakes.labels, task.key)
+    assert every_row(fakes.labels)["rater_facts"] == []
+
+
+def test_an_owner_changes_the_questions_and_odd_lines_say_what_to_write(fakes, tmp_path):
+    lines = "How old are you? under 40 / 40 or older / Prefer not to say\nHome: zq-town / country"
+    questions = about_rater_from_lines(lines)
+    assert questions == {"How old are you?": ("under 40", "40 or older"), "Home": ("zq-town", "country")}
+    assert about_rater_from_lines(about_rater_lines(questions)) == questions
+    task = open_task(fakes.labels, tmp_path, 1)
+    assert change_task(fakes.labels, task.key, pst_task(paired=True, about_rater=questions)).version == 2
+    for odd in ("How old are you?", "Home: one", "a? b / c\na? d / e", "/ / /"):
+        with pytest.raises(InvalidInput, match=r"question about the rater|asked twice"):
+            about_rater_from_lines(odd)
+
+
+def test_groups_too_small_are_told_of_together_so_that_none_is_found_by_subtraction():
+    facts = {f"r{i}": {"Home": "town" if i < 6 else "country" if i < 12 else "sea"} for i in range(13)}
+    assert {name: len(some) for name, some in visible_groups("Home", facts).items()} == {"country": 6, HIDDEN: 7}
+    assert {name: len(some) for name, some in visible_groups("Other", facts).items()} == {"prefer not to say": 13}
+
+
+def test_shares_and_agreement_of_groups_are_right_by_hand():
+    """Six townspeople say yes of both pictures; of six from the country three say yes of both, three no of both."""
+    facts = {f"r{i:02}": {"Home": "town" if i < 6 else "country"} for i in range(12)}
+    says = {rater: "no" if i >= 9 else "yes" for i, rater in enumerate(facts)}
+    rows = [(picture, "picture", rater, says[rater]) for picture in ("a", "b") for rater in facts]
+    answers = pd.DataFrame(rows, columns=["image_id", "position", "rater", "answer"])
+    task = pst_task(paired=True, about_rater={"Home": ("town", "country")})
+    task = type(task)(**{**vars(task), "questions": {"picture": "?"}, "answers": own_task("?", ["yes", "no"]).answers})
+    shares, agreement = (one.frame for one in group_tables(answers, facts, task))
+    of_country = shares[(shares["group"] == "country") & (shares["answer"] == "yes")].iloc[0]
+    assert of_country["share"] == 0.5  # mean of 1, 1, 1, 0, 0, 0
+    assert of_country["low"] == 0  # 0.5 ± 2.571 · 0.5477 / √6 = 0.5 ± 0.575, within [0, 1]
+    # Both pictures have three of each: D_o = 0.6, D_e = 6 · 6 · 2 / (12 · 11) = 0.545, α = 1 - 0.6 / 0.545 = -0.1
+    assert agreement.set_index("group")["α"]["country"] == pytest.approx(-0.1)
+
+
+def test_the_report_of_a_task_tells_of_groups(client, fakes, tmp_path):
+    task = open_task(fakes.labels, tmp_path, 1, about_rater=ABOUT, raters_per_item=9)
+    for place in range(6):
+        rater = joined(client, task)
+        turn = client.post("/label/about", headers=rater, json={"version": 1, "choices": [0, 0 if place else 1]}).json()
+        client.post("/label/answer", headers=rater, json=answer_to(turn))
+    given = task_progress(fakes.labels, task.key), labelled_items(fakes.labels, task.key)
+    report = label_report(*given, facts=facts_of_raters(fakes.labels, task.key))
+    shown = {(row.question, row.group) for row in report.results.frame("group_agreement").itertuples()}
+    assert shown == {("How old are you?", "under 40"), ("Where do you live?", HIDDEN)}
+    assert "group_shares" not in {one.key for one in label_report(*given).results.tables}
+
+
+CODES = {"completion_code": "DONE-1", "failed_code": "FAIL2", "screened_out_code": "OUT3"}
+BACK = "https://app.prolific.com/submissions/complete?cc="
+
+
+def answered_all(client, rater, choices=CHOICES):
+    """What the rater is told in the end."""
+    turn = client.get("/label/next", headers=rater).json()
+    while turn["item"]:
+        answer = answer_to(turn, choices=choices)
+        turn = client.post("/label/answer", headers=rater, json=answer).json()
+    return turn
+
+
+def test_the_code_says_whether_a_rater_worked_failed_the_checks_or_had_nothing_to_do(client, fakes, tmp_path):
+    same = {"raters_per_item": 2, "gold_share": 0.5, **CODES}
+    task = open_task(fakes.labels, tmp_path / "originals", 4, n_gold=3, **same)
+    good, bad = joined(client, task), joined(client, task)
+    assert answered_all(client, good, GOLD)["crowd"] == f"{BACK}DONE-1"
+    assert answered_all(client, bad, CHOICES)["crowd"] == f"{BACK}FAIL2"  # the checks read feminine on both sides
+    late = joined(client, task)
+    assert answered_all(client, late)["crowd"] == f"{BACK}OUT3"
+    first = task_progress(fakes.labels, task.key).raters[0].rater
+    exclude_rater(fakes.labels, task.key, first)
+    assert client.get("/label/next", headers=good).json()["crowd"] == f"{BACK}FAIL2"
+    exclude_rater(fakes.labels, task.key, first, excluded=False)
+    set_status(fakes.labels, task.key, "closed")
+    assert client.get("/label/next", headers=good).json()["crowd"] == f"{BACK}DONE-1"
+
+
+def test_nobody_is_sent_away_before_the_end_or_without_a_code(client, fakes, tmp_path):
+    task = open_task(fakes.labels, tmp_path / "originals", 2, **CODES)
+    rater = joined(client, task)
+    assert client.get("/label/next", headers=rater).json().get("crowd") is None
+    set_status(fakes.labels, task.key, "paused")
+    set_status(fakes.labels, task.key, "open")
+    other = joined(client, task)
+    set_status(fakes.labels, task.key, "paused")
+    assert client.get("/label/next", headers=other).json().get("crowd") is None
+    plain = open_task(fakes.labels, tmp_path / "plain", 1)
+    assert answered_all(client, joined(client, plain)).get("crowd") is None
+    assert client.get(f"/label/task/{plain.join_code}").json().get("decline") is None
+
+
+PID, OTHER_PID = "5f00a1b2c3d4e5f6a7b8c9d0", "6000a1b2c3d4e5f6a7b8c9d1"
+
+
+def from_prolific(client, task, participant=PID, session="s1"):
+    """The header of a rater whom Prolific sent."""
+    return joined(client, task, crowd={"participant": participant, "study": "study1", "session": session})
+
+
+def test_one_participant_is_one_rater_who_goes_on_where_they_were(client, fakes, tmp_path):
+    task = open_task(fakes.labels, tmp_path / "originals", 3, **CODES)
+    first = from_prolific(client, task)
+    client.post("/label/answer", headers=first, json=answer_to(client.get("/label/next", headers=first).json()))
+    again = from_prolific(client, task, session="s2")  # another device, another session
+    assert client.get("/label/next", headers=again).json()["progress"]["answered"] == 1
+    assert again == first
+    other = from_prolific(client, task, OTHER_PID)
+    assert client.get("/label/next", headers=other).json()["progress"]["answered"] == 0
+    assert len(task_progress(fakes.labels, task.key).raters) == 2
+    set_status(fakes.labels, task.key, "paused")
+    assert from_prolific(client, task) == first  # who is in comes back; nobody else comes in
+    body = to_join(client, task.join_code) | {"crowd": {"participant": "new", "study": "", "session": ""}}
+    assert client.post("/label/join", json=body).status_code == 403
+
+
+def test_ids_are_the_owners_alone_and_go_with_the_raters_answers(client, fakes, tmp_path):
+    task = open_task(fakes.labels, tmp_path / "originals", 2, n_gold=1, gold_share=0.6, **CODES)
+    rater = from_prolific(client, task)
+    answered_all(client, rater, GOLD)
+    ids = crowd_frame(fakes.labels, task.key)
+    assert ids[["PROLIFIC_PID", "STUDY_ID", "SESSION_ID"]].iloc[0].tolist() == [PID, "study1", "s1"]
+    assert ids[["answered", "checks", "checks right", "excluded"]].iloc[0].tolist() == [3, 1, 1, False]
+    with zipfile.ZipFile(export_labels(fakes.labels, task.key, tmp_path / "all.zip")) as archive:
+        assert not [name for name in archive.namelist() if PID.encode() in archive.read(name)]
+    with pytest.raises(NotAllowed):
+        crowd_frame(fakes.labels, replace(task.key, secret="wrong"))
+    assert client.delete("/label/mine", headers=rater).json() == {"deleted": 3}
+    assert PID not in str(every_row(fakes.labels))
+    assert PID.encode() not in b"".join(path.read_bytes() for path in Path(fakes.labels._path).parent.glob("labels*"))
+    with pytest.raises(InvalidInput, match="no rater came with ids"):
+        crowd_frame(fakes.labels, task.key)
+
+
+def test_a_task_without_codes_keeps_no_ids_and_odd_ones_are_refused(client, fakes, tmp_path):
+    plain = open_task(fakes.labels, tmp_path / "plain", 1)
+    assert client.get(f"/label/task/{plain.join_code}").json()["of_a_crowd"] is False
+    assert from_prolific(client, plain) != from_prolific(client, plain)
+    assert PID not in str(every_row(fakes.labels))
+    task = open_task(fakes.labels, tmp_path / "originals", 1, **CODES)
+    assert client.get(f"/label/task/{task.join_code}").json()["of_a_crowd"] is True
+    before = every_row(fakes.labels)
+    for odd in ("", "{{%PROLIFIC_PID%}}", "x" * 65, "a b", "<b>"):
+        crowd = {"participant": odd, "study": "", "session": ""}
+        reply = client.post("/label/join", json=to_join(client, task.join_code) | {"crowd": crowd})
+        assert (reply.status_code, set(reply.json())) == (400, {"error"})
+    assert every_row(fakes.labels) == before
+
+
+def test_who_does_not_agree_goes_back_and_what_the_platform_says_of_them_is_not_kept(client, fakes, tmp_path):
+    task = open_task(fakes.labels, tmp_path / "originals", 1, **CODES)
+    link = f"/label/task/{task.join_code}?PROLIFIC_PID=5f00secret&STUDY_ID=s1&SESSION_ID=t1"
+    assert client.get(link).json()["decline"] == f"{BACK}OUT3"
+    answered_all(client, joined(client, task))
+    assert "5f00secret" not in str(every_row(fakes.labels))
+
+
+def test_codes_are_changed_with_the_task_and_a_code_that_is_none_is_refused(fakes, tmp_path):
+    task = open_task(fakes.labels, tmp_path / "originals", 1)
+    changed = change_task(fakes.labels, task.key, replace(task.task, completion_code="NEW9"))
+    assert changed.completion_code == "NEW9"
+    for code in ("a b", "https://evil.example", "x" * 41, "é", "a&cc=b"):
+        with pytest.raises(InvalidInput, match="the failed code is of letters, digits and -"):
+            create_task(fakes.labels, pst_task(paired=True, failed_code=code), pictures(tmp_path / "more", 1))

@@ -7,6 +7,7 @@ import urllib.request
 import zipfile
 from base64 import b64decode
 
+import gradio as gr
 import httpx
 import pytest
 from gradio_client import handle_file
@@ -14,11 +15,17 @@ from gradio_client.exceptions import AppError
 from PIL import Image
 from typer.testing import CliRunner
 
+from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.rating import join, next_item
 from bias_core.app.api import Tools
 from bias_core.metrics.cards import METRICS
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.attributes import load_attribute_sets
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
+from bias_core.studies.running.run import complete, run_study
+from tests.annotation.raters import say
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 from tests.ui.test_hosts import PATHS
@@ -121,7 +128,7 @@ def test_a_report_comes_as_a_document_for_people(programs, study):
         programs.predict(run_id="0" * 16, api_name="/report_document")
 
 
-def test_people_label_a_run_and_its_numbers_come_back_corrected(programs):
+def test_people_label_a_run_and_its_numbers_come_back_corrected(programs, served):
     drawn = {"concept": "doctor", "attributes": ["man"], "n_images": 8, "model": "calibration-renderer"}
     report = programs.predict(**drawn, attribute_a="", attribute_b="", api_name="/explore")
     with pytest.raises(AppError, match="no labelling task serves the run"):
@@ -130,16 +137,12 @@ def test_people_label_a_run_and_its_numbers_come_back_corrected(programs):
     assert (task["status"], task["asks_about"]) == ("open", "man")
     assert task["sample"] == "6 of 8 pictures at random, seed 0"
     assert programs.predict(run_id=report["run_id"], api_name="/corrected_run")["notes"][0].startswith("Nobody has")
-    door = f"{programs.src.rstrip('/')}/label"
-    with urllib.request.urlopen(f"{door}/task/{task['raters_link'].partition('=')[2]}") as answer:
-        page = json.load(answer)
-    joining = {"task": task["raters_link"].partition("=")[2], "agreed": True, "page": page["page"]}
-    code = _posted(f"{door}/join", joining, "")["code"]
-    with urllib.request.urlopen(urllib.request.Request(f"{door}/next", headers={"X-Rater-Code": code})) as answer:
-        turn = json.load(answer)
-    for number in range(4):
-        answer_of = {"id": f"answer-{number}", "item": turn["item"], "choices": {"man": "yes"}, "duration_ms": 900}
-        turn = _posted(f"{door}/answer", answer_of, code)
+    store = LabelStore(f"sqlite:///{served.data_dir}/labels.sqlite", pictures=served.data_dir / "label_pictures")
+    code = join(store, task["raters_link"].partition("=")[2]).code
+    turn = next_item(store, code)
+    for _ in range(4):
+        turn = say(store, code, turn, {"man": "yes"})
+    store.close()
     corrected = programs.predict(run_id=report["run_id"], api_name="/corrected_run")
     p = corrected["numbers"][0]
     assert (p["title"], p["n_labelled"], p["corrected"]["n"]) == ("man: P", 4, 8)
@@ -148,19 +151,7 @@ def test_people_label_a_run_and_its_numbers_come_back_corrected(programs):
         programs.predict(run_id="0" * 16, api_name="/label_run")
 
 
-def _posted(url, values, code):
-    headers = {"Content-Type": "application/json", "X-Rater-Code": code}
-    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(values).encode(), headers)) as answer:
-        return json.load(answer)
-
-
 def test_a_visitors_own_report_is_not_for_programs(fakes):
-    import gradio as gr
-
-    from bias_core.studies.kit.designs import find_design
-    from bias_core.studies.kit.types import StudySettings
-    from bias_core.studies.running.run import complete, run_study
-
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     report = complete(run_study(find_design("t2iat-tests"), settings, fakes, session="a" * 32))
     with pytest.raises(gr.Error, match="no report"):

@@ -57,20 +57,14 @@ def report(services):
     return found
 
 
-def test_the_verdict_is_where_the_interval_lies():
+def test_the_verdict_is_where_the_interval_lies_and_no_unknown_reads_as_no_bias():
     for low, high, known in ((0.6, 0.9, "above"), (0.1, 0.4, "below"), (0.4, 0.6, "within")):
         for reference, where in ((0.5, known), (None, "unknown")):
             assert verdict(score((low + high) / 2, low, high, reference)) == where
-
-
-def test_neither_an_undefined_share_nor_one_around_the_reference_reads_as_no_bias():
     undefined = score(NAN, NAN, NAN)
     assert "could not be measured" in sentences.says(undefined)
     assert "not a sign of no bias" in sentences.does_not_say(undefined)
     assert "none ruled out" in sentences.says(score(0.5, 0.3, 0.7))
-
-
-def test_a_reader_that_is_no_better_than_chance_is_not_called_unknown():
     read = score(0.5, 0.3, 0.7)
     assert "is not known" in sentences.does_not_say(replace(read, errors=None, corrected=None))
     chance = ReaderErrors(sensitivity=0.6, specificity=0.4, n_positive=100, n_negative=100)
@@ -120,22 +114,16 @@ def test_which_way_pictures_lean_is_said_of_what_lies_beyond_an_even_mix(report)
     assert sentences.association_says(unvaried).startswith("The pictures are more like those of “male”")
 
 
-def test_every_number_of_the_table_has_its_interval_and_n(report):
+def test_every_number_has_its_interval_and_n_and_the_blocked_picture_is_counted_in_no_group(report):
     html = study_html.findings_html(report.report)
     for found in report.attributes:
         assert format_number(found.prevalence.value, found.prevalence.low, found.prevalence.high) in html
         share = found.variance_share
         assert format_interval(share.low, share.high, value=share.value, n=share.n) in html
     assert '<td data-label="n"><span>16</span></td>' in html  # 17 asked, picture 14 (seed 13) blocked
-
-
-def test_the_blocked_picture_is_counted_and_not_scored(report):
     assert "1 refused or blanked" in study_html.header_html(report.report, "")
     blocked = next(image for image in report.images if image.blocked)
     assert "never scored" in explore_view.picture_html(report, blocked.number)
-
-
-def test_groups_split_the_scored_pictures(report):
     groups = [explore_view.group_of(report, image.number) for image in report.images]
     assert sorted(set(groups) - {None}) == list(range(report.clusters.n_clusters))
     assert groups.count(None) == 1

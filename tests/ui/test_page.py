@@ -1,0 +1,260 @@
+"""The page: its markup, its first answer, what is warm before it, its glossary and its methods."""
+
+import re
+import shutil
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from jinja2 import UndefinedError
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from bias_core.app.build import TABS
+from bias_core.app.first_page import FirstPage
+from bias_core.app.warm_up import rehearse, warm_up
+from bias_core.errors import ModelUnavailable
+from bias_core.methods.tab import TITLES, about_html, example_html, math_parts, methods_html, model_cards, models_html
+from bias_core.metrics.cards import METRICS, glossary
+from bias_core.services import Services
+from bias_core.settings import ASSETS, Settings
+from bias_core.studies.kit.types import StudyFigure
+from bias_core.ui.templates import STATIC, TEMPLATES, environment, render, script
+from tests.ui.fakes import FakeServices, TracedRenderer
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def shown(text, **values):
+    return environment().from_string(text).render(values)
+
+
+def test_values_are_escaped_wherever_they_stand_and_a_missing_one_is_an_error():
+    text = shown('<p title="{{ x }}">{{ x }}</p>', x="<img src=x onerror='alert(1)'>\"")
+    assert "<img" not in text
+    assert text.count('"') == 2
+    with pytest.raises(UndefinedError):
+        shown("<p>{{ missing }}</p>")
+    assert script("choose", word='"; alert(1); "').startswith(r'const word = "\"; alert(1); \"";')
+
+
+def test_line_breaks_are_layout_between_tags_and_a_space_in_a_sentence():
+    lines = ("<p>", "  <b>one</b>", "  <i>{{ two }}</i>", "  {{ two }}", "  {% if 1 %}", "  three", "  {% endif %}")
+    assert shown("\n".join((*lines, "</p>")), two=2) == "<p><b>one</b><i>2</i>2three</p>"
+    sentence = ("<p>", "three", "{{ two }}", "four", "<b>five</b>", "six <b>of</b>", "seven", "</p>")
+    assert shown("\n".join(sentence), two=2) == "<p>three 2 four <b>five</b> six <b>of</b> seven</p>"
+
+
+def test_numbers_are_written_as_in_reports_and_words_that_begin_with_a_hyphen_stay():
+    frame = pd.DataFrame({"name": ["-5 degrees", "no -1"], "value": [-0.25, 0.5], "low": [-0.5, 0.25], "n": [-3, 4]})
+    frame = frame.assign(high=[0.125, 0.75])[["name", "value", "low", "high", "n"]]
+    table = render("frame", frame=frame, name="a table")
+    plot = shown("{{ figure|svg }}", figure=StudyFigure(key="f", title="F", kind="intervals", data=frame))
+    assert all("-5 degrees<" in part and "no -1<" in part for part in (table, plot))
+    assert all(text in table for text in ("−0.25 [−0.50, 0.12]", ">−3<"))
+    assert re.search(r">−0\.\d+<", plot)  # of the axis
+    assert not re.search(r">-0\.\d", table + plot)
+    assert shown("{{ 12345|count }} {{ 0.4213|number(0.24, 0.6) }} {{ 0.2401|interval(0.6) }}") == (
+        "12,345 0.42 [0.24, 0.60]"
+    )
+
+
+@pytest.mark.slow
+def test_an_installed_copy_has_every_template_and_script(tmp_path):
+    source = tmp_path / "source"
+    for part in ("bias_core/__init__.py", "bias_core/ui", "pyproject.toml", "requirements.txt", "LICENSE"):
+        (source / part).parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+        copy(ROOT / part, source / part)
+    build = "from setuptools import setup; setup()"
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", build, "-q", "build_py", "-d", str(tmp_path / "built")],
+        cwd=source, check=True, capture_output=True,
+    )  # fmt: skip
+    for folder in (TEMPLATES, STATIC):
+        ours = {path.name for path in folder.iterdir() if path.is_file()}
+        there = {path.name for path in (tmp_path / "built" / folder.relative_to(ROOT)).iterdir()}
+        assert ours <= there
+
+
+def test_a_table_of_words_is_read_from_the_left_and_numbers_stand_below_each_other():
+    frame = pd.DataFrame({"item": ["steps", "size"], "status": ["met", "differs"], "n": [3, 17]})
+    html = render("frame", frame=frame, name="a table")
+    assert '<td dir="auto" class="as-text">differs</td><td dir="auto">17</td>' in html
+    assert '<th scope="col" class="as-text">status</th><th scope="col">n</th>' in html
+
+
+_CONFIG = '<script>window.gradio_config = {"a": "\\u003cscript\\u003e"};</script>'
+_INFO = "<script>window.gradio_api_info = {};</script>"
+
+
+class Pages:
+    """An app that counts what it makes, and says to whom."""
+
+    def __init__(self, status=200):
+        self.n, self.status = 0, status
+
+    def answer(self, request):
+        self.n += 1
+        said = f"{request.url.hostname} {request.query_params.get('page', '')} {self.n}"
+        return HTMLResponse(_CONFIG + _INFO + said, status_code=self.status)
+
+    def client(self):
+        routes = [Route("/{path:path}", self.answer, methods=["GET", "POST"])]
+        return TestClient(Starlette(routes=routes, middleware=[Middleware(FirstPage)]))
+
+
+def test_one_address_is_answered_with_one_page_whatever_a_link_asks_for():
+    pages = Pages()
+    with pages.client() as client:
+        texts = [client.get(f"http://here{path}").text for path in ("/", "/?model=a", "/?concept=doctor#results")]
+    assert pages.n == 1
+    assert set(texts) == {texts[0]}
+    assert texts[0].endswith("here  1")
+
+
+def test_what_could_be_another_page_is_made():
+    here = "http://here/"
+    urls = ("http://there/", "https://here/", f"{here}?page=runs", f"{here}?deep_link=1", f"{here}config")
+    headers = ({"x-forwarded-proto": "https"}, {"x-forwarded-host": "there"})
+    for asked in (*({"url": url} for url in urls), *({"headers": one} for one in headers), {"method": "POST"}):
+        pages = Pages()
+        with pages.client() as client:
+            client.get(here)
+            assert client.request(**{"method": "GET", "url": here} | asked).text.endswith("2"), asked
+        assert pages.n == 2
+
+
+def test_an_answer_that_is_no_page_is_not_kept():
+    pages = Pages(status=503)
+    with pages.client() as client:
+        for n in (1, 2):
+            answer = client.get("http://here/")
+            assert answer.status_code == 503
+            assert answer.text == f"{_CONFIG}{_INFO}here  {n}"
+
+
+def test_the_script_stands_once_after_the_description_and_before_all_that_reads_it():
+    with Pages().client() as client:
+        text = client.get("http://here/").text
+    assert text.startswith(_CONFIG)
+    quick = f"{{{script('constant')}}}"
+    assert text.count(quick) == 1
+    assert text == f"{_CONFIG}{_INFO.replace('>', f'>{quick}', 1)}here  1"
+
+
+def files_of(services):
+    return [path for path in services.settings.data_dir.rglob("*") if path.is_file()]
+
+
+def test_the_model_of_the_first_press_has_drawn_and_nothing_of_it_is_kept(fakes, monkeypatch):
+    models = [TracedRenderer()]
+    monkeypatch.setattr(FakeServices, "text_to_image", lambda _self, _name: models[0])
+    rehearse(fakes)
+    assert [row.prompt for row in models[0].rows] == ["a photo of a doctor"] * 4
+    assert all(path.name.startswith("file_hashes") for path in files_of(fakes))  # of the weights
+    assert fakes.settings.data_dir in fakes.images.folder.parents
+
+
+def test_what_each_tab_opens_with_is_made_in_turn_the_first_before_the_models(fakes, monkeypatch):
+    done = []
+    monkeypatch.setattr("bias_core.app.warm_up.rehearse", lambda _services: done.append("models"))
+    warm_up(fakes, [lambda: done.append("explore"), lambda: done.append("paired")]).join()
+    assert done == ["explore", "models", "paired"]
+
+
+def test_a_model_that_cannot_be_had_is_said_to_who_asks_for_it_and_not_before(fakes, monkeypatch, capfd):
+    def broken(_services):
+        raise ModelUnavailable("weights are gone")
+
+    monkeypatch.setattr("bias_core.app.warm_up.rehearse", broken)
+    warm_up(fakes, [lambda: None]).join()
+    assert not capfd.readouterr().err
+
+
+SYMBOLS = ("P", "P*", "Ψ", "STS", "SPI", "MCAS", "δ", "δ′", "α", "α′", "κ", "H_J", "M_G", "B_D", "WALS")
+
+
+def test_every_symbol_has_one_meaning_and_a_card_and_every_one_in_a_name_is_explained():
+    entries = glossary()
+    symbols = [entry.symbol for entry in entries]
+    assert len(symbols) == len(set(symbols))
+    assert set(SYMBOLS) <= set(symbols)
+    for entry in entries:
+        assert entry.measure in METRICS
+        assert entry.says.endswith(".")
+        assert entry.words == entry.words.strip()
+        assert not set(entry.words.split()) & set(symbols), "words explain without symbols"
+    unknown = {
+        word
+        for card in METRICS.values()
+        for word in card.name.replace(",", " ").split()
+        if re.fullmatch(r"[A-Z]_[A-Z]|[ΨδακαP][′*]?|[A-Z]{3,4}", word) and word not in symbols
+    }
+    assert unknown <= {"II", "TT"}
+
+
+def test_every_measure_has_one_card_with_its_formula_range_and_limits():
+    html = methods_html(METRICS.values())
+    cards = dict(re.findall(r'<article class="measure card" id="measure-(\w+)"(.*?)</article>', html, re.S))
+    assert set(cards) == set(METRICS)
+    for key, card in cards.items():
+        assert '<div class="math"><p>' in card, key
+        assert METRICS[key].limits.split("'")[0] in card, key
+        assert ("no value means" in card) == (METRICS[key].null_value is None), key
+        assert "data-go=" in card, key
+    assert f"{len(METRICS)} measures" in html
+
+
+def test_the_papers_are_linked_and_what_is_searched_is_in_the_card():
+    html = methods_html([METRICS["stereotype_score"]])
+    assert 'href="https://arxiv.org/abs/2501.00962" target="_blank" rel="noopener"' in html
+    assert "dehdashtian et al. 2025" in html.split('data-text="')[1].split('"')[0]
+    assert '<option value="dehdashtian2025oasis"' in html
+
+
+def math_html(line):
+    return render("formula", parts=math_parts(line))
+
+
+def test_formulas_have_real_subscripts_and_no_markup_of_their_own():
+    assert math_html("a_i <b> x^A_{i+1}") == "a<sub>i</sub> &lt;b&gt; x<sup>A</sup><sub>i+1</sub>"
+    assert math_html("Σ_k p_k²") == "Σ<sub>k</sub> p<sub>k</sub>²"
+    assert unescape(math_html('by="identity" seen_as -1, 2 - 1')) == 'by="identity" seen_as −1, 2 − 1'
+
+
+def test_cards_name_tabs_by_the_titles_of_the_app():
+    titles = {tab.key: tab.title for tab in TABS} | {"explore": "Explore"}
+    for key, title in TITLES.items():
+        assert titles.get(key, title) == title
+
+
+def test_models_readers_and_what_is_stored_are_listed_without_a_path_of_the_server(tmp_path):
+    services = Services(Settings(data_dir=tmp_path))
+    html = models_html(services)
+    for info in services.models():
+        assert info.name in html
+    titles = [title for title, _ in model_cards(ASSETS)]
+    assert len(titles) >= 4
+    assert any("reader" in title for title in titles)
+    assert not any(text.startswith("---") for _, text in model_cards(ASSETS))
+    services.close()
+    html = about_html(Settings(data_dir=tmp_path, cache_gb=3, offline=True))
+    assert "up to 3 GB" in html
+    assert "A model hub is asked never." in html
+    assert str(tmp_path) not in html
+    assert "bias_core" in html
+
+
+def test_methods_open_with_a_plot_of_a_shipped_report_and_without_reports_with_none(tmp_path):
+    html = example_html(str(ASSETS / "validity"))
+    assert html.count("<svg") == 1
+    assert "Planted against measured" in html
+    assert 'data-go="calibration"' in html
+    assert example_html(str(tmp_path)) == ""

@@ -1,0 +1,689 @@
+"""The tabs of studies: what a person who knows none of the numbers is told, and what stands behind them."""
+
+import re
+from dataclasses import replace
+from html import unescape
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.predicted_gain import predicted_gain
+from bias_core.number_text import format_interval, format_number
+from bias_core.settings import ASSETS
+from bias_core.studies.association.tab import AssociationTab
+from bias_core.studies.association.tests import own_association
+from bias_core.studies.internal.study import own_targets
+from bias_core.studies.internal.tab import InternalTab
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
+from bias_core.studies.objects.tab import APART, ObjectsTab, curve_html, examples_html, odds_html, space_html, top_html
+from bias_core.studies.origins import spi
+from bias_core.studies.origins.cells import own_concepts
+from bias_core.studies.origins.tab import OriginsTab, clusters_html, films, films_html
+from bias_core.studies.paired.identities import design_of_two
+from bias_core.studies.paired.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
+from bias_core.studies.reports.headline import headline
+from bias_core.studies.reports.saved import list_examples, open_example, open_report
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.running.run import complete, run_study
+from bias_core.types import Attribute, Estimate
+from bias_core.ui.study.closer_look import extremes_html, opened_html
+from bias_core.ui.study.pictures import Look, which_choices
+from bias_core.ui.study.view import header_html
+from bias_core.ui.visitor import Visitor
+from tests import shared
+from tests.ui.fakes import FewWords
+from tests.ui.tabs import built, changed, form_values, opened_folds
+
+services, plain_plots = shared.fake_services, shared.plain_plots
+
+EVIL = "<img src=x onerror=alert(1)>"
+# The fake model draws a man where a prompt says "man", so edits with "man" and "woman" differ.
+OWN = own_association(
+    f"{EVIL}: math, physics, logic", "Arts: poetry, music, dance", "man", "woman", kind="gender",
+    template="a person who likes {}", n=5,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def report(services):
+    return complete(run_study(OWN, StudySettings(options={"n_permutations": 100}), services))
+
+
+@pytest.fixture(scope="module")
+def tab(services):
+    return built(AssociationTab, services)
+
+
+def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one_prompt(report, tab):
+    html = tab.closer_html(report, "own")
+    row = table_of(report, "table1").frame.loc[0]
+    ends = row["low"], row["high"]
+    assert f"S = {format_number(row['S'], *ends)}<small>{format_interval(*ends)}" in html
+    assert f"d = {format_number(row['d'])}" in html
+    assert "of 1,000 such runs" in html
+    assert "The smallest p that 3 against 3 prompts can give here is 0.10" in html
+    assert f"p = {row['p']:.3f}" in html
+    assert "q =" not in html  # one test needs no correction
+    assert 'data-take="figure:influence_own:csv"' in html
+    turned = changed(report, "influence", **{"S changes its sign": [True] + [False] * 5})
+    first = table_of(report, "influence").frame.loc[0, "left out"]
+    assert f"without {first} it would change its sign" in tab.closer_html(turned, "own")
+    firm = changed(report, "influence", **{"S changes its sign": [False] * 6})
+    assert "stays on the same side of 0" in tab.closer_html(firm, "own")
+    cold = changed(report, "table1", X=["-5 degrees"], S=[-0.25], low=[-0.31], high=[-0.19])
+    html = tab.closer_html(cold, "own")
+    assert "S = −0.250<small>[−0.310, −0.190]" in html
+    assert "−5 degrees" not in html
+    assert "-5 degrees" in html
+
+
+def test_a_headline_says_the_side_and_never_that_nothing_is_there(report, tab):
+    clear = headline(changed(report, "table1", q=[0.01], S=[-0.2]))
+    assert clear.startswith(f"Pictures of Arts lean more to “man” than pictures of {EVIL} do: S = −0.20 [")
+    unclear = headline(changed(report, "table1", q=[0.3]))
+    assert "not told apart" in unclear
+    assert "3 against 3 prompts give p = 0.10 at best: take more" in unclear
+    enough = headline(changed(report, "table1", q=[0.3], **{"smallest p": [0.03]}))
+    assert "no proof that they are drawn alike" in enough
+
+
+def test_words_of_the_visitor_are_never_markup(report, tab):
+    parts = (tab.closer_html(report, "own"), tab.behind_html(report, "own"), header_html(report, headline(report)))
+    assert not any("<img src=x" in part for part in parts)
+    assert any("&lt;img" in part for part in parts)
+
+
+def test_the_extremes_are_the_lowest_and_highest_pictures_once_each_and_only_those_of_the_report_open(report):
+    frame = report.pictures
+    neutral = frame[frame["association"].notna() & (frame["side"] == "y")].sort_values("association")
+    html = extremes_html(report, "association", {"Arts": neutral}, low="l", high="h")
+    shown = [part.split('"')[0] for part in html.split('data-image="')[1:]]
+    ids = neutral["image_id"].tolist()
+    # Of 15 pictures the 4 lowest, the lowest first, and the 4 highest, the highest first.
+    assert shown == ids[:4] + ids[::-1][:4]
+    three = extremes_html(report, "association", {"Arts": neutral.head(3)}, low="l", high="h")
+    assert three.count("data-image") == 2
+    assert extremes_html(report, "association", {"A": neutral.head(1)}, low="", high="") == ""
+    image_id = report.pictures["image_id"].iloc[0]
+    assert "<article" in opened_html(report, image_id)
+    assert opened_html(report, "../../etc/passwd") == opened_html(None, image_id) == ""
+
+
+@pytest.mark.parametrize(
+    ("study", "settings", "says"),
+    [
+        ("t2iat-tests", {"scale": 0.01, "options": {"n_permutations": 50}}, "of 8 tests"),
+        ("t2iat-occupations", {"scale": 0.02}, "occupations"),
+        ("t2iat-amplification", {"scale": 0.02}, "of 8 occupations"),
+        ("t2iat-human", {"scale": 0.001}, "τ ="),
+    ],
+)
+def test_every_study_has_a_headline_a_menu_and_pictures_behind_it(services, tab, study, settings, says):
+    found = complete(run_study(find_design(study), StudySettings(**settings), services))
+    assert says in headline(found).replace("none of 8", "of 8")
+    looks = tab.closer_looks(found)
+    assert len(looks) == (4 if study == "t2iat-human" else 8)
+    assert tab.behind_html(found, looks[0][1]).count("data-image") >= 2
+    assert bool(tab.closer_html(found, looks[0][1])) == (study == "t2iat-tests")
+
+
+def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(tab):
+    form = {"study": "t2iat-human", "condition": "fair", "percent": 1, "option.tests": "science_arts",
+            "option.n_images": 5, "option.crossing": "full"}  # fmt: skip
+    design, settings = tab.design_and_settings(form_values(tab, form, x="A: rose, tulip, lily", n=2))
+    assert design.name == "own-association"
+    assert settings.scale == 1.0
+    assert settings.options == {"crossing": "full"}
+    assert tab.design_and_settings(form_values(tab))[0] == tab.designs["t2iat-tests"]
+
+
+def test_a_run_shows_its_words_another_test_is_a_choice_away_and_words_that_make_no_test_are_said(tab, tmp_path):
+    *_, last = tab.on_run(Visitor(), *form_values(tab, x="a: math, logic", y="b: art, music", n=2))
+    shown = last[tab.parts["report"]]
+    assert not last[tab.parts["by_attribute"]]["open"]
+    last = opened_folds(tab, last)
+    assert "In words" in last[tab.extra["words"]]["value"]
+    assert not last[tab.extra["closer"]]["visible"]
+    assert "influence_own" not in last[tab.parts["figures"]]
+    assert tab.on_closer(None, "own") == {}
+    assert tab.extra["words"] in tab.on_closer(shown, "own")
+    image_id = shown.pictures["image_id"].iloc[0]
+    assert "<article" in tab.on_open(shown, SimpleNamespace(image=image_id))
+    *_, last = tab.on_run(Visitor(), *form_values(tab, x="rose"))
+    assert "concept X needs 2 to 100 words" in last[tab.parts["status"]]
+    assert tab.parts["report"] not in last
+
+
+def test_the_menu_of_pictures_says_nothing_twice_and_no_names_of_the_programs_own():
+    (first, *_) = list_examples("association", ASSETS / "examples")
+    choices = which_choices(open_example(first, ASSETS / "examples").report)
+    kinds = dict.fromkeys(words.partition(":")[0] for words, value in choices if value)
+    assert "about" in kinds
+    assert "edited with" in kinds
+    assert not {"group", "side", "set", "unit"} & set(kinds)
+    assert ("about: Science (67)", "about=Science") in choices
+
+
+NAN = float("nan")
+
+
+@pytest.fixture(scope="module")
+def flow(services):
+    design = own_targets(f"woman | a photo of a woman\n{EVIL}\nman | a photo of a man", n=6, n_attribute=2)
+    return complete(run_study(design, StudySettings(condition="fair"), services))
+
+
+@pytest.fixture(scope="module")
+def internal(services):
+    return built(InternalTab, services)
+
+
+def test_the_flow_goes_from_the_words_to_the_pictures_on_one_scale(flow, internal):
+    html = internal.closer_html(flow, "man")
+    places = [html.index(f"<b>{score} = ") for score in ("TT", "ITP", "IT", "II")]
+    assert places == sorted(places)
+    assert html.count('class="gauge"') == 4
+    assert "no interval: words are not drawn by chance" in html
+    assert "“a photo of a man”" in html
+    assert internal.closer_html(flow, "nobody") == ""
+    scores = table_of(flow, "scores").frame
+    reach = 1.08 * scores[["value", "low", "high"]].abs().max(axis=None)
+    for target in ("man", "woman"):
+        value = scores[(scores["target"] == target) & (scores["score"] == "II")]["value"].iloc[0]
+        assert f'cx="{120 + 112 * value / reach:.1f}"' in internal.closer_html(flow, target)
+
+
+def test_a_side_is_named_where_the_interval_lies_on_it(flow, internal):
+    for value, side in ((0.2, "Nearer to men:"), (-0.2, "Nearer to women:"), (0.0, "To neither clearly:")):
+        leaning = changed(flow, "scores", value=value, low=value - 0.1, high=value + 0.1)
+        assert internal.closer_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
+    sides = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": [-0.3, -0.1, 0.1], "δ′ high": [-0.1, 0.1, 0.3]})
+    moved = "Between their own poles (δ′), drawing moves man to men, woman to women; 1 of 3 to neither clearly."
+    assert headline(sides) == moved
+    sides = changed(
+        flow, "table3", **{"δ′": float("nan"), "MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]}
+    )
+    assert headline(sides).endswith("lean to men for man, to women for woman; 1 of 3 to neither clearly.")
+
+
+def test_an_interval_across_0_is_no_side_and_no_proof_and_where_there_is_no_alpha_its_reason_stands(flow, internal):
+    unclear = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": -0.1, "δ′ high": 0.1})
+    moves = "Between their own poles (δ′), drawing moves"
+    none = f"{moves} none of 3 targets clearly to men or women; none is shown to be even."
+    assert headline(unclear) == none
+    assert "The difference is not told apart from nothing" in internal.closer_html(unclear, "man")
+    moved = changed(flow, "table3", **{"δ′": 0.2, "δ′ low": 0.1, "δ′ high": 0.3, "α′": NAN, "why no α′": "weak words"})
+    assert "Drawing moves it towards men." in internal.closer_html(moved, "man")
+    assert "There is no α′: weak words." in internal.closer_html(moved, "man")
+    without = changed(flow, "table3", **{"α": float("nan"), "why no α": "TT is 0.0010: the texts hardly lean"})
+    assert "There is no α: TT is 0.0010: the texts hardly lean." in internal.closer_html(without, "man")
+    assert "times as strongly as the words alone (TT = " in internal.closer_html(flow, "man")
+
+
+def test_targets_of_the_visitor_are_never_markup(flow, internal):
+    for html in (internal.closer_html(flow, EVIL), internal.behind_html(flow, EVIL)):
+        assert "<img src=x" not in html
+        assert "&lt;img src=x" in html
+
+
+def test_own_targets_are_drawn_whole_one_after_the_other_or_refused_in_place(internal):
+    asked = form_values(internal, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
+    design, settings = internal.design_and_settings(asked)
+    assert (design.name, settings.scale) == ("own-targets", 1.0)
+    *_, last = internal.on_run(Visitor(), *asked)
+    shown, last = last[internal.parts["report"]], opened_folds(internal, last)
+    assert shown.n_images == 2 * (3 + 2 * 2) + 8 * 2
+    assert last[internal.extra["closer"]]["choices"] == [("judge", "judge"), ("man", "man")]
+    assert "judge, from text to picture" in last[internal.extra["words"]]["value"]
+    other = internal.on_closer(shown, "man")
+    assert "man, from text to picture" in other[internal.extra["words"]]["value"]
+    assert internal.on_closer(None, "man") == {}
+    image_id = shown.pictures["image_id"].iloc[0]
+    assert "<article" in internal.on_open(shown, SimpleNamespace(image=image_id))
+    *_, last = internal.on_run(Visitor(), *form_values(internal, targets="judge | a judge | neither"))
+    assert "write a target as" in last[internal.parts["status"]]
+
+
+PROMPTS = ("a doctor in a kitchen", "a nurse with a book")
+
+
+@pytest.fixture(scope="module")
+def controlled(services):
+    settings = StudySettings(scale=0.02, options={"triggers": ["burger"]})
+    return complete(run_study(find_design("tbyb-controlled"), settings, services))
+
+
+@pytest.fixture(scope="module")
+def objects(services):
+    design = design_of_prompts(find_design("tbyb-general"), PROMPTS, 8)
+    return complete(run_study(design, settings_for_prompts(StudySettings(scale=0.1)), services))
+
+
+def test_each_picture_has_its_caption_and_what_it_adds(objects):
+    frame = objects.pictures
+    assert len(frame) == 2 * 8
+    assert set(frame["caption"]) <= set(FewWords.SENTENCES)
+    row = frame[(frame["caption"] == FewWords.SENTENCES[1]) & (frame["prompt"] == PROMPTS[0])].iloc[0]
+    # Asked: person (a doctor), kitchen; seen: person (a woman), cup, kitchen; two of three are in both.
+    assert (row["objects"], row["added"], row["left_out"]) == ("woman, cup, kitchen", "cup", "")
+    assert row["H_J"] == pytest.approx(1 - 2 / 3)
+
+
+def test_headlines_name_what_towers_how_far_pictures_stray_and_what_conditions_add(objects, controlled):
+    top = table_of(objects, "top_objects").frame.iloc[0]
+    text = headline(objects)
+    assert text.startswith(f"“{top['object']}” is what captions name most, in {top['pictures with it']} of 16")
+    assert "(H_J)" in text
+    assert "(M_G)" in text
+    assert "Captions call the people" in text
+    assert text.endswith("Whether any of this is bias cannot be told: there is no base to hold it against.")
+    text = headline(controlled)
+    assert text.startswith("Against fair, on the same prompts and seeds, ")
+    assert "under trigger" in text
+    assert "backdoor" in text
+    assert "no object is clearly more frequent" in text or "(fair: " in text
+    assert "Objects a picture that no prompt names: " in text
+    assert "no base" not in text
+    bare = replace(objects, results=replace(objects.results, tables=(), figures=()))
+    assert "no object was named" in headline(bare)
+    assert curve_html(bare) == top_html(bare) == space_html(bare) == ""
+
+
+def test_every_plot_stands_beside_its_numbers_and_what_compares_only_where_there_is_a_base(objects, controlled):
+    assert space_html(objects) == odds_html(objects) == ""
+    for text, words in (
+        (curve_html(objects), ("n, pictures", "vocabulary", "entropy", "Gini", "effective number", "data-take=")),
+        (space_html(controlled), ("rank",)),
+        (odds_html(controlled), ("Objects against the base", "p adjusted", "with it", "data-take=")),
+        (top_html(controlled), ("Δn",)),
+    ):
+        assert all(word in text for word in words)
+        assert "<svg" in text or words == ("Δn",)
+    assert space_html(controlled).count('<th scope="row"') >= 3
+    assert any(figure.key == "changed_objects" for figure in controlled.results.figures)
+
+
+def test_an_object_chooses_the_pictures_that_have_it(objects):
+    assert 'data-object="cup"' in top_html(objects)
+    rows = Look(report=objects, which="objects=cup").rows()
+    n = table_of(objects, "top_objects").frame.set_index(["pictures", "object"]).loc[
+        ("all prompts", "cup"), "pictures with it"
+    ]  # fmt: skip
+    assert len(rows) == n
+    assert (f"objects: cup ({n})", "objects=cup") in which_choices(objects)
+
+
+def test_examples_show_what_was_asked_and_seen_and_nothing_is_shown_twice(objects, services):
+    text = examples_html(objects)
+    assert "Furthest from their prompts" in text
+    assert PROMPTS[0] in text or PROMPTS[1] in text
+    assert any(sentence in text for sentence in FewWords.SENTENCES)
+    shown = {figure.key for figure in ObjectsTab(services).figures(objects)}
+    assert {"rates", "genders"} <= shown
+    assert not shown & set(APART)
+
+
+def test_what_a_prompt_says_is_escaped(services):
+    evil = ["<img src=x onerror=alert(1)> a doctor", "a nurse with a book"]
+    design = design_of_prompts(find_design("tbyb-general"), evil, 2)
+    report = complete(run_study(design, settings_for_prompts(StudySettings()), services))
+    for text in (examples_html(report), top_html(report), curve_html(report)):
+        assert "<img src=x" not in text
+
+
+def test_prompts_that_cannot_be_used_are_refused_and_a_single_one_needs_a_sentence(services):
+    for prompts, n, words in (
+        ([" ", ""], 4, "one a line"),
+        ([f"prompt {i}" for i in range(300)], 4, "300"),
+        (["x" * 600], 4, "500 characters"),
+        (list(PROMPTS), 0, "needs a picture"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            design_of_prompts(find_design("tbyb-general"), prompts, n)
+    design = design_of_prompts(find_design("tbyb-general"), ["a doctor"], 3)
+    with pytest.raises(InvalidInput, match="give a sentence"):
+        complete(run_study(design, StudySettings(), services))
+    settings = StudySettings(options={"negative": "a photo of an empty room"})
+    assert complete(run_study(design, settings, services)).n_images == 3
+
+
+def test_own_prompts_are_run_whole(services):
+    tab = ObjectsTab(services)
+    objects = {"prompts": "a doctor\n\n a  nurse \na doctor", "n": 5}
+    design = tab.own_design(tab.designs["tbyb-dataset"], objects)
+    assert design.data["prompts"] == ["a doctor", "a nurse"]
+    settings = tab.own_settings(StudySettings(scale=0.04, options={"triggers": ["burger"], "exclude_prompt": True}))
+    assert settings == StudySettings(options={"exclude_prompt": True})
+
+
+ATTRIBUTES = tuple(
+    Attribute(name=name, positive=f"{name}, shown", negative=f"{name}, not shown") for name in ("beard", EVIL, "hat")
+)
+STEPS = 6
+
+
+def own_origins(study, n):
+    template = "a photo of a {}"
+    design = find_design(study)
+    return own_concepts(design, concepts=[f"nurse {EVIL}"], template=template, attributes=ATTRIBUTES, n=n)
+
+
+@pytest.fixture(scope="module")
+def traced(services):
+    """The first attribute is gained from the first step on, the second one lost from the second one on."""
+    settings = StudySettings(model="calibration-diffusion", num_inference_steps=STEPS, options={"n_predicted": 100})
+    planted = iter((np.ones(STEPS), -1.0 * (np.arange(STEPS) >= 1), np.zeros(STEPS)))
+
+    def planted_gain(_base, margins, *, confidence):
+        gain = np.tile(next(planted), (len(margins), 1)) / 2
+        return predicted_gain(
+            np.full(gain.shape, 0.1) - (gain > 0), np.where(gain < 0, -0.1, 0.1), confidence=confidence
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spi, "predicted_gain", planted_gain)
+        return complete(run_study(own_origins("oasis-spi", 5), settings, services))
+
+
+@pytest.fixture(scope="module")
+def clustered(services):
+    options = {"prefix": "a photo of a person with", "n_tokens": 1, "n_clusters": 2, "n_generated": 2}
+    return complete(run_study(own_origins("oasis-stop", 11), StudySettings(options=options), services))
+
+
+@pytest.fixture(scope="module")
+def origins(services):
+    return built(OriginsTab, services)
+
+
+def test_every_step_has_its_picture_its_reading_and_its_words(traced):
+    html = films_html(traced)
+    assert html.count("data-step=") == 2 * (STEPS + 1)  # two seeds, every step and the finished picture
+    assert re.findall(r'data-at="(\d)"( hidden)?', html) == [
+        (str(i), " hidden" if i > 1 else "") for i in range(1, STEPS + 2)
+    ]
+    assert html.count("<polyline") == 3
+    assert html.count("<polygon") == 3
+    (film,) = films(traced)
+    assert [line.clear for line in film.lines] == [0, 1, None]
+    assert (
+        "Told apart at step 1 of 6 (from pure noise): over all seeds heads for it more often than the base prompt "
+        "does, by +1.00 [" in html
+    )
+    assert "step 2 of 6 (17 % of the way): over all seeds heads for it less often" in html
+    assert re.search(r"<b>hat\.</b> .* At none of the 6 steps it is told apart from the base prompt", html)
+    assert "about 1 of these 18 intervals" in html  # 18 x 0.05
+    assert "beside “a photo of a person”" in html
+    assert "from step 1 for beard (more often)" in headline(traced)
+    assert "not told apart: hat" in headline(traced)
+    (figure,) = [one for one in traced.results.figures if one.key == film.labels["predicted"]]
+    assert film.reads == {
+        str(seed): own_origins["reads"].tolist() for seed, own_origins in figure.data.groupby("row", sort=False)
+    }
+    assert html.count("data-sees=") == 2 * len(ATTRIBUTES)
+    assert html.count("data-tops=") == len(ATTRIBUTES)
+    for line in film.lines:
+        assert len(film.tops(line).split()) == STEPS + 1
+        visible, first, spi_says = line.says
+        assert visible.startswith(("It can be seen", "It cannot be seen"))
+        assert "base" in first
+        assert spi_says.startswith("SPI of the first step is ")
+        assert visible in unescape(html)
+
+
+def test_what_is_typed_is_escaped_everywhere(traced, clustered):
+    for html in (films_html(traced), clusters_html(clustered)):
+        assert EVIL not in html
+        assert "&lt;img src=x" in html
+
+
+def test_steps_without_a_picture_show_the_one_before_and_one_seed_promises_nothing(services):
+    settings = StudySettings(model="calibration-diffusion", num_inference_steps=STEPS)
+    options = {"n_predicted": 2, "n_samples": 1}
+    report = complete(
+        run_study(own_origins("oasis-spi", 2), StudySettings(**{**vars(settings), "options": options}), services)
+    )
+    assert re.findall(r"grid-column:(\d/\d)", films_html(report)) == ["1/6", "6/7", "7/8"]
+    settings = StudySettings(model="calibration-diffusion", num_inference_steps=2)
+    html = films_html(complete(run_study(own_origins("oasis-spi", 1), settings, services)))
+    assert html.count("At none of the 2 steps it is told apart from the base prompt, which is no") == len(ATTRIBUTES)
+
+
+def test_a_report_shows_what_belongs_to_its_study(origins, traced, clustered):
+    assert origins.show_at_once(traced)[origins.at_once["film"]]["visible"]
+    assert origins.plot(traced) is None  # the film has its curves
+    assert not origins.has_extra(traced)
+    assert not origins.show_at_once(clustered)[origins.at_once["film"]]["visible"]
+    shown = origins.show_extra(clustered)
+    assert shown[origins.extra["clusters"]]["visible"]
+    assert shown[origins.extra["text"]].startswith("a photo of a person with ")
+    assert {figure.kind for figure in origins.figures(clustered)} == {"heatmap"}
+    assert {figure.key.split("-")[0] for figure in origins.figures(traced)} == {"figure6", "figure9", "foretold"}
+
+
+def test_a_chosen_text_is_drawn_and_compared(origins, clustered):
+    event = SimpleNamespace(cluster="a, cluster 1", text="a photo")
+    assert origins.on_text(event) == ("a, cluster 1", "a photo")
+    name = f"nurse {EVIL}, cluster 1"
+    steps = list(origins.on_draw(Visitor(), clustered, name, "a photo of a person with a beard", 5))
+    html = str(steps[-1][origins.extra["compared"]])
+    assert "4 new pictures" in html  # of 5, seed 13 is blocked
+    assert "This text" in html
+    assert EVIL not in html
+    assert steps[-1][origins.extra["go"]]["visible"]
+
+
+def test_a_mistake_keeps_what_was_compared_and_stopping_ends_the_drawing(origins, clustered):
+    for text, n, words in (("", 5, "the text is empty"), ("a photo", None, "1 to 64 pictures")):
+        (last,) = origins.on_draw(Visitor(), clustered, f"nurse {EVIL}, cluster 1", text, n)
+        assert words in last[origins.extra["said"]]
+        assert origins.extra["compared"] not in last
+    visitor = Visitor()
+    visitor.stop.set()
+    *_, last = origins.on_draw(visitor, clustered, f"nurse {EVIL}, cluster 1", "slow text", 5)
+    assert "stopped" in last[origins.extra["said"]]
+
+
+def test_the_steps_get_a_model_that_has_some(origins):
+    changed = origins.on_suit("oasis-spi", "calibration-renderer")
+    assert changed[origins.form["model"]] == "calibration-diffusion"
+    assert "has none" in changed[origins.parts["status"]]
+    assert origins.on_suit("oasis-spi", "calibration-diffusion") == {}
+    assert origins.on_suit("oasis-stop", "calibration-renderer") == {}
+    assert origins.on_suit("oasis-spi", "no such model") == {}
+    shown = origins.on_study("oasis-spi")
+    assert shown[origins.form["option.n_samples"]]["value"] == 3
+    assert shown[origins.form["option.n_predicted"]]["value"] > 100
+    assert shown[origins.form["option.n_tokens"]] == {"visible": False, "__type__": "update"}
+
+
+def test_own_words_go_with_the_chosen_study(origins):
+    rows = [["beard", "beard", "without a beard", "20 %", "a choice"]]
+    values = form_values(origins, concepts="nurse, judge", n=7, attributes=rows)
+    design, settings = origins.design_and_settings(values)
+    assert design.name == "own-oasis-nationalities"
+    assert list(design.data["nationalities"]) == ["nurse", "judge"]
+    assert settings.scale == 1.0
+    assert "14 pictures of 2 prompts" in origins.on_count(*values)
+    values[0] = "oasis-doctors"
+    *_, last = origins.on_run(Visitor(), *values)
+    assert "compares with printed numbers" in last[origins.parts["status"]]
+
+
+def test_every_study_is_said_in_a_sentence(services):
+    for study, words in {
+        "oasis-doctors": r"Shown as men: [\d.]+ of the pictures of a doctor .* A nationality adds to that: Ind",
+        "oasis-internet-users": r"fewest internet users first: Iranian .* Indian .* cannot show a trend",
+        "oasis-nationalities": r"of 9 attributes with a sourced rate",
+    }.items():
+        report = complete(run_study(find_design(study), StudySettings(scale=0.0001), services))
+        assert re.search(words, headline(report))
+
+
+@pytest.fixture(scope="module")
+def pairs(services):
+    return complete(run_study(find_design("pst-occupations"), StudySettings(scale=0.01), services))
+
+
+@pytest.fixture(scope="module")
+def two(services):
+    """A small pairs on two roles."""
+    roles = {EVIL: "masculine", "nurse": "feminine"}
+    design = design_of_two(find_design("pst-occupations"), roles, n_paired=2, n_single=2)
+    return complete(run_study(design, StudySettings(), services))
+
+
+class Named(dict):
+    """Components by name, without a page: each stands for itself."""
+
+    def __missing__(self, name):
+        return name
+
+
+@pytest.fixture
+def paired(services):
+    paired = PairedTab(services)
+    paired.parts, paired.extra, paired.at_once = Named(), Named(), Named()
+    paired.pictures = SimpleNamespace(look="look")
+    return paired
+
+
+def with_score(pairs, key, value, low, high):
+    findings = tuple(
+        replace(f, estimate=Estimate(value=value, low=low, high=high, n=f.estimate.n)) if f.key == key else f
+        for f in pairs.results.findings
+    )
+    return replace(pairs, results=replace(pairs.results, findings=findings))
+
+
+def first_pair(labelling):
+    people = labelling.people()
+    return people[people["setting"] == "paired"].iloc[0]
+
+
+def opposite(answer):
+    return "feminine" if answer == "masculine" else "masculine"
+
+
+def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_changes(pairs, two):
+    for score, words in (
+        ((40.0, 20.0, 60.0), "70 % of the people look as the stereotype of their role has it"),
+        ((40.0, 20.0, 60.0), "leans with the stereotypes"),
+        ((-40.0, -60.0, -20.0), "leans against the stereotypes"),
+        ((10.0, -10.0, 30.0), "no clear lean either way"),
+        ((float("nan"),) * 3, "Nobody could be scored"),
+    ):
+        assert words in headline(with_score(pairs, "paired_overall", *score))
+    fairer = headline(with_score(two, "difference", -30.0, -50.0, -10.0))
+    assert "Asked to be fair, the model draws them less stereotyped (−30 [−50, −10])" in fairer
+    assert "neither clearly more" in headline(with_score(two, "difference", -5.0, -50.0, 40.0))
+
+
+def test_failures_and_agreement_stand_beside_the_score_and_every_person_has_a_menu(pairs):
+    text = summary_html(pairs)
+    assert "Pictures that failed, in pairs" in text
+    assert "0 of 8" in text  # 2 x 2 occupations in both orders
+    assert "against the record of what was drawn" in text
+    labelling = Labelling(drawn=pairs)
+    text = labels_html(labelling)
+    pictures = labelling.pictures()
+    assert len(pictures) == PER_PAGE
+    people = labelling.people()
+    assert text.count("<select") == people["image_id"].isin(pictures).sum()
+    assert text.count(" selected>") == text.count("<select")
+    assert "left: " in text
+
+
+def test_what_a_role_is_called_is_escaped(two):
+    assert "<img src=x" not in labels_html(Labelling(drawn=two))
+
+
+def test_pages_turn_and_end(pairs):
+    first = Labelling(drawn=pairs)  # 8 pictures of pairs and 12 alone
+    second = first.turn(1)
+    assert len(second.pictures()) == 20 - PER_PAGE
+    assert second.turn(1).page == second.page
+    assert second.turn(-1).pictures() == first.pictures()
+    assert not set(first.pictures()) & set(second.pictures())
+
+
+def test_a_correction_is_counted_and_can_be_undone(pairs):
+    labelling = Labelling(drawn=pairs)
+    one = first_pair(labelling)
+    person = (one["image_id"], one["position"])
+    changed = labelling.correct(person, opposite(one["perceived_gender"]))
+    assert "1 label corrected by hand" in changed.place()
+    assert changed.report().results.findings[0] != pairs.results.findings[0]
+    assert changed.undo().report() is pairs
+    # The page would not renew what it believes unchanged, and keep the menu as it was set by hand.
+    assert labels_html(changed.undo()) != labels_html(labelling)
+    confirmed = changed.confirm()
+    n = confirmed.people()["image_id"].isin(confirmed.pictures()).sum()
+    assert f"1 label corrected by hand, {n - 1} looked at" in confirmed.place()
+    assert replace(confirmed, which="hand").pictures() == confirmed.pictures()
+
+
+def test_the_doubtful_come_first_and_the_failed_alone(pairs):
+    labelling = Labelling(drawn=pairs)
+    people = labelling.people().set_index("image_id")["lean"].abs().groupby("image_id").min()
+    doubtful = replace(labelling, which="doubtful").pictures()
+    assert people[doubtful].is_monotonic_increasing
+    one = first_pair(labelling)
+    failed = labelling.correct((one["image_id"], "left"), "not_two_people")
+    assert replace(failed, which="failed").pictures() == [one["image_id"]]
+    assert replace(labelling, which="failed").pictures() == []
+
+
+@pytest.mark.usefixtures("plain_plots")
+def test_the_tab_shows_what_a_correction_gives(paired, two):
+    labelling = Labelling(drawn=two)
+    one = first_pair(labelling)
+    answer = opposite(one["perceived_gender"])
+    event = SimpleNamespace(image=one["image_id"], position=one["position"], answer=answer)
+    first, then = paired.on_label(labelling, None, event)
+    assert "labels" not in first  # the menu keeps its focus
+    assert "1 label corrected by hand" in first["place"]
+    assert headline(then["report"]) in unescape(first["header"])
+    assert headline(then["report"]) != headline(two)
+    assert "labels.csv" in then["shell"]
+    assert then["report"].pictures["left_seen_as"].tolist() != two.pictures["left_seen_as"].tolist()
+    first, then = paired.on_step(Labelling.undo, first["labelling"], None)
+    assert then["report"] is two
+    assert "labels.csv" not in then["shell"]
+    assert "<select" in first["labels"]
+
+
+def test_a_label_that_cannot_be_is_refused_in_place(paired, pairs):
+    one = first_pair(Labelling(drawn=pairs))
+    for image, answer in (("elsewhere", "feminine"), (one["image_id"], "tall")):
+        event = SimpleNamespace(image=image, position=one["position"], answer=answer)
+        for labelling in (Labelling(drawn=pairs), None):
+            (said,) = paired.on_label(labelling, None, event)
+            assert "alert" in said["status"]
+
+
+def test_labels_of_a_reopened_run_can_be_corrected_without_its_lost_pictures(services, two):
+    saved = open_report(two.run_id, services)
+    labelling = Labelling(drawn=saved.report)
+    one = first_pair(labelling)
+    changed = ((one["image_id"], one["position"]), opposite(one["perceived_gender"]))
+    again, fresh = labelling.correct(*changed).report(), Labelling(drawn=two).correct(*changed).report()
+    assert again.results.findings == fresh.results.findings
+    stored = {key: image for key, image in two.stored.items() if key != one["image_id"]}
+    assert one["image_id"] not in labels_html(Labelling(drawn=replace(two, stored=stored)))
+
+
+def test_own_identities_are_run_whole_and_checked(paired):
+    own = {"first": "pilot", "first_looks": "masculine", "second": "flight attendant",
+           "second_looks": "feminine", "n_paired": 4, "n_single": 2, "fairness": False}  # fmt: skip
+    design = paired.own_design(paired.designs["pst-power"], own)
+    settings = paired.own_settings(StudySettings(scale=0.1, options={"power_images": 3, "finder": "halves"}))
+    assert settings.scale == 1.0
+    assert settings.options == {"finder": "halves"}
+    assert "pilot and flight attendant" in design.title
+    with pytest.raises(InvalidInput, match="two different"):
+        paired.own_design(design, own | {"second": "pilot"})
