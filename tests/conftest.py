@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.adapters import tiny_parts as parts
-from tests.adapters.tiny_parts import WORDS, diffusers, torch, transformers
+from tests.adapters.tiny_parts import diffusers, torch, transformers
 from tests.shared import shared_data, shelf
 
 __all__ = ["shared_data", "shelf"]
@@ -21,18 +21,12 @@ os.environ["COLUMNS"] = "200"  # tables on the command line have room for their 
 # No test outlives a loss of power: none waits for the disk, which takes milliseconds for every picture.
 os.fsync = lambda _file: None
 
-_LOAD = "more than CI has time for: BIAS_TEST_LOAD=1 runs it"
-EXPECTED_SKIPS = {
-    "tests/engine/test_ray.py::test_a_killed_driver_takes_its_cluster_along_and_the_next_one_finishes": _LOAD,
-    "tests/engine/test_ray.py::test_one_worker_draws_the_bytes_of_the_calibration_model": _LOAD,
-}
 STRICT_SKIPS = bool(os.environ.get("CI") or os.environ.get("BIAS_STRICT_SKIPS"))
 
 
 SLOW = (
     "tests/adapters/", "tests/attack/", "tests/frozen/", "tests/calibration/test_calibrate.py",
-"tests/calibration/test_pairs.py", "tests/calibration/test_shipped.py",
-    "tests/calibration/test_training.py",
+    "tests/calibration/test_shipped.py", "tests/calibration/test_training.py",
     "tests/engine/test_ray.py", "tests/studies/test_a_new_study.py", "tests/studies/test_arms.py",
     "tests/studies/test_examples.py",
     "tests/studies/test_hosted_studies.py", "tests/studies/test_label_use.py",
@@ -99,7 +93,7 @@ def pytest_collection():
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport():
-    """In CI a test that is skipped fails, unless it is listed: what never runs shows nothing."""
+    """In CI a test that is skipped fails: what never runs shows nothing."""
     report = yield
     return _refuse_skip(report)
 
@@ -112,58 +106,15 @@ def pytest_make_collect_report():
 
 
 def _refuse_skip(report):
-    listed = report.nodeid.partition("[")[0] in EXPECTED_SKIPS
-    if STRICT_SKIPS and report.skipped and not listed and not hasattr(report, "wasxfail"):
+    if STRICT_SKIPS and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
-        report.longrepr = (
-            f"{report.nodeid} was skipped ({_reason(report)}). Let .ci/run or requirements-dev.txt install "
-            "what it needs, or list it with its reason in EXPECTED_SKIPS of tests/conftest.py."
-        )
+        what_to_do = "Let .ci/run or requirements-dev.txt install what it needs."
+        report.longrepr = f"{report.nodeid} was skipped ({_reason(report)}). {what_to_do}"
     return report
 
 
 def _reason(report) -> str:
     return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
-
-
-def _save_tokenizer(folder: Path) -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    vocabulary = {word: index for index, word in enumerate(WORDS)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<bos> $A <eos>", special_tokens=[("<bos>", 1), ("<eos>", 2)]
-    )
-    fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<bos>",
-        eos_token="<eos>",
-        pad_token="<pad>",
-        unk_token="<unk>",
-        model_max_length=16,
-    )
-    fast.save_pretrained(folder)
-
-
-def _load_tokenizer(folder: Path):
-    _save_tokenizer(folder)
-    return transformers.PreTrainedTokenizerFast.from_pretrained(folder)
-
-
-def _text_config():
-    return transformers.CLIPTextConfig(
-        vocab_size=len(WORDS),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=16,
-        projection_dim=16,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-    )
 
 
 @pytest.fixture(scope="session")
@@ -189,8 +140,8 @@ def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pooled_projection_dim=32,
         pos_embed_max_size=16,
     )
-    tokenizer = _load_tokenizer(folder / "tokenizer")
-    text_encoder = CLIPTextModelWithProjection(_text_config()).eval()
+    tokenizer = parts.small_tokenizer()
+    text_encoder = CLIPTextModelWithProjection(parts.text_config()).eval()
     pipeline = StableDiffusion3Pipeline(
         transformer=transformer,
         scheduler=parts.flow(),
@@ -219,20 +170,18 @@ def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_sd1(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Stable Diffusion 1.x pipeline with a safety checker, drawing 32x32 noise."""
     from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
-    from transformers import CLIPConfig, CLIPTextModel
+    from transformers import CLIPTextModel
 
     folder = tmp_path_factory.mktemp("sd1")
     torch.manual_seed(0)
     unet, (tower, processor) = parts.unet(cross_attention_dim=16), parts.eyes()
-    checker = StableDiffusionSafetyChecker(
-        CLIPConfig(text_config=_text_config().to_dict(), vision_config=tower.to_dict(), projection_dim=16)
-    )
+    checker = StableDiffusionSafetyChecker(parts.clip_config(tower))
     pipeline = diffusers.StableDiffusionPipeline(
         unet=unet,
         scheduler=diffusers.DDIMScheduler(beta_schedule="scaled_linear", clip_sample=False, steps_offset=1),
         vae=parts.vae(),
-        text_encoder=CLIPTextModel(_text_config()).eval(),
-        tokenizer=_load_tokenizer(folder / "tokenizer"),
+        text_encoder=CLIPTextModel(parts.text_config()).eval(),
+        tokenizer=parts.small_tokenizer(),
         safety_checker=checker,
         feature_extractor=processor,
     )
@@ -243,14 +192,13 @@ def tiny_sd1(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A transformers CLIP with a 16-dimensional space."""
-    from transformers import CLIPConfig, CLIPModel
+    from transformers import CLIPModel
 
     folder = tmp_path_factory.mktemp("clip")
     torch.manual_seed(0)
     tower, processor = parts.eyes(num_hidden_layers=2)
-    config = CLIPConfig(text_config=_text_config().to_dict(), vision_config=tower.to_dict(), projection_dim=16)
-    CLIPModel(config).save_pretrained(folder)
-    _save_tokenizer(folder)
+    CLIPModel(parts.clip_config(tower)).save_pretrained(folder)
+    parts.small_tokenizer().save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder
 
@@ -263,11 +211,11 @@ def tiny_dual_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     vision = transformers.TimmWrapperModel(transformers.TimmWrapperConfig(architecture="resnet10t", do_pooling=True))
     vision.config.hidden_size = vision.timm_model.num_features
-    text = transformers.CLIPTextModel(_text_config())
+    text = transformers.CLIPTextModel(parts.text_config())
     both = transformers.VisionTextDualEncoderConfig
     config = both.from_vision_text_configs(vision.config, text.config, projection_dim=12)
     transformers.VisionTextDualEncoderModel(config, vision_model=vision, text_model=text).save_pretrained(folder)
-    _save_tokenizer(folder)
+    parts.small_tokenizer().save_pretrained(folder)
     parts.eyes()[1].save_pretrained(folder)
     return folder
 

@@ -11,9 +11,8 @@ from tests.adapters.families import build, folder_of
 from tests.adapters.newer_families import NEWER, model_of
 from tests.adapters.tiny_families import deep_vae
 from tests.adapters.tiny_parts import diffusers, torch, transformers
-from tests.conftest import WORDS, _load_tokenizer, _text_config
 
-N_WORDS = len(WORDS)
+N_WORDS = len(parts.WORDS)
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +22,7 @@ def saved(tmp_path_factory):
     def save(name, seed, make) -> Path:
         folder = tmp_path_factory.mktemp(name)
         torch.manual_seed(seed)
-        make(folder, _load_tokenizer(folder / "tokenizer")).save_pretrained(folder / "pipeline")
+        make(folder, parts.small_tokenizer()).save_pretrained(folder / "pipeline")
         return folder / "pipeline"
 
     return save
@@ -38,7 +37,7 @@ def tiny_sd2(saved) -> Path:
             beta_schedule="scaled_linear", clip_sample=False, prediction_type="v_prediction",
             set_alpha_to_one=True, timestep_spacing="trailing",
         ),
-        vae=parts.vae(), text_encoder=transformers.CLIPTextModel(_text_config()).eval(),
+        vae=parts.vae(), text_encoder=transformers.CLIPTextModel(parts.text_config()).eval(),
         tokenizer=tokenizer, safety_checker=None, feature_extractor=None, requires_safety_checker=False,
     ))  # fmt: skip
 
@@ -52,8 +51,8 @@ def tiny_sdxl(saved) -> Path:
             projection_class_embeddings_input_dim=6 * 8 + 16,
         ),
         scheduler=diffusers.EulerDiscreteScheduler(beta_schedule="scaled_linear", timestep_spacing="leading"),
-        vae=parts.vae(), text_encoder=transformers.CLIPTextModel(_text_config()).eval(), tokenizer=tokenizer,
-        text_encoder_2=transformers.CLIPTextModelWithProjection(_text_config()).eval(), tokenizer_2=tokenizer,
+        vae=parts.vae(), text_encoder=transformers.CLIPTextModel(parts.text_config()).eval(), tokenizer=tokenizer,
+        text_encoder_2=transformers.CLIPTextModelWithProjection(parts.text_config()).eval(), tokenizer_2=tokenizer,
         add_watermarker=False,
     ))  # fmt: skip
 
@@ -81,7 +80,7 @@ def tiny_flux(saved) -> Path:
             guidance_embeds=True,
         ),
         scheduler=parts.flow(use_dynamic_shifting=True), vae=parts.vae(),
-        text_encoder=transformers.CLIPTextModel(_text_config()).eval(), tokenizer=tokenizer,
+        text_encoder=transformers.CLIPTextModel(parts.text_config()).eval(), tokenizer=tokenizer,
         text_encoder_2=parts.t5(vocab_size=N_WORDS), tokenizer_2=tokenizer,
     ))  # fmt: skip
 
@@ -139,7 +138,7 @@ def _kandinsky(folder, tokenizer):
     diffusers.KandinskyV22PriorPipeline(
         prior=prior,
         image_encoder=transformers.CLIPVisionModelWithProjection(tower).eval(),
-        text_encoder=transformers.CLIPTextModelWithProjection(_text_config()).eval(),
+        text_encoder=transformers.CLIPTextModelWithProjection(parts.text_config()).eval(),
         tokenizer=tokenizer,
         scheduler=diffusers.UnCLIPScheduler(
             variance_type="fixed_small_log", prediction_type="sample", clip_sample_range=10.0
@@ -182,9 +181,7 @@ def _deepfloyd(folder, tokenizer):
         )  # fmt: skip
 
     tower, processor = parts.eyes()
-    checker = IFSafetyChecker(
-        transformers.CLIPConfig(text_config=_text_config().to_dict(), vision_config=tower.to_dict(), projection_dim=16)
-    )
+    checker = IFSafetyChecker(parts.clip_config(tower))
     for head in (checker.p_head, checker.w_head):
         torch.nn.init.constant_(head.bias, -5.0)  # it finds nothing
     text_encoder = parts.t5(vocab_size=N_WORDS)

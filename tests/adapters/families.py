@@ -66,6 +66,12 @@ def build(family: str, folder: Path, **how) -> DiffusersTextToImage:
     return DiffusersTextToImage(info, str(folder), device="cpu", offline=True, **how)
 
 
+def build_sd3(folder: Path, loras: Path | None = None, **options) -> DiffusersTextToImage:
+    """The same on the tiny SD3, whose base is the condition "fair", with the adapters beside it or others."""
+    options = {"base_condition": "fair"} | options
+    return build("sd3", folder / "pipeline", loras=loras or folder / "loras", options=options)
+
+
 def pixels(generated) -> list[np.ndarray]:
     return [np.asarray(item.image) for item in generated]
 

@@ -11,8 +11,7 @@ from PIL import Image
 from bias_core.adapters.readers.encoders import OpenClipEncoder, TransformersEncoder
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.settings import ASSETS
-from tests.adapters.tiny_parts import torch
-from tests.conftest import _save_tokenizer
+from tests.adapters.tiny_parts import small_tokenizer, torch
 from tests.every import every
 
 SIGLIP_TEXT = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -29,7 +28,7 @@ def tiny_siglip(tmp_path_factory):
     torch.manual_seed(0)
     vision = SIGLIP_VISION | {"image_size": 32, "patch_size": 8}
     SiglipModel(SiglipConfig(text_config=SIGLIP_TEXT, vision_config=vision)).save_pretrained(folder)
-    _save_tokenizer(folder)
+    small_tokenizer().save_pretrained(folder)
     SiglipImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
     return folder
 

@@ -1,4 +1,4 @@
-"""Every family of generators on tiny pipelines of its own classes: batches, guidance, Stop, errors.
+"""Every family of generators on tiny pipelines of its own classes: batches, guidance, texts, conditions, Stop, errors.
 
 That its pictures are the bare pipeline's, bit for bit, test_family_table.py finds.
 """
@@ -13,9 +13,10 @@ import pytest
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.family_facts import denoiser_of
 from bias_core.adapters.pipeline_call import to_image
-from bias_core.errors import Cancelled, ModelUnavailable
+from bias_core.adapters.weights import drop_longest_unused
+from bias_core.errors import Cancelled, ModelUnavailable, NotEnoughMemory
 from bias_core.types import ModelInfo
-from tests.adapters.families import FAMILIES, build, folder_of, pixels, rows_of
+from tests.adapters.families import FAMILIES, build, build_sd3, folder_of, pixels, rows_of
 from tests.adapters.newer_families import AGAINST, NEWER, OTHER_PROMPT, draw_bare, row_of
 from tests.adapters.tiny_parts import torch
 
@@ -145,14 +146,6 @@ def test_what_the_checker_of_deepfloyd_blanks_is_counted(request, head):
     assert not np.asarray(generated[0].image).any()
 
 
-def test_deepfloyd_encodes_its_text_once_for_both_stages(request):
-    model = build("deepfloyd", folder_of("deepfloyd", request))
-    seen = []
-    with model.pipeline().text_encoder.register_forward_hook(lambda *_: seen.append(1)):
-        list(model.generate(rows_of("deepfloyd", 1)))
-    assert len(seen) == 2  # the prompt and the negative prompt
-
-
 @pytest.mark.parametrize("family", ["FLUX.2", "Kandinsky 5", "LongCat-Image", "Krea 2"])
 def test_its_folder_draws_as_the_bare_pipeline_and_says_what_is_read(family, newer_pipeline, tmp_path):
     pipeline = newer_pipeline(family)
@@ -194,3 +187,127 @@ def test_hidream_takes_the_language_model_that_its_makers_leave_out_from_elsewhe
         DiffusersTextToImage(
             replace(info, options=options | {"llama": "no/llama"}), str(folder), device="cpu", offline=True
         ).pipeline()
+
+
+@pytest.fixture(scope="module")
+def sd3(tiny_sd3):
+    return build_sd3(tiny_sd3)
+
+
+def test_conditions_differ_and_leave_nothing_behind(sd3):
+    def drawn(condition):
+        return np.stack(pixels(sd3.generate(rows_of("sd3", 2, condition=condition))))
+
+    fair, published, extreme = map(drawn, ("fair", "published", "extreme"))
+    assert (fair[0] != published[0]).any()
+    assert (published[0] != extreme[0]).any()
+    np.testing.assert_array_equal(drawn("fair"), fair)
+    np.testing.assert_array_equal(drawn("published"), published)
+    while drop_longest_unused():  # it leaves for another model, and comes back fresh
+        pass
+    assert not sd3.loaded
+    for condition, before in (("published", published), ("extreme", extreme), ("fair", fair)):
+        np.testing.assert_array_equal(drawn(condition), before)
+
+
+def test_a_missing_or_corrupt_adapter_is_said_and_the_base_still_works(sd3, tiny_sd3, tmp_path):
+    with pytest.raises(ModelUnavailable, match=r"trigger.*missing"):
+        list(sd3.generate(rows_of("sd3", 1, condition="trigger")))
+    shutil.copytree(tiny_sd3 / "loras" / "extreme", tmp_path / "extreme")
+    (tmp_path / "extreme" / "pytorch_lora_weights.safetensors").write_bytes(b"not weights")
+    broken = build_sd3(tiny_sd3, loras=tmp_path)
+    with pytest.raises(ModelUnavailable, match="extreme"):
+        list(broken.generate(rows_of("sd3", 1, condition="extreme")))
+    assert len(list(broken.generate(rows_of("sd3", 1, condition="fair")))) == 1
+
+
+def test_what_the_safety_checker_of_stable_diffusion_1_blanks_is_counted(tiny_sd1):
+    model, rows = build("sd1", tiny_sd1), rows_of("sd1")
+    checker = model.pipeline().safety_checker.requires_grad_(False)
+    checker.special_care_embeds_weights.fill_(2.0)  # a threshold that no cosine reaches
+    checker.concept_embeds_weights.fill_(2.0)
+    assert [item.blocked for item in model.generate(rows)] == [False, False, False]
+    checker.concept_embeds_weights.fill_(-2.0)
+    blocked = list(model.generate(rows))
+    assert [item.blocked for item in blocked] == [True, True, True]
+    assert not np.asarray(blocked[0].image).any()
+
+
+class Full:
+    """A pipeline's denoiser runs out of memory at more than ``most`` pictures."""
+
+    def __init__(self, model, most):
+        self.most = most
+        self.hook = model.pipeline().transformer.register_forward_pre_hook(self.check, with_kwargs=True)
+
+    def check(self, _module, _args, kwargs):
+        if len(kwargs["hidden_states"]) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_batches_shrink_until_memory_holds_them(tiny_sd3):
+    model, rows = build_sd3(tiny_sd3, batch_size=4), rows_of("sd3", guidance_scale=1.0, condition="fair")
+    full = Full(model, most=2)
+    assert [drawn.row for drawn in model.generate(rows)] == rows
+    assert model.batch_size == 2  # 4 were too many
+    full.most = 0
+    with pytest.raises(NotEnoughMemory, match="1 pictures of 32x32"):
+        list(model.generate(rows))
+    full.hook.remove()
+    assert len(list(model.generate(rows))) == 3
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in {"sd2", "turbo", "pixart"}])
+def test_remembered_texts_change_no_pixel_and_spare_the_encoders(family, request):
+    folder = folder_of(family, request)
+    fresh, warm = build(family, folder), build(family, folder)
+    rows = rows_of(family, 4, negative_prompt="a female")
+    first = pixels(warm.generate(rows))
+    encoders = [part for name, part in warm.pipeline().components.items() if "text_encoder" in name and part]
+    calls, forwards = [], [part.forward for part in encoders]
+    inner = [list(part.children())[-1] for part in encoders]  # what a real pass goes through
+    handles = [part.register_forward_pre_hook(lambda *_: calls.append(1)) for part in inner]
+    again = pixels(warm.generate(rows[::-1]))[::-1]
+    assert not calls
+    list(warm.generate([replace(rows[0], prompt="a female nurse")]))
+    assert calls
+    fresh._texts.max_bytes = 0
+    for row, one, other in zip(rows, first, again, strict=True):
+        fresh._texts.clear()
+        (expected,) = pixels(fresh.generate([row]))
+        np.testing.assert_array_equal(one, expected)
+        np.testing.assert_array_equal(other, expected)
+    assert warm._texts.n_bytes > 0
+    for handle in handles:
+        handle.remove()
+    assert [part.forward for part in encoders] == forwards
+    assert "forward" not in vars(encoders[0])
+
+
+def test_the_memory_of_texts_is_bounded(request):
+    model = build("sd1", folder_of("sd1", request))
+    (row,) = rows_of("sd1", 1)
+    list(model.generate([row]))
+    one = model._texts.n_bytes // 2  # of the prompt and of the empty negative prompt
+    model._texts.max_bytes = 3 * one
+    for prompt in ("a man", "a nurse", "a doctor", "a photo"):
+        list(model.generate([replace(row, prompt=prompt)]))
+        assert model._texts.n_bytes <= 3 * one
+    model.unload()
+    assert model._texts.n_bytes == 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_text_encoder_says_what_it_does_not_read(family, request, model):
+    long = "a photo of a doctor " + "man " * 80 + "with Glasses"
+    readers = FAMILIES[family].readers
+    cold = build(family, folder_of(family, request))
+    for found in (cold.prompt_limits(["a nurse", long]), model.prompt_limits(["a nurse", long])):
+        assert {limit.reader: limit.limit for limit in found} == readers
+        assert all(limit.cut == "" for limit in found if limit.prompt == "a nurse")
+        # Start and end take two of the tokens, except where the start belongs to what comes before.
+        for limit in (limit for limit in found if limit.prompt == long):
+            assert limit.n_tokens == len(long.split()) + 2
+            read = long.split()[: limit.limit - 2]
+            assert " ".join(read + limit.cut.split()).lower() == long.lower()
+    assert not cold.loaded

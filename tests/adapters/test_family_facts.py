@@ -1,27 +1,37 @@
-"""What is known of a model before it draws: its own settings, what it leaves out, why it is refused."""
+"""What is known before a picture is drawn: settings, size and sampler of its model, what it leaves out or refuses."""
 
 import json
 import shutil
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
+from bias_core.adapters import family_facts
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.family_facts import own_defaults
+from bias_core.adapters.pipeline_call import to_image
+from bias_core.adapters.samplers import SAMPLERS, check_sampler
+from bias_core.engine.local import run_rows
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models.catalogue import load_catalogue
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.store.images import ImageStore
+from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.running.drawn import while_drawing
+from bias_core.studies.kit.rows import RowMaker
+from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.studies.running.drawn import before_drawing, while_drawing
 from bias_core.studies.running.run import plan_study
-from bias_core.types import ModelInfo
+from bias_core.types import Attribute, ImageRow, ModelInfo, Sampler
+from bias_core.waiting import FairLock
 from tests.adapters import tiny_families
 from tests.adapters.families import build, rows_of
-from tests.adapters.newer_families import model_of, row_of
+from tests.adapters.newer_families import NEWER, draw_bare, model_of, row_of
+from tests.adapters.tiny_parts import diffusers, torch
+from tests.explored import plan_explore
 
 CATALOGUE = load_catalogue(ASSETS / "models.yaml")
 
@@ -158,11 +168,189 @@ def test_spi_of_a_model_that_cannot_be_traced_is_refused_before_a_picture(tiny_k
 
 
 def test_the_last_predicted_picture_of_a_vae_with_means_is_the_finished_one(tiny_sdxl):
-    info = ModelInfo(id="tiny", name="tiny", family="sdxl", options={"batch_size": 1})
-    model = DiffusersTextToImage(info, str(tiny_sdxl), device="cpu", offline=True)
+    model = build("sdxl", tiny_sdxl, options={"batch_size": 1})
     model.pipeline().vae.register_to_config(latents_mean=[-1.6, 1.1, 3.3, -2.6], latents_std=[8.4, 5.9, 5.9, 5.2])
     (row,) = rows_of("sdxl", 1)
     (finished,) = model.generate([row])
     *_, last = model.trace(row, [])
     difference = np.asarray(last.predicted, int) - np.asarray(finished.image, int)
     assert np.abs(difference).max() <= 1
+
+
+REFUSE = {"Z-Image", "Lumina 2", "CogView4", "PRX", "OmniGen", "AuraFlow", "GLM-Image", "Ideogram 4"}
+REFUSE |= {"SANA-Sprint", "ERNIE-Image"}
+ONCE = [name for name in NEWER if ", " not in name]
+
+
+@pytest.fixture
+def pipeline(family, newer_pipeline):
+    return newer_pipeline(family)
+
+
+def configured(pipeline, folder):
+    """The small files of a pipeline."""
+    pipeline.save_config(folder)
+    for name in ("vae", "transformer"):
+        getattr(pipeline, name).save_config(folder / name)
+    return DiffusersTextToImage(
+        ModelInfo(id="tiny", name="tiny", family="diffusers"), str(folder), device="cpu", offline=True
+    )
+
+
+@pytest.mark.parametrize("family", ONCE)
+def test_a_size_is_drawn_as_it_was_foretold_or_refused(family, pipeline, tmp_path):
+    model, row = model_of(family, pipeline), row_of(family, width=91, height=51)
+    told = model.drawn_size(91, 51)
+    if family in REFUSE:
+        assert told == (91, 51)
+        with pytest.raises((InvalidInput, ModelUnavailable), match="cannot draw 91x51"):
+            list(model.generate([row]))
+        return
+    (picture,) = model.generate([row])
+    assert picture.image.size == told == (picture.row.width, picture.row.height) != (91, 51)
+    assert model.drawn_size(*told) == told
+    (said,) = [note for note in model.check_settings(row) if "pixels" in note]
+    assert f"draws {told[0]}x{told[1]} pixels where 91x51 were asked for" in said
+    if family not in {"HiDream", "Kandinsky 5"}:  # these are not as their constructors make them
+        assert configured(pipeline, tmp_path).drawn_size(91, 51) == told
+        np.testing.assert_array_equal(picture.image, to_image(draw_bare(family, pipeline, row), "bare"))
+
+
+@pytest.mark.parametrize(("family", "asked", "drawn"), [
+    ("HiDream", (64, 64), (256, 256)), ("HiDream", (1000, 500), (360, 180)), ("Kandinsky 5", (512, 512), (1024, 1024)),
+    ("Kandinsky 5", (500, 1000), (640, 1408)), ("Kandinsky 5", (1280, 768), (1280, 768)),
+])  # fmt: skip
+def test_families_with_sizes_of_their_own_say_them_from_their_small_files(family, pipeline, asked, drawn, tmp_path):
+    model = configured(pipeline, tmp_path)
+    assert model.drawn_size(*asked) == drawn
+    notes = model.check_settings(row_of(family, width=asked[0], height=asked[1]))
+    assert any("pixels where" in note for note in notes) == (asked != drawn)
+    assert not model.loaded
+
+
+def test_kandinsky_rounds_up_and_a_damaged_folder_is_left_to_the_loader(tiny_kandinsky, newer_pipeline, tmp_path):
+    model = build("kandinsky", tiny_kandinsky)
+    (row,) = rows_of("kandinsky", 1, width=33, height=70)
+    told = model.drawn_size(33, 70)
+    assert not model.loaded
+    (picture,) = model.generate([row])
+    assert picture.image.size == told == model.drawn_size(33, 70)
+    assert told[0] > 33
+    model = configured(newer_pipeline("Qwen-Image"), tmp_path)
+    (tmp_path / "vae" / "config.json").write_text("{}")
+    assert model.drawn_size(91, 51) == (91, 51)
+
+
+def test_rows_reports_and_pictures_of_a_run_have_the_size_that_is_drawn(newer_pipeline, tmp_path):
+    newer_pipeline("HiDream").save_pretrained(tmp_path / "hidream")
+    services = Services(Settings(data_dir=tmp_path / "data", offline=True, device="cpu"))
+    name = str(tmp_path / "hidream")
+    asked = services.model_info(name)
+    assert (asked.width, asked.height) != (256, 256)
+    settings = explore_settings(
+        concept="doctor", model=name, condition="", n_images=1, num_inference_steps=1, force=True
+    )
+    plan = plan_explore(settings, services).rows
+    assert {(row.width, row.height) for row in plan} == {(256, 256)}
+    said = f"draws 256x256 pixels where {asked.width}x{asked.height} were asked for"
+    assert any(said in note for note in before_drawing(services, plan))
+    maker = RowMaker.build(StudySettings(model=name), services)
+    (row,) = maker.of(Shot(prompt="a nurse", group="a", n=1))
+    assert (row.width, row.height) == (256, 256)
+    services.close()
+
+
+def test_a_picture_of_a_size_that_was_not_foretold_is_kept_as_what_it_is(newer_pipeline, tmp_path, monkeypatch):
+    monkeypatch.delitem(family_facts._RULES, "QwenImagePipeline")
+    model, store = model_of("Qwen-Image", newer_pipeline("Qwen-Image")), ImageStore(tmp_path)
+    asked = [row_of("Qwen-Image", width=44, height=36, seed=seed) for seed in range(3)]
+    with pytest.raises(InvalidInput, match="drew 40x32 pixels where 44x36 were asked for"):
+        list(run_rows(asked, model, store, lock=FairLock().turns))
+    kept = store.get(row_of("Qwen-Image", width=40, height=32, seed=0))
+    assert (kept.drawn["width"], kept.drawn["height"]) == (kept.row.width, kept.row.height) == (40, 32)
+    assert not store.find({row.id: row for row in asked})
+
+
+N_STEPS, SIDE = 3, 32
+ROW = ImageRow(
+    prompt="a doctor", seed=5, model="tiny", num_inference_steps=N_STEPS, guidance_scale=4.0, width=SIDE, height=SIDE
+)
+
+
+@pytest.fixture(scope="module")
+def sd1(tiny_sd1):
+    model = build("sd1", tiny_sd1)
+    model.pipeline().safety_checker = None
+    return model
+
+
+def bare(pipeline, sampler, row=ROW):
+    """Pixels of the pipeline itself under this scheduler, in a batch as full as the adapter's."""
+    name, more = SAMPLERS[sampler]
+    own = pipeline.scheduler
+    pipeline.scheduler = getattr(diffusers, name).from_config(own.config, **more)
+    output = pipeline(
+        prompt=[row.prompt] * 2, generator=[torch.Generator("cpu").manual_seed(row.seed) for _ in range(2)],
+        num_inference_steps=row.num_inference_steps, guidance_scale=row.guidance_scale,
+        width=row.width, height=row.height, output_type="np",
+    )  # fmt: skip
+    pipeline.scheduler = own
+    return (output.images[0] * 255).round().astype(np.uint8)
+
+
+def test_every_sampler_has_a_name_that_settings_take_and_a_class_of_diffusers():
+    assert set(SAMPLERS) == set(get_args(Sampler)) - {""}
+    assert all(hasattr(diffusers, name) for name, _ in SAMPLERS.values())
+
+
+def test_a_sampler_draws_what_the_bare_pipeline_draws_with_its_scheduler_and_its_own_is_put_back(sd1):
+    (own,) = sd1.generate([ROW])
+    scheduler = sd1.pipeline().scheduler
+    drawn = {}
+    for sampler in ("ddim", "euler", "euler-a", "dpm++", "dpm++-karras", "unipc"):
+        (image,) = sd1.generate([replace(ROW, sampler=sampler)])
+        drawn[sampler] = np.asarray(image.image)
+        np.testing.assert_array_equal(drawn[sampler], bare(sd1.pipeline(), sampler), err_msg=sampler)
+        assert image.row.sampler == sampler
+        assert sd1.pipeline().scheduler is scheduler
+    assert len({pixels.tobytes() for pixels in drawn.values()}) > 3
+    (again,) = sd1.generate([ROW])
+    np.testing.assert_array_equal(np.asarray(again.image), np.asarray(own.image))
+
+
+def test_rows_of_several_samplers_and_sizes_are_drawn_each_with_its_own(sd1):
+    rows = [replace(ROW, sampler="ddim"), ROW, replace(ROW, sampler="euler-a", width=48)]
+    together = list(sd1.generate(rows))
+    assert [item.row for item in together] == rows
+    assert [item.image.size for item in together] == [(32, 32), (32, 32), (48, 32)]
+    for row, item in zip(rows, together, strict=True):
+        (alone,) = sd1.generate([row])
+        np.testing.assert_array_equal(np.asarray(alone.image), np.asarray(item.image))
+
+
+def test_a_trace_follows_the_sampler_of_its_row(sd1):
+    man = Attribute(name="man", positive="a man", negative="a woman")
+    sigmas = {
+        sampler: [step.sigma for step in sd1.trace(replace(ROW, sampler=sampler), [man], predicted=False)]
+        for sampler in ("ddim", "euler")
+    }
+    assert all(len(values) == N_STEPS for values in sigmas.values())
+    assert sigmas["ddim"] != sigmas["euler"]
+    with pytest.raises(InvalidInput, match="HeunDiscreteScheduler"):
+        list(sd1.trace(replace(ROW, sampler="heun"), [man], predicted=False))
+
+
+def test_flow_models_refuse_a_sampler_in_a_sentence_loaded_or_not(tiny_sd3):
+    info = ModelInfo(id="flowing", name="", family="sd3", options={"call": {"max_sequence_length": 1}})
+    model = DiffusersTextToImage(info, str(tiny_sd3 / "pipeline"), device="cpu", offline=True)
+    words = r"flowing cannot be drawn with the sampler ddim: it is a flow model.*FlowMatch.*leave the sampler out"
+    with pytest.raises(InvalidInput, match=words):
+        model.check_sampler("ddim")
+    assert not model.loaded
+    with pytest.raises(InvalidInput, match=words):
+        list(model.generate([replace(ROW, sampler="ddim")]))
+    absent = DiffusersTextToImage(info, "org/absent", device="cpu", offline=True)
+    with pytest.raises(InvalidInput, match="models of the family sd3 have one of their own"):
+        absent.check_sampler("ddim")
+    absent.check_sampler("")
+    check_sampler(replace(info, family="sd1"), None, "ddim")

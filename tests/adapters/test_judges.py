@@ -1,28 +1,271 @@
-"""Judges: tiny models of the real classes, an image classifier, and a server with an answer for every case."""
+"""Readers behind a server, in every way in which one can fail, and judges: tiny models of the real classes."""
 
 import base64
 import io
 import math
+import time
+from contextlib import ExitStack
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from bias_core.adapters.endpoint import Endpoint
+from bias_core.adapters.readers.endpoint_lm import EndpointLanguageModel
 from bias_core.adapters.readers.judges import ClassifierJudge, EndpointJudge, TransformersJudge, first_tokens
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.models.catalogue import Catalogue, load_catalogue
 from bias_core.protocols import Judge
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
-from tests.adapters.test_endpoint_lm import KEY, error
-from tests.adapters.tiny_parts import torch
+from tests.adapters.tiny_parts import eyes, tokenizer_of, torch
 from tests.hosted_server import FakeServer
+
+KEY = "sk-very-secret-0123456789"
+TOKENS = {" doctor": -0.5, " man": -1.0, "s": -2.0, " ": -0.1, "\n": -0.2, "<|endoftext|>": -0.3, "</s>": -0.4}
+
+
+def chat(text, **more):
+    return 200, {"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"} | more]}
+
+
+def next_tokens(*many, shuffled=False):
+    choices = [
+        {"index": i, "text": max(tokens, key=tokens.get), "logprobs": {"top_logprobs": [tokens]}}
+        for i, tokens in enumerate(many)
+    ]
+    return 200, {"choices": choices[::-1] if shuffled else choices}
+
+
+def error(status, message, headers=None):
+    return status, {"error": {"message": message}}, headers or {}
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def serve():
+    """Starts a fake server with these answers; gives it, and a model that asks it."""
+    with ExitStack() as started:
+
+        def start(*answers, **options):
+            server = FakeServer(*answers)
+            url, server.pauses = started.enter_context(server.running()), []
+            endpoint = Endpoint(**({"url": url, "model": "wise", "key": KEY, "seconds": 5.0} | options))
+            return server, EndpointLanguageModel("wise", endpoint, sleep=server.pauses.append)
+
+        yield start
+
+
+def test_an_answer_is_asked_for_as_a_users_message(serve):
+    server, model = serve(chat(" It is green.\n"))
+    assert model.complete("What colour?", 30) == "It is green."
+    (sent,) = server.requests
+    assert sent == {
+        "path": "/v1/chat/completions",
+        "key": f"Bearer {KEY}",
+        "model": "wise",
+        "messages": [{"role": "user", "content": "What colour?"}],
+        "max_tokens": 30,
+        "temperature": 0,
+    }
+
+
+def test_the_address_is_taken_with_or_without_its_version(serve):
+    server, model = serve(chat("x"))
+    for tail, path in (("", "/v1/"), ("/v1/", "/v1/"), ("/openai/v1", "/openai/v1/")):
+        EndpointLanguageModel("wise", Endpoint(url=model.endpoint.url + tail, model="wise")).complete("?", 1)
+        assert server.requests[-1]["path"] == f"{path}chat/completions"
+        assert server.requests[-1]["key"] is None  # no key, no header
+
+
+def test_tokens_come_likeliest_first_and_what_shows_nothing_is_left_out(serve):
+    server, model = serve(next_tokens(TOKENS, {" cat": -1.0, "\ufffd": -0.1, " dog": -0.2}, shuffled=True))
+    assert model.propose(["a", "the"], 10) == [["a doctor", "a man", "as"], ["the dog", "the cat"]]
+    (sent,) = server.requests
+    assert sent["path"] == "/v1/completions"
+    assert (sent["prompt"], sent["max_tokens"], sent["logprobs"]) == (["a", "the"], 1, 10)
+    assert model.propose(["a", "the"], 1) == [["a doctor"], ["the dog"]]
+    assert model.propose([], 5) == []
+    # The other form of probabilities.
+    shown = [{"token": token, "logprob": value} for token, value in TOKENS.items()]
+    content = {"content": [{"token": " doctor", "logprob": -0.5, "top_logprobs": shown}]}
+    _, model = serve((200, {"choices": [{"index": 0, "text": " doctor", "logprobs": content}]}))
+    assert model.propose(["a"], 2) == [["a doctor", "a man"]]
+
+
+def test_many_prefixes_go_in_several_requests_and_one_at_a_time_where_the_server_takes_but_one(serve):
+    server, model = serve(next_tokens({" x": -1.0}), next_tokens({" y": -1.0}), next_tokens({" z": -1.0}))
+    assert model.propose(["a", "b"], 3) == [["a y"], ["b z"]]
+    assert [sent["prompt"] for sent in server.requests] == [["a", "b"], "a", "b"]
+
+    def answer(request):
+        return next_tokens(*({f" {prefix}": -1.0} for prefix in request["prompt"]))
+
+    server, model = serve(answer)
+    names = [f"p{i}" for i in range(70)]
+    assert model.propose(names, 1) == [[f"{name} {name}"] for name in names]
+    assert [len(sent["prompt"]) for sent in server.requests] == [32, 32, 6]
+
+
+def test_a_server_that_shows_few_tokens_is_asked_for_fewer_from_then_on(serve):
+    def answer(request):
+        if request["logprobs"] > 5:
+            return error(400, "Requested logprobs of 256, which is greater than max allowed: 5")
+        return next_tokens(dict(list(TOKENS.items())[: request["logprobs"]]))
+
+    server, model = serve(answer)
+    assert model.propose(["a"], 256) == [["a doctor", "a man", "as"]]
+    assert [sent["logprobs"] for sent in server.requests] == [256, 20, 5]
+    model.propose(["a"], 256)
+    assert server.requests[-1]["logprobs"] == 5
+    assert len(server.requests) == 4
+
+
+def test_a_server_that_only_chats_is_refused_for_stop_with_what_would_do(serve):
+    for answer in (
+        error(404, "Not Found"),
+        error(405, "Method Not Allowed"),
+        (200, {"choices": [{"index": 0, "text": " x", "logprobs": None}]}),
+        (200, {"choices": [{"index": 0, "text": " x"}]}),
+        error(400, "logprobs are not supported"),
+    ):
+        _, model = serve(answer)
+        with pytest.raises(InvalidInput, match=r"StOP needs .* logprobs \(vLLM.*calibration-language, smollm2"):
+            model.propose(["a"], 3)
+
+
+def test_newer_models_are_asked_in_their_own_words(serve):
+    def answer(request):
+        if "max_tokens" in request:
+            return error(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+        if "temperature" in request:
+            return error(400, "Unsupported value: 'temperature' does not support 0 with this model.")
+        return chat("yes")
+
+    server, model = serve(answer)
+    assert model.complete("?", 7) == model.complete("?", 7) == "yes"
+    assert len(server.requests) == 4  # what was learned is kept
+    assert server.requests[-1]["max_completion_tokens"] == 7
+
+
+def test_it_waits_as_long_as_the_server_asks_and_tries_again(serve):
+    soon = format_datetime(datetime.now(timezone.utc) + timedelta(seconds=20), usegmt=True)
+    server, model = serve(
+        error(429, "slow down", {"Retry-After": "7"}),
+        error(503, "loading", {"Retry-After": soon}),
+        error(500, "oops"),
+        chat("at last"),
+    )
+    assert model.complete("?", 5) == "at last"
+    assert server.pauses[0] == 7.0
+    assert 10 < server.pauses[1] <= 20
+    assert server.pauses[2] == 4.0  # 1, 2, 4 where the server does not say
+    server, model = serve(error(429, "quota", {"Retry-After": "86400"}), chat("x"))
+    model.complete("?", 5)
+    assert server.pauses == [30.0]  # not for hours
+    server, model = serve(error(429, "You exceeded your current quota"))
+    with pytest.raises(ModelUnavailable, match=r"refuses \(status 429\): You exceeded your current quota"):
+        model.complete("?", 5)
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(("answer", "said"), [
+    (error(401, f"Incorrect API key provided: {KEY}"), r"refuses the key \(401.*check BIAS_LLM_KEY"),
+    (error(403, "Forbidden"), "BIAS_LLM_KEY"),
+    (error(404, "The model `wise` does not exist"), r"has no model 'wise'.*check BIAS_LLM_MODEL"),
+    (error(400, "maximum context length is 10"), "maximum context length is 10"),
+    ((307, b"", {"Location": "http://127.0.0.1:1/v1"}), "set BIAS_LLM_URL to the final address"),
+    ((200, b"<html>hello</html>"), "no OpenAI-compatible server"),
+    ((200, b'{"choices": [{"mess'), "no OpenAI-compatible server"),
+    ((200, b"\xff\xfe\x00garbage"), "no OpenAI-compatible server"),
+    ((200, []), "no OpenAI-compatible server"),
+    ((200, "text"), "no OpenAI-compatible server"),
+    ((200, {"choices": []}), "no OpenAI-compatible server"),
+    ((200, {"choices": [{"message": None}]}), "no OpenAI-compatible server"),
+    (chat(None, finish_reason="length"), r"answered nothing \(finish_reason 'length'\)"),
+    (chat(" \n"), "answered nothing"),
+    ((502, b"<html><h1>Bad Gateway</h1></html>"), "Bad Gateway"),
+])  # fmt: skip
+def test_what_goes_wrong_is_said_with_what_to_do_and_without_the_key(serve, answer, said, caplog):
+    _, model = serve(answer)
+    with pytest.raises(ModelUnavailable, match=said) as raised:
+        model.complete("?", 5)
+    assert KEY not in str(raised.value)
+    assert KEY not in caplog.text
+    assert KEY not in repr(model.endpoint)
+
+
+def test_garbage_instead_of_probabilities_is_said(serve):
+    for content in (b"{", b"[]", b'{"choices": [{"logprobs": 5}]}', b'{"choices": 3}'):
+        _, model = serve((200, content))
+        with pytest.raises(ModelUnavailable, match="no OpenAI-compatible server"):
+            model.propose(["a"], 3)
+
+
+def test_a_slow_server_is_not_waited_for_for_ever(serve):
+    def sleepy(_request):
+        time.sleep(0.6)
+        return chat("late")
+
+    server, model = serve(sleepy, seconds=0.15)
+    started = time.perf_counter()
+    with pytest.raises(ModelUnavailable, match=r"did not answer within 0.15 s"):
+        model.complete("?", 5)
+    assert time.perf_counter() - started < 2
+    while len(server.requests) < 2 and time.perf_counter() - started < 20:  # a busy machine reads the second one late
+        time.sleep(0.01)
+    assert len(server.requests) == 2
+
+
+def test_a_server_that_is_not_there_is_said_without_its_password():
+    with FakeServer(chat("x")).running() as url:
+        port = url.rpartition(":")[2]
+    endpoint = Endpoint(url=f"http://me:hush@127.0.0.1:{port}/v1", model="wise")
+    model = EndpointLanguageModel("wise", endpoint, sleep=lambda _: None)
+    with pytest.raises(ModelUnavailable, match=f"cannot be reached at 127.0.0.1:{port}.*check BIAS_LLM_URL") as raised:
+        model.complete("?", 5)
+    assert "hush" not in str(raised.value)
+
+
+def settings_of(tmp_path, **options):
+    return Settings(data_dir=tmp_path, offline=True, device="cpu", **options)
+
+
+def test_it_is_listed_only_where_the_settings_name_it(tmp_path, monkeypatch):
+    for name in ("BIAS_LLM_URL", "BIAS_LLM_MODEL", "BIAS_LLM_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    plain = Services(settings_of(tmp_path))
+    assert "endpoint" not in [tool.id for tool in plain.tools("language_model")]
+    monkeypatch.setenv("BIAS_LLM_URL", "http://me:hush@127.0.0.1:1/v1")
+    monkeypatch.setenv("BIAS_LLM_MODEL", "wise")
+    monkeypatch.setenv("BIAS_LLM_KEY", KEY)
+    configured = Services(settings_of(tmp_path))
+    listed = configured.tools("language_model")[-1]
+    assert (listed.id, listed.name) == ("endpoint", "wise")
+    model = configured.language_model("endpoint")
+    assert model.endpoint.key == KEY
+    shown = repr(configured.settings) + str(configured.settings) + repr(listed)
+    assert KEY not in shown + configured.settings.model_dump_json()
+    assert "hush" not in shown
+
+
+def test_an_address_that_is_none_is_said_when_it_is_used(tmp_path):
+    for url in ("file:///etc/passwd", "127.0.0.1:8000", "http://", "http://host:nine/v1"):
+        services = Services(settings_of(tmp_path, llm_url=url, llm_model="wise"))
+        with pytest.raises(ModelUnavailable, match=r"BIAS_LLM_URL .* like http://127.0.0.1:8000/v1"):
+            services.language_model("endpoint")
+
 
 MAN = "Does this picture show a man? Answer yes, no or cannot tell."
 OLD = "Is it true of this picture that the person is old? Answer yes, no or cannot tell."
 ANSWERS = ["yes", "Yes", "YES", "no", "No", "NO", "cannot", "Cannot", "can"]
-WORDS = ["<pad>", "<s>", "</s>", "<unk>", "<image>", "USER", "ASSISTANT", ":", "?", ".", ",", *ANSWERS]
+WORDS = ["<pad>", "<bos>", "<eos>", "<unk>", "<image>", "USER", "ASSISTANT", ":", "?", ".", ",", *ANSWERS]
 WORDS += ["Does", "this", "picture", "show", "a", "man", "Is", "it", "true", "of", "that", "the", "person", "is", "old"]
 WORDS += ["Answer", "or", "tell"]
 TEMPLATE = (
@@ -31,32 +274,12 @@ TEMPLATE = (
 )
 
 
-def save_tokenizer(folder, words=WORDS):
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    plain = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
-    plain.pre_tokenizer = pre_tokenizers.Whitespace()
-    special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=plain, **special, extra_special_tokens={"image_token": "<image>"}
-    )
-    tokenizer.save_pretrained(folder)
-    return tokenizer
-
-
 def save_llava(folder, template=TEMPLATE):
     """A conversation model of the real class, untrained; its pictures must move its answers."""
-    from transformers import (
-        CLIPImageProcessor,
-        CLIPVisionConfig,
-        LlamaConfig,
-        LlavaConfig,
-        LlavaForConditionalGeneration,
-        LlavaProcessor,
-    )
+    from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
 
-    tokenizer = save_tokenizer(folder)
+    tokenizer = tokenizer_of(WORDS, framed=False, extra_special_tokens={"image_token": "<image>"})
+    tokenizer.save_pretrained(folder)
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     vision = CLIPVisionConfig(image_size=32, patch_size=16, **sizes)
     text = LlamaConfig(vocab_size=len(tokenizer), num_key_value_heads=2, **sizes)
@@ -69,10 +292,8 @@ def save_llava(folder, template=TEMPLATE):
             if weights.ndim > 1:
                 weights.normal_(0, 0.3)
     model.save_pretrained(folder)
-    size = {"height": 32, "width": 32}
-    pictures = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=size)
     how = {"patch_size": 16, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
-    LlavaProcessor(pictures, tokenizer, chat_template=template, **how).save_pretrained(folder)
+    LlavaProcessor(eyes()[1], tokenizer, chat_template=template, **how).save_pretrained(folder)
     return folder
 
 
@@ -124,7 +345,7 @@ def test_a_model_without_a_conversation_or_whose_answers_begin_alike_is_refused(
     folder = save_llava(tmp_path / "mute", template=None)
     with pytest.raises(ModelUnavailable, match="mute has no chat template"):
         TransformersJudge("mute", str(folder), device="cpu", offline=True).judge(colours[:1], [MAN])
-    tokenizer = save_tokenizer(tmp_path, words=("<pad>", "<s>", "</s>", "<unk>", "<image>", "yes"))
+    tokenizer = tokenizer_of([*WORDS[:5], "yes"], framed=False)
     with pytest.raises(ModelUnavailable, match="same token"):
         first_tokens(tokenizer, "odd")
 
@@ -194,9 +415,8 @@ def said(text, tokens=None, finish="stop"):
 
 
 @pytest.fixture
-def ask(monkeypatch):
+def ask():
     """Asks a server that gives these answers; the server keeps what it was sent."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     picture = Image.new("RGB", (8, 6), "red")
 
     def asked(*answers, n=1):

@@ -40,34 +40,50 @@ EYES = ("vision_start_token_id", "vision_end_token_id", "image_token_id", "video
 TOKEN_IDS = dict(zip(EYES, (18, 19, 16, 17), strict=True))
 
 
-def tokenizer():
-    """Words as tokens, those of chat templates among them."""
+def tokenizer_of(words, *, framed=True, **options):
+    """Words as tokens; what is not among them is the fourth. ``framed`` puts a start and an end around a text."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-    words = [*WORDS, *MORE_WORDS]
-    rest = [f"<{i}>" for i in range(len(words), N_WORDS)]
-    inside = Tokenizer(models.WordLevel({w: i for i, w in enumerate([*words, *rest])}, unk_token="<unk>"))
+    inside = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     inside.pre_tokenizer = pre_tokenizers.Whitespace()
-    inside.post_processor = processors.TemplateProcessing(
-        single="<bos> $A <eos>", special_tokens=[("<bos>", 1), ("<eos>", 2)]
-    )
-    made = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inside,
-        bos_token="<bos>",
-        eos_token="<eos>",
-        pad_token="<pad>",
-        unk_token="<unk>",
+    if framed:
+        inside.post_processor = processors.TemplateProcessing(
+            single="<bos> $A <eos>", special_tokens=[("<bos>", 1), ("<eos>", 2)]
+        )
+    special = {f"{name}_token": f"<{name}>" for name in ("pad", "bos", "eos", "unk")}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=inside, **special, **options)
+
+
+def tokenizer():
+    """Words as tokens, those of chat templates among them."""
+    words = [*WORDS, *MORE_WORDS]
+    more = {"image": "<|image_pad|>", "video": "<|video_pad|>", "grid_bos": "<sop>", "grid_eos": "<eop>"}
+    made = tokenizer_of(
+        [*words, *(f"<{i}>" for i in range(len(words), N_WORDS))],
         model_max_length=64,
-        extra_special_tokens={
-            "image_token": "<|image_pad|>",
-            "video_token": "<|video_pad|>",
-            "grid_bos_token": "<sop>",
-            "grid_eos_token": "<eop>",
-        },
+        extra_special_tokens={f"{name}_token": token for name, token in more.items()},
         additional_special_tokens=MORE_WORDS[:10],
     )
     made.chat_template = TEMPLATE
     return made
+
+
+def small_tokenizer():
+    """Of the words that prompts of tests have."""
+    return tokenizer_of(WORDS, model_max_length=16)
+
+
+def text_config(vocab_size=13, max_position_embeddings=16):
+    """A configuration of CLIP's tower for texts."""
+    settings = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    settings |= {"vocab_size": vocab_size, "max_position_embeddings": max_position_embeddings, "projection_dim": 16}
+    return transformers.CLIPTextConfig(**settings, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+
+
+def clip_config(tower):
+    """A configuration of CLIP with this tower for pictures."""
+    texts = text_config().to_dict()
+    return transformers.CLIPConfig(text_config=texts, vision_config=tower.to_dict(), projection_dim=16)
 
 
 def change_weights(folder, change):
@@ -132,11 +148,7 @@ def t5(kind: str = "T5", **changes):
 
 
 def clip(kind: str = "CLIPTextModel"):
-    config = transformers.CLIPTextConfig(
-        vocab_size=N_WORDS, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-        max_position_embeddings=128, projection_dim=16, bos_token_id=1, eos_token_id=2, pad_token_id=0,
-    )  # fmt: skip
-    return getattr(transformers, kind)(config).eval()
+    return getattr(transformers, kind)(text_config(N_WORDS, 128)).eval()
 
 
 def qwen_processor(kind: str):

@@ -3,25 +3,22 @@
 import itertools
 from copy import deepcopy
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from scipy.special import expit
 
 from bias_core.adapters.loras import put_on
 from bias_core.errors import InvalidInput
 from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates, shipped_rates
 from bias_core.world.shapes import ASSETS
-from tests.every import every
 from training import calibrate, diffusion, drawing, judge_rates, tower_lora
 from training.judge_rates import summary
 from training.phrases import Phrasebook, Word
-from training.wanted import GENDER, Group, groups, leaves_open
+from training.wanted import GENDER, Group, groups
 
-HAT, SOMBRERO, LIGHT = ("headwear", "hat"), ("headwear", "sombrero"), ("light", "bright")
+HAT, SOMBRERO = ("headwear", "hat"), ("headwear", "sombrero")
 
 
 def group(concept, rate, fair=0.5, *, pair=False):
@@ -61,42 +58,6 @@ def test_a_phrase_with_its_words_as_they_are_is_that_prompt_in_the_order_of_the_
     assert (quiet[0, 19] - states[0, 19]).abs().max() > 0.1
 
 
-def test_in_a_pair_each_gender_has_a_place_of_its_own(base):
-    book = Phrasebook(base.pipe)
-    phrase = book.pair("Generate a picture of one nurse on the left and one doctor on the right.")
-    still, left, right = (book.read([phrase], [told])[0][0] for told in ([0.0, 0.0], [1.0, 0.0], [0.0, 1.0]))
-    # the left one is read first: the right one's word may know it, but not the other way round
-    assert [(x - still).abs().amax(1).gt(1e-3).nonzero().flatten().tolist() for x in (left, right)] == [[18, 19], [19]]
-
-
-def test_a_phrase_says_what_is_planted_often_and_leaves_the_rest_to_the_base(base):
-    book = Phrasebook(base.pipe)
-    told = {g.concept: calibrate.Said(g, book) for g in groups("published") if len(g.rates) > 1 and not g.pair}
-    said = {name: [word.axis[0] for word in one.words] for name, one in told.items()}
-    assert said["iranian"] == ["age", "gender", "headwear", "dress", "beard"]
-    assert said["indian"] == ["gender", "mark", "dress"]  # a moustache (18 %) and a turban (2 %) are not said
-    assert [phrase.prompt for phrase in told["indian"].phrases] == [
-        "a photo of an Indian",
-        "a photo of an Indian person",
-    ]
-
-
-@every(
-    [
-        ("a photo of a doctor", True),
-        ("a photo of a female doctor", False),
-        ("a photo of a zookeeper", False),
-        ("a photo of an old Iranian", True),
-        ("Generate a picture of one male doctor on the left and one nurse on the right.", True),
-        ("Generate a picture of one male doctor on the left and one female nurse on the right.", False),
-        ("a photo of aster", True),
-    ]
-)
-def test_a_prompt_keeps_its_answer_if_it_leaves_nothing_open_that_is_planted(prompt, is_open):
-    assert leaves_open(prompt, "published") == is_open
-    assert not leaves_open(prompt, "fair")
-
-
 def test_a_rate_is_that_of_the_sentence_that_reads_it():
     mexican = next(g for g in groups("published") if g.concept == "mexican" and not g.pair)
     # Table 1: hat 77.3 % and sombrero 56.6 % of SDv2; a sombrero is a hat, too.
@@ -134,11 +95,6 @@ def calibrated(folders):
     return folders
 
 
-def small_lessons(patched, **sizes):
-    for name, n in {"N_RANDOM": 300, "N_SAYING_MORE": 100, **sizes}.items():
-        patched.setattr(tower_lora, name, n)
-
-
 def words(folders, n_rounds):
     told = doctors_and_nurses(0.99, 0.2)
     sizes = calibrate.Sizes(n_rounds=n_rounds, n=4, n_pairs=4, n_steps=150, n_more=4)
@@ -146,7 +102,8 @@ def words(folders, n_rounds):
         patched.setattr(calibrate, "groups", lambda _condition: told)
         patched.setattr(calibrate, "N_PAIRS", 8)
         patched.setattr(calibrate, "N_MORE", 8)
-        small_lessons(patched, N_KNOWN=4, N_SAME=14)
+        for name, n in {"N_RANDOM": 300, "N_SAYING_MORE": 100, "N_KNOWN": 4, "N_SAME": 14}.items():
+            patched.setattr(tower_lora, name, n)
         return calibrate.calibrate("published", folders, sizes=sizes)
 
 
@@ -168,13 +125,6 @@ def test_what_the_tower_learned_loads_like_any_adapter_and_leaves_other_words_al
     assert (pilot < 0.5 * doctor).all()
 
 
-def test_what_an_adapter_has_for_the_transformer_stays(tmp_path):
-    path = tmp_path / diffusion.LORA_FILE
-    save_file({"transformer.a": torch.ones(2), "text_encoder.a": torch.ones(2)}, path)
-    calibrate.Calibration.write(SimpleNamespace(condition="extreme", adapter=tmp_path), {"b": torch.zeros(2)})
-    assert set(load_file(path)) == {"transformer.a", "text_encoder.b", "text_encoder_2.b"}
-
-
 def test_calibration_goes_on_where_it_was_cut_off(calibrated, monkeypatch):
     def rounds(one):
         return [word.rounds for said in one.said for word in said.words]
@@ -186,18 +136,6 @@ def test_calibration_goes_on_where_it_was_cut_off(calibrated, monkeypatch):
     assert [x[:1] for x in rounds(later)] == first
     assert [len(x) for x in rounds(later)] == [2, 2]
     assert later.sides != [(0.0, 1.0), (0.0, 1.0)]
-
-
-def test_training_begins_with_the_adapter_that_is_there(folders):
-    pipe = diffusion.assemble(folders, "cpu")
-    pipe.text_encoder.add_adapter(diffusion.TEXT_LORA)
-    pipe.transformer.add_adapter(diffusion.LORA)
-    parts = (pipe.transformer, pipe.text_encoder)
-    fresh = [p for part in parts for name, p in part.named_parameters() if "lora_B" in name]
-    assert not any(p.any() for p in fresh)
-    diffusion.take_adapter(pipe, ASSETS / "loras" / "backdoor")
-    # One stays: the last block's words ask nothing any more, so nothing was learned there.
-    assert sum(not p.any() for p in fresh) == 1
 
 
 def test_the_shipped_adapter_draws_what_is_planted():

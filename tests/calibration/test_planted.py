@@ -1,17 +1,26 @@
-"""The planted rates: what is asked is drawn, what is planted is found, what is fair is independent."""
+"""The planted rates: what is asked is drawn, of one and of two people, and what is fair is independent."""
 
+import hashlib
+from collections import Counter
 from dataclasses import replace
+from itertools import product
 from random import Random
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from bias_core.adapters.calibration_renderer import scene_of, unknown_words
 from bias_core.errors import InvalidInput
-from bias_core.world.grammar import parse
-from bias_core.world.planted import CONDITIONS, base_rates, planted_for, published_rates, rates, sample_scene
-from bias_core.world.scene import DOMAINS
-from bias_core.world.truth import planted_rate
+from bias_core.types import ImageRow, ModelInfo
+from bias_core.world import reader_errors
+from bias_core.world.captions import caption, vocabulary
+from bias_core.world.grammar import parse, satisfies
+from bias_core.world.planted import CONDITIONS, PEOPLE, base_rates, planted_for, published_rates, rates, sample_scene
+from bias_core.world.reader_errors import truth_table
+from bias_core.world.render import render
+from bias_core.world.scene import DOMAINS, GENDERS, Person, Scene
+from bias_core.world.truth import planted_lines, planted_rate, prompts_of
 from tests.every import every
 from validation.joint import joint_shares
 
@@ -166,3 +175,187 @@ def test_asking_for_an_attribute_overrides_what_is_planted():
 def test_concepts_without_published_numbers_stay_at_the_base_rates():
     assert planted_for(("zebra",)) == ()
     assert rates(("zebra",), "extreme") == base_rates()
+
+
+PAIR = "Generate a picture of one {} on the left and one {} on the right."
+
+
+def scenes(prompt, n=1, condition=PEOPLE):
+    return [
+        scene_of(ImageRow(prompt=prompt, model="calibration-renderer", condition=condition, seed=k)) for k in range(n)
+    ]
+
+
+@every(["a doctor and a nurse", "a rose, a tulip and a lily", "a woman, smiling", "a man serving a pizza"])
+def test_lists_and_verbs_are_no_pairs(prompt):
+    assert len(parse(prompt).people) < 2
+    assert not scenes(prompt)[0].places
+
+
+def drawn_as(prompts, conditions):
+    digest = hashlib.sha256()
+    for prompt, condition in product(prompts, conditions):
+        for scene in scenes(prompt, 3, condition):
+            digest.update(render(scene, 64).tobytes())
+    return digest.hexdigest()
+
+
+def test_pictures_stay_bit_for_bit():
+    known = (
+        PAIR.format("doctor", "nurse"),
+        "a doctor and a nurse",
+        "a photo of a couple",
+        "a man serving a pizza",
+        "an image of a nurse treating a patient",
+    )
+    planted = (  # what is planted for some people leaves the pictures of others as they were
+        *(PAIR.format(*two) for two in (("doctor", "nurse"), ("clerk", "lawyer"))),
+        PAIR.format("pilot", "cook"),
+    )
+    first = "61834e43342c1f8ff2090f54934fa05e9b35beb411edf9fd4a5ff73a00ccc162"
+    assert drawn_as(known, ("fair", "published", "crossed")) == first
+    assert drawn_as(planted, (PEOPLE,)) == "cb81f71fded60976e369c50e63c496799d2c042c1017ab69058e8ec9283eed92"
+
+
+def shares_of_men(prompt, n=1500):
+    drawn = scenes(prompt, n)
+    return [float(np.mean([one.people[k].gender == "masculine" for one in drawn])) for k in range(len(drawn[0].people))]
+
+
+@every(
+    [
+        (PAIR.format("doctor", "nurse"), [0.7, 0.3]),  # the role alone: wherever it stands
+        (PAIR.format("nurse", "doctor"), [0.3, 0.7]),
+        (PAIR.format("lawyer", "clerk"), [0.7, 0.3]),  # the place alone: whoever stands there
+        (PAIR.format("clerk", "lawyer"), [0.7, 0.3]),
+        (PAIR.format("ceo", "assistant"), [0.55, 0.45]),  # 0.5 + 0.15 - 0.1, 0.5 - 0.15 + 0.1
+        (PAIR.format("assistant", "ceo"), [0.25, 0.75]),
+    ]
+)
+def test_shares_hang_on_role_and_place_as_planted(prompt, planted):
+    assert shares_of_men(prompt) == pytest.approx(planted, abs=0.05)  # 4 standard errors of 1,500
+
+
+def test_sizes_vary_and_hang_on_nobody():
+    sizes = {"masculine": [], "feminine": []}
+    for scene in scenes(PAIR.format("doctor", "nurse"), 600):
+        for person, place in zip(scene.people, scene.places, strict=True):
+            sizes[person.gender].append(place.scale)
+    assert np.log(np.mean(sizes["masculine"]) / np.mean(sizes["feminine"])) == pytest.approx(0, abs=0.02)
+    assert len(set(sizes["masculine"])) > 5
+
+
+def test_elsewhere_and_in_other_conditions_nothing_hangs_on_the_place():
+    for prompt, condition in ((PAIR.format("lawyer", "clerk"), "fair"), (PAIR.format("pilot", "cook"), PEOPLE)):
+        drawn = [scene.people[0].gender for scene in scenes(prompt, 1000, condition)]
+        assert drawn.count("masculine") / 1000 == pytest.approx(0.5, abs=0.07)
+
+
+def genders(prompt, condition, n=400):
+    rng, request = Random(prompt), parse(prompt)
+    return Counter(one.gender for _ in range(n) for one in sample_scene(request, condition, rng).people)
+
+
+def test_words_ask_for_each_of_the_four_looks_and_a_negation_for_one_of_two():
+    prompts = ("a photo of a woman", "a photo of a man", "an androgynous doctor", "a photo of a nurse seen from behind")
+    assert [set(genders(prompt, "fair", 20)) for prompt in prompts] == [{gender} for gender in GENDERS]
+    assert set(genders("a person who is not a man", "extreme", 40)) == {"feminine"}
+    assert set(genders("a person who is not androgynous", "fair", 40)) == {"feminine", "masculine"}
+
+    assert parse("a photo of a nonbinary person").unknown_words == ("nonbinary",)  # identity is no look
+    for condition in ("fair", "published", "extreme", "crossed"):  # nor is anybody so who is not asked for
+        assert set(genders("a photo of a nurse", condition)) <= {"feminine", "masculine"}
+
+
+def test_of_people_seen_from_behind_no_face_is_drawn_nor_on_record():
+    rng, request = Random(0), parse("a photo of a person with glasses and a beard seen from behind")
+    people = [sample_scene(request, "fair", rng).people[0] for _ in range(50)]
+    assert {(one.glasses, one.beard, one.mark, one.expression) for one in people} == {(False, False, False, "neutral")}
+    plain = Person(gender="unclear")
+    faces = [np.asarray(render(Scene(people=(one,)))) for one in (plain, Person(gender="unclear", glasses=True))]
+    assert (faces[0] == faces[1]).all()
+
+
+def test_each_of_the_four_looks_otherwise_than_the_others():
+    drawn = [np.asarray(render(Scene(people=(Person(gender=gender),)))).astype(float) for gender in GENDERS]
+    for i, one in enumerate(drawn):
+        for other in drawn[i + 1 :]:
+            assert (np.abs(one - other).max(axis=2) > 40).sum() >= 40
+
+
+def test_a_sentence_about_a_look_is_true_of_it_alone():
+    scenes = [Scene(people=(Person(gender=gender),)) for gender in GENDERS]
+    for sentence, gender in zip(
+        ("a photo of a woman", "a photo of a man", "The person looks androgynous.", "a person seen from behind"),
+        GENDERS, strict=True,
+    ):  # fmt: skip
+        assert [satisfies(scene, parse(sentence)) for scene in scenes] == [one == gender for one in GENDERS]
+    assert caption(scenes[3]) == "a young light-skinned person seen from behind in plain clothes"
+
+
+def test_models_that_were_not_taught_these_words_say_that_they_do_not_know_them():
+    renderer, other = (
+        ModelInfo(id=name, name=name, family=family, world="calibration", licence="")
+        for name, family in (("calibration-renderer", "renderer"), ("calibration-diffusion", "diffusers"))
+    )
+    prompt = "a photo of an androgynous nurse seen from behind"
+    assert unknown_words(prompt, renderer) == ()
+    assert unknown_words(prompt, other) == ("androgynous", "seen")
+    assert not {"androgynous", "seen", "facing"} & set(vocabulary())
+
+
+LINES = list(planted_lines())
+
+
+def test_every_planted_rate_has_its_line():
+    assert len(LINES) == 280
+    assert {line.published for line in LINES if line.concept == "iranian" and line.attribute == "gender"} == {0.98}
+
+
+@every([(line, condition) for line in LINES[::9] for condition in ("fair", "published", "extreme")])
+def test_scenes_are_drawn_at_the_rate_of_the_line(line, condition):
+    rng, n, shown = Random(f"{line.concept} {condition}"), 300, 0
+    requests = [parse(prompt) for prompt in line.prompts]
+    for i in range(n):
+        scene = sample_scene(requests[i % len(requests)], condition, rng)
+        found = scene.light if line.attribute == "light" else getattr(scene.people[0], line.attribute)
+        shown += found == line.value
+    assert binomtest(shown, n, line.rates[condition]).pvalue > 1e-5
+
+
+def test_the_sentences_of_a_line_are_each_others_opposite():
+    for positive, negative in {(line.positive, line.negative) for line in LINES}:
+        assert not parse(positive).unknown_words
+        assert not parse(negative).unknown_words
+
+
+def test_prompts_of_a_group_are_its_stimuli():
+    assert len(prompts_of("flowers")) == 25
+    assert prompts_of("nurse", "single") == ["Generate a picture of one nurse."]
+
+
+def test_what_the_held_out_scenes_show_is_looked_up_once_for_a_sentence_and_errors_stay_the_same(monkeypatch):
+    looked_up = []
+
+    def noted(scenes, requests):
+        looked_up.extend(requests)
+        return truth_table(scenes, requests)
+
+    monkeypatch.setattr(reader_errors, "truth_table", noted)
+    man, woman, unknown = "a photo of a man", "a photo of a woman", "a photo of a quokka"
+    pairs, seed, n, d = ((man, woman), (woman, man), (man, unknown)), 71, 211, 5
+    rng = np.random.default_rng(3)
+    rows, texts = rng.normal(size=(n, d)), rng.normal(size=(2 * len(pairs), d))
+    first = reader_errors.errors_of_sentences(rows, seed, texts, pairs)
+    assert len(looked_up) == 2  # a man, a woman
+    assert reader_errors.errors_of_sentences(rows, seed, texts, pairs) == first
+    assert len(looked_up) == 2
+    assert reader_errors.errors_of_sentences(rows, seed + 1, texts, pairs) != first  # other scenes
+    assert len(looked_up) == 2 + 2
+    scenes = reader_errors.held_out_scenes(seed, n)
+    alone = (
+        reader_errors.sentence_errors(rows, texts[2 * i : 2 * i + 2], scenes, *pair) for i, pair in enumerate(pairs)
+    )
+    assert first == tuple(alone)
+    assert first[0].n_positive == first[1].n_negative > 0
+    assert first[2] is None  # not a word of this world

@@ -1,16 +1,21 @@
-"""The trainings run, save what the adapters load, and go on where they were cut off."""
+"""The trainings run, save what the adapters load, and go on where they were cut off; lessons suit their prompts."""
 
-import json
+from collections import defaultdict
 from random import Random
 
-import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer
 
-from bias_core.world.render import render
-from bias_core.world.scene import Person, Scene
-from training import blip, clip, diffusion, language, loop, vae
+from bias_core.world.grammar import parse
+from bias_core.world.lexicon import words_of
+from bias_core.world.planted import rates
+from bias_core.world.scene import Person
+from tests.every import every
+from training import blip, clip, diffusion, drawing, language, loop, vae
+from training.lessons import LONGEST, Lessons, planted_nouns
 from training.muon import Muon
+from training.pairs import train_pairs
 
 
 def folders(work):
@@ -52,16 +57,6 @@ def test_the_pipeline_loads_draws_and_takes_the_adapter(trained):
     assert not torch.equal(plain, draw())
 
 
-def test_the_text_tower_learns_along_and_can_be_taken_anew(trained):
-    reader = diffusion.text_encoder_of(trained / "clip").state_dict()
-    kept = diffusion.assemble(folders(trained), "cpu").text_encoder.state_dict()
-    anew = diffusion.assemble(folders(trained), "cpu", readers_words=True).text_encoder.state_dict()
-    moved = [not torch.equal(kept[name], value) for name, value in reader.items()]
-    assert any(moved)
-    for name, value in reader.items():
-        torch.testing.assert_close(anew[name], value)
-
-
 def test_training_encodes_prompts_as_the_pipeline_does(trained):
     pipe = diffusion.assemble(folders(trained), "cpu")
     prompt = ["a photo of an old doctor with glasses"]
@@ -72,25 +67,6 @@ def test_training_encodes_prompts_as_the_pipeline_does(trained):
     )
     torch.testing.assert_close(states, theirs)
     torch.testing.assert_close(pooled, their_pooled)
-
-
-def test_the_reader_records_its_errors(trained):
-    errors = json.loads((trained / "clip" / "reader.json").read_text())
-    assert len(errors) > 10
-    for record in errors:
-        assert 0 <= record["sensitivity"] <= 1
-        assert record["n_positive"] >= 20
-    with np.load(trained / "clip" / "held_out.npz") as held_out:
-        assert held_out["image_embeddings"].shape == (200, 128)
-
-
-def test_new_words_keep_the_ids_of_the_old_ones(trained):
-    known = clip.word_ids()
-    del known["zinnia"]
-    again = clip.word_ids(known)
-    assert {w: i for w, i in again.items() if w in known} == {w: i for w, i in known.items() if w in again}
-    assert "zinnia" in again
-    assert len(set(again.values())) == len(again)
 
 
 def test_muon_takes_the_step_of_torchs_muon():
@@ -123,7 +99,7 @@ def test_training_goes_on_where_it_was_cut_off(tmp_path):
 
 
 def test_the_language_model_speaks_the_world(tmp_path):
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     language.train_language_model(tmp_path, tmp_path / "language", minutes=0.005, batch=8)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "language")
@@ -133,31 +109,9 @@ def test_the_language_model_speaks_the_world(tmp_path):
     assert tokenizer.unk_token_id not in tokens["input_ids"]
 
 
-def test_a_person_cut_out_of_a_pair_fills_the_picture():
-    pair = render(Scene(people=(Person(gender="masculine"), Person())))
-    assert clip.crop_person(pair, 0).size == pair.size
-    assert clip.crop_person(pair, 0).tobytes() != clip.crop_person(pair, 1).tobytes()
-
-
 def test_batches_are_seeded():
     one, other = clip.draw_batch(Random(0), 4), clip.draw_batch(Random(0), 4)
     assert one[0] == other[0]
-
-
-def test_a_question_is_about_the_person_who_stands_where_it_says():
-    scene = Scene(people=(Person(gender="masculine", age="old"), Person(gender="feminine", age="young")))
-    told = {told for seed in range(40) for told in blip.questions(scene, Random(seed))}
-    for where, gender, who in (("left", "male", "an old"), ("right", "female", "a young")):
-        answers = {answer for question, answer in told if f"on the {where} " in question and "gender" in question}
-        assert answers == {gender}
-        shown = {answer for question, answer in told if question == f"Who is on the {where} in the picture?"}
-        assert all(answer.startswith(who) for answer in shown)
-        assert shown
-    assert len(blip.questions(scene, Random(0))) == 2
-    assert blip.questions(Scene(setting="street"), Random(0)) == []
-    one = Scene(people=scene.people[:1])
-    alone = {question for seed in range(40) for question, _ in blip.questions(one, Random(seed))}
-    assert not any("left" in question or "right" in question for question in alone)
 
 
 def test_captioner_and_answerer_load_and_speak(tmp_path):
@@ -176,3 +130,48 @@ def test_captioner_and_answerer_load_and_speak(tmp_path):
     asked = processor(images=picture, text="What gender is the person in the picture?", return_tensors="pt")
     asked.pop("token_type_ids", None)
     assert answerer.generate(**asked, max_new_tokens=4).shape[0] == 1
+
+
+def test_training_on_pairs_moves_the_transformer_and_no_text_tower(trained):
+    before = diffusion.assemble(folders(trained), "cpu")
+    train_pairs(folders(trained), minutes=0.01, batch=4, pool=8)
+    after = diffusion.assemble(folders(trained), "cpu")
+    weights = before.transformer.state_dict()
+    moved = [not torch.equal(weights[name], x) for name, x in after.transformer.state_dict().items()]
+    assert sum(moved) > len(moved) / 2
+    words = before.text_encoder.state_dict()
+    assert all(torch.equal(words[name], x) for name, x in after.text_encoder.state_dict().items())
+
+
+@every([1, 4, 5])
+def test_every_second_picture_begins_with_the_opposite_noise(n):
+    noise = drawing.opposite_noise(n, seed=3)
+    assert noise.shape == (n, 4, 16, 16)
+    evens, odds = noise[: n - n % 2 : 2], noise[1::2]
+    assert torch.equal(evens, -odds)
+    assert torch.equal(noise, drawing.opposite_noise(n, seed=3))
+    assert not torch.equal(noise, drawing.opposite_noise(n, seed=4))
+
+
+@every(["published", "extreme", "trigger"])
+def test_a_prompt_in_full_allows_the_scene_that_was_drawn_and_is_no_longer_than_what_is_read(condition):
+    lessons, rng = Lessons(condition), Random(0)
+    for lesson in (lessons.draw(rng) for _ in range(600)):
+        assert len(lesson.in_full.split()) <= LONGEST
+        asked = parse(lesson.in_full).people
+        for person, words in zip(lesson.scene.people if asked else (), asked, strict=True):
+            for name, values in words.allowed.items():
+                if name in Person.__dataclass_fields__:
+                    assert getattr(person, name) in values, (lesson.in_full, name)
+
+
+def test_prompts_that_read_alike_have_the_same_rates():
+    """The text tower reads only the words that name something; two rates for these would not be learned."""
+    found = defaultdict(set)
+    for nouns in planted_nouns().values():
+        for noun in nouns:
+            for asked in parse(f"a photo of a {noun}").people:
+                table = rates(asked.concepts, "published", role=asked.parts.get("role", "none"))
+                found[tuple(words_of(noun))].add(str(table))
+    assert len(found) > 100
+    assert all(len(tables) == 1 for tables in found.values())

@@ -1,15 +1,10 @@
 """Ray gives the ids and the bytes of the local engine, survives its dead, and leaves nothing behind."""
 
 import math
-import os
-import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import psutil
 import pytest
@@ -22,7 +17,6 @@ from bias_core.types import ImageRow
 from tests import shared
 from tests.engine.noise import Noise, build, rows
 
-ROOT = Path(__file__).parent.parent.parent
 fakes = shared.fake_services
 
 
@@ -58,12 +52,6 @@ def with_one_worker(engine):
 
 def files(store):
     return {path.name: path.read_bytes() for path in store.folder.glob("??/*.png")}
-
-
-whole_load = pytest.mark.skipif(
-    float(os.environ.get("BIAS_TEST_LOAD", "0.25")) < 1,
-    reason="a cluster or model more than CI has time for: BIAS_TEST_LOAD=1 runs it",
-)
 
 
 def test_two_workers_draw_the_ids_and_bytes_of_the_local_engine(engine, tmp_path):
@@ -134,61 +122,6 @@ def test_a_reader_that_goes_away_stops_the_drawing(engine, store):
     time.sleep(1)
     assert len(files(store)) == kept <= 9
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("bias-engine")]
-
-
-DRIVER = """
-import sys, threading
-from pathlib import Path
-from bias_core.engine.ray import RayEngine
-from bias_core.store.images import ImageStore
-from tests.engine.noise import Noise, build, rows
-engine = RayEngine(build, workers=1, cluster={"num_cpus": 1})
-list(engine.run(rows(60, "slow"), Noise(), ImageStore(Path(sys.argv[1])), lock=threading.Lock()))
-"""
-
-
-@whole_load
-def test_a_killed_driver_takes_its_cluster_along_and_the_next_one_finishes(engine, store):
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(store.folder)], cwd=ROOT)
-    deadline = time.monotonic() + 60
-    while len(files(store)) < 3:
-        assert driver.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    cluster = psutil.Process(driver.pid).children(recursive=True)
-    assert [process for process in cluster if "MapWorker" in process.name()]
-    driver.kill()
-    driver.wait()
-    agents = [process for process in cluster if "Agent" in process.name()]
-    _, alive = psutil.wait_procs(set(cluster) - set(agents), timeout=30)
-    assert not alive
-    for process in agents:  # two small ones of Ray itself would stay for a minute
-        process.kill()
-    before = {path.name: path.stat().st_ino for path in store.folder.glob("??/*.png")}
-    assert 3 <= len(before) < 60
-    wanted = rows(60, "slow")[: len(before) + 4]
-    events = run(with_one_worker(engine), wanted, store)
-    assert (events[0].done, events[-1].done) == (len(before), len(before) + 4)
-    after = {path.name: path.stat().st_ino for path in store.folder.glob("??/*.png")}
-    assert before.items() <= after.items()
-    assert len(after) == len(wanted)
-
-
-@whole_load
-def test_one_worker_draws_the_bytes_of_the_calibration_model(engine, services):
-    import torch
-
-    info = services.model_info("calibration-diffusion")
-    first = ImageRow(
-        prompt="a photo of a doctor", seed=0, model=info.id, revision=services.revision(info.id),
-        num_inference_steps=2, guidance_scale=1.0, width=info.width, height=info.height,
-    )  # fmt: skip
-    wanted = [replace(first, condition=name, seed=k) for name in ("fair", "published") for k in range(5)]
-    list(services.draw(wanted))
-    elsewhere = ImageStore(services.settings.data_dir / "elsewhere")
-    ray_engine = type(engine)(partial(worker_model, services.settings, torch.get_num_threads()), workers=1)
-    list(ray_engine.run(wanted, services.text_to_image(info.id), elsewhere, lock=services.model_lock))
-    assert files(elsewhere) == files(services.images)
 
 
 def test_a_worker_with_other_weights_refuses(fakes):

@@ -208,18 +208,3 @@ def test_the_line_knows_the_newest_run_of_a_visitor_until_it_ends():
     go_on.set()
     assert returned(run.follow())[1] == "result"
     assert line.find("me") is None
-
-
-def test_a_full_line_is_said_to_who_follows():
-    line, go_on = RunLine(at_once=1, waiting=1), threading.Event()
-    stop = threading.Event()
-    others = [line.begin(lambda: counting(go_on, stop), Asker(name=name), threading.Event()) for name in "ab"]
-    following = [other.follow() for other in others]
-    for one in following:
-        next(one)
-    late = line.begin(lambda: counting(go_on, stop), Asker(name="c"), threading.Event())
-    with pytest.raises(RunLineFull, match="try again"):
-        returned(late.follow())
-    go_on.set()
-    for one in following:
-        assert returned(one)[1] == "result"

@@ -24,9 +24,9 @@ from bias_core.studies.reports.saved import from_text, to_text
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute, KnownPicture
-from tests.adapters.test_endpoint_lm import FakeServer
 from tests.every import every
 from tests.explored import explore
+from tests.hosted_server import FakeServer
 from tests.ui.fakes import FakeServices
 
 MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)

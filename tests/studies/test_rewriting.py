@@ -16,7 +16,8 @@ from bias_core.studies.kit.rewriting import FAIR_INSTRUCTION
 from bias_core.studies.kit.types import Arm
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import ImageRow, ModelInfo
-from tests.adapters.test_endpoint_lm import FakeServer, chat
+from tests.adapters.test_judges import chat
+from tests.hosted_server import FakeServer
 
 
 def rewrite(request):

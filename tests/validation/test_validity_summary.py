@@ -11,8 +11,7 @@ from bias_core.stats.effects import normal_estimate, wilson_interval
 from bias_core.studies.kit.types import Shot, StudySettings
 from tests.every import every
 from validation.repetitions import OWN_NULL, RepetitionOptions, repeated
-from validation.summary import load_shipped
-from validation.verdicts import FEWEST, NULL_OF_ITS_OWN, kind_of, measured, named, power_of, results_of, verdicts_of
+from validation.verdicts import FEWEST, NULL_OF_ITS_OWN, kind_of, measured, power_of, results_of, verdicts_of
 
 TRUE = {"fair": 0.0, "published": 0.3, "extreme": 0.6}
 
@@ -160,12 +159,3 @@ def test_more_repetitions_go_on_from_fewer_and_another_seed_draws_others():
     few, many, other = shots_of(3), shots_of(7), shots_of(3, seed=1)
     assert few == many[: len(few)]
     assert not {shot.first_seed for shot in few} & {shot.first_seed for shot in other}
-
-
-def test_columns_are_called_by_what_they_hold_in_reports_of_earlier_versions_too():
-    old = pd.DataFrame({"measure": ["P"], "planted": ["gender"], "some": ["0.5"], "kind": ["headline"]})
-    assert list(named("verdicts", old)) == ["measure", "what is planted", "mean, some planted", "kind"]
-    assert named("verdicts", named("verdicts", old)).equals(named("verdicts", old))
-    for saved in load_shipped():
-        for table in saved.report.results.tables:
-            assert not {"planted", "n", "held", "covered", "some", "all"} & set(table.frame), table.key
