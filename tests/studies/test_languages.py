@@ -1,28 +1,35 @@
-"""A study in several languages: two with a planted bias are named; what was not understood is not compared."""
+"""Prompts in several languages, and prompts that are rewritten before they are drawn."""
 
+import json
 import math
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from bias_core.adapters.calibration_renderer import scene_of
+from bias_core.adapters.pipeline_call import call_arguments
 from bias_core.cli import app
-from bias_core.errors import InvalidInput
+from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.metrics.stereotype import prevalence_estimate
+from bias_core.services import Services
+from bias_core.settings import Settings
 from bias_core.studies.explore.headline import arms_headline
 from bias_core.studies.explore.languages import language_lines, languages_headline
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.rewriting import FAIR_INSTRUCTION
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.reports.saved import from_text, to_text
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import complete, plan_study, run_study
-from bias_core.types import Attribute, Estimate, ImageRow
+from bias_core.types import Attribute, Estimate, ImageRow, ModelInfo
 from bias_core.wordings import planted_languages, wordings_of
 from tests import shared
+from tests.adapters.test_endpoint_lm import FakeServer, chat
 from tests.every import every
 from tests.studies.oasis_runs import table
 
@@ -216,3 +223,120 @@ def test_in_100_repetitions_both_planted_languages_are_named_and_seldom_any_othe
     assert named["planted"] >= 0.95 * repetitions, named
     assert named["others"] <= 0.05 * repetitions, named
     assert named["nothing planted"] <= 0.05 * repetitions, named
+
+
+def rewrite(request):
+    """Writes a woman into every prompt."""
+    prompt = request["messages"][0]["content"].rpartition("Prompt: ")[2]
+    return chat(f'Prompt: "{prompt.replace("doctor", "female doctor")}"')
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    fake = FakeServer(rewrite)
+    with fake.running() as url:
+        fake.url = url
+        yield fake
+
+
+@pytest.fixture
+def rewriting(server, tmp_path, assets):
+    how = {"offline": True, "device": "cpu", "llm_url": server.url, "llm_model": "wise"}
+    built = Services(Settings(data_dir=tmp_path / "data", assets_dir=assets, **how))
+    yield built
+    built.close()
+
+
+def doctors(**more):
+    like = {"attributes": ["man"], "n_images": 8, "encoder": "calibration-clip", "attribute_a": "", "attribute_b": ""}
+    return explore_settings(concept="doctor", **like, **more)
+
+
+def explored(rewriting, settings):
+    return complete(run_study(find_design("explore"), settings, rewriting))
+
+
+def test_what_is_drawn_is_the_rewritten_prompt_and_the_study_keeps_its_own(rewriting, server):
+    report = explored(rewriting, doctors(rewrite="fair"))
+    assert len(server.requests) == 1
+    assert FAIR_INSTRUCTION in server.requests[0]["messages"][0]["content"]
+    rows = [stored.row for stored in report.stored.values()]
+    assert {row.prompt for row in rows} == {"a photo of a female doctor"}
+    assert set(report.pictures["prompt"]) == {"a photo of a doctor"}
+    words = next(one.frame for one in report.results.tables if one.key == "rewritten_prompts")
+    assert words.iloc[0].to_dict() == {"word": "female", "added": 8, "taken away": 0, "share of rewritten": 1.0}
+    assert any(FAIR_INSTRUCTION in note and "endpoint" in note for note in report.results.notes)
+    with Image.open(next(iter(report.stored.values())).path) as image:
+        assert json.loads(image.text["bias_core"])["row"]["prompt"] == "a photo of a female doctor"
+
+
+def test_a_second_run_asks_nobody_and_draws_the_same(rewriting, server):
+    first, asked = explored(rewriting, doctors(rewrite="Name a colour.")), len(server.requests)
+    again = explored(rewriting, doctors(rewrite="Name a colour."))
+    assert asked == len(server.requests) == 1
+    assert first.stored.keys() == again.stored.keys()
+    explored(rewriting, doctors(rewrite="Name a fruit."))  # another instruction is another question
+    assert len(server.requests) == 2
+
+
+def test_rewriting_is_compared_as_arms_on_the_same_seeds(rewriting):
+    report = explored(rewriting, doctors(arms=(Arm(rewrite="off"), Arm(rewrite="fair"))))
+    assert [arm.name for arm in report.arms] == ["prompts as they are", "rewritten to be fair"]
+    differences = next(one.frame for one in report.results.tables if one.key == "differences")
+    assert set(differences["compared on"]) == {"same seeds"}
+    prompts = [{row.prompt for row in plan.manifest.rows} for plan in plan_of(rewriting, report.settings).arms]
+    assert prompts == [{"a photo of a doctor"}, {"a photo of a female doctor"}]
+
+
+def plan_of(rewriting, settings, **how):
+    return plan_study(find_design("explore"), settings, rewriting, **how)
+
+
+def test_off_is_the_run_without_rewriting_and_an_estimate_asks_no_language_model(rewriting, server):
+    plain, off = (plan_of(rewriting, doctors(**more)) for more in ({}, {"rewrite": "off"}))
+    assert [row.id for row in plain.manifest.rows] == [row.id for row in off.manifest.rows]
+    assert len(plan_of(rewriting, doctors(rewrite="fair"), estimate=True).manifest.rows) == 8
+    assert not server.requests
+
+
+def test_who_cannot_rewrite_is_refused_with_what_to_take(rewriting):
+    own = {"rewrite": "own"}
+    for more, error, says in (
+        ({"rewrite": "fair", "rewriter": "calibration-language"}, InvalidInput, "follows no instructions.*smollm2"),
+        ({"rewrite": "fair", "rewriter": "nobody"}, UnknownModel, "no language model 'nobody'"),
+        (own | {"model": "calibration-renderer"}, InvalidInput, "calibration-renderer has no rewriting of its own"),
+        (own | {"model": "calibration-diffusion"}, InvalidInput, "StableDiffusion3Pipeline.*rewrite=own"),
+    ):
+        with pytest.raises(error, match=says):
+            plan_of(rewriting, doctors(**more))
+
+
+def test_without_an_endpoint_a_rewriter_must_be_named(tmp_path, assets):
+    rewriting = Services(Settings(data_dir=tmp_path, assets_dir=assets, offline=True, device="cpu"))
+    with pytest.raises(InvalidInput, match=r"somebody must rewrite the prompts: take endpoint.*--rewriter"):
+        plan_of(rewriting, doctors(rewrite="fair"))
+
+
+def test_an_answer_that_is_no_prompt_is_said(rewriting, server):
+    server.answers = [chat("word " * 900)]
+    with pytest.raises(ModelUnavailable, match="which is no prompt; take another rewriter"):
+        plan_of(rewriting, doctors(rewrite="fair"))
+
+
+class Rewrites:
+    """A pipeline that may rewrite its prompt."""
+
+    config: dict = {}  # noqa: RUF012
+    transformer = scheduler = SimpleNamespace(config={})
+
+    def __call__(self, prompt, generator, num_inference_steps, guidance_scale=1.0, use_pe=True):
+        """Never called."""
+
+
+def test_a_pipelines_own_rewriting_is_on_where_the_row_says_so_and_part_of_the_rows_identity():
+    row, info = ImageRow(prompt="x", seed=0, model="m"), ModelInfo(id="m", name="", family="diffusers")
+    own = ImageRow(prompt="x", seed=0, model="m", rewrite="own")
+    assert call_arguments(Rewrites(), info, [row])["use_pe"] is False
+    assert call_arguments(Rewrites(), info, [own])["use_pe"] is True
+    assert own.id != row.id
