@@ -4,7 +4,9 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
+import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
@@ -12,6 +14,7 @@ from PIL import Image
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.metrics.object_bias import distribution_bias, extract_objects, jaccard_distances, jaccard_hallucination
+from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects.captions import other_prompts
@@ -20,7 +23,7 @@ from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.text import finding_rows, table_of
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from tests.every import every
-from tests.studies.scribe import Scribe, scribe_services
+from tests.studies.scribe import Scribe, ScribeServices, scribe_services
 
 GENERAL, TASK, DATASET, CONTROLLED = (
     find_design(f"tbyb-{name}") for name in ("general", "task", "dataset", "controlled")
@@ -328,3 +331,73 @@ def test_the_general_study_runs_on_imported_pictures(services, general, tmp_path
     report = complete(run_study(GENERAL, replace(SMALL, images=str(path)), services))
     assert values(report) == values(general)
     assert "this run, people as drawn" not in set(table_of(report, "table4").frame["model"])
+
+
+MISSING = 0.3  # of the things, says the judge
+
+
+class Judge:
+    """Sees a cup in seven of ten pictures and everything else in all; cannot tell of people."""
+
+    name = "cups"
+
+    def judge(self, images, questions):
+        self.questions = getattr(self, "questions", set()) | set(questions)
+        rows = []
+        for image, question in zip(images, questions, strict=True):
+            lucky = Random(image.tobytes()).random() > MISSING
+            yes = lucky or "coffee" not in question
+            rows.append([0, 0, 1] if "person" in question else [1, 0, 0] if yes else [0, 1, 0])
+        return np.array(rows, dtype=float)
+
+
+class JudgedServices(ScribeServices):
+    eye = Judge()
+
+    def judge(self, name):
+        return self.eye
+
+    def known_pictures(self, model, positive, negative):
+        return ()
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    settings = Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True, judge_url="http://127.0.0.1:1")
+    built = JudgedServices(settings.model_copy(update={"judge_model": "eye"}))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def asked_of(judged):
+    settings = StudySettings(scale=0.06, judge="endpoint", options={"triggers": ["coffee"], "base": False})
+    return complete(run_study(find_design("tbyb-task"), settings, judged))
+
+
+def test_each_thing_of_a_prompt_is_asked_about_in_its_pictures_only(judged, asked_of):
+    assert "Does this picture show a coffee? Answer yes, no or cannot tell." in judged.eye.questions
+    table = table_of(asked_of, "missing_things").frame.set_index("thing")
+    assert table.loc["coffee", "asked in"] == asked_of.n_images
+    assert table.loc["person", "asked in"] < asked_of.n_images
+    # "cannot tell" is no yes.
+    assert table.loc["person", "missing"] == 1
+    assert 0 < table.loc["coffee", "missing"] < 1
+    assert table.index[0] == "person"  # the one that is missing most
+    assert table["missing"].tolist() == sorted(table["missing"], reverse=True)
+
+
+def test_the_finding_is_the_share_of_all_named_things_that_are_not_there(asked_of):
+    found = next(f for f in asked_of.results.findings if f.key == "coffee missing things")
+    table = table_of(asked_of, "missing_things").frame
+    missing = (table["missing"] * table["asked in"]).sum() / table["asked in"].sum()
+    assert found.estimate.value == pytest.approx(missing)
+    assert found.estimate.n == table["asked in"].sum()
+    assert found.estimate.low < found.estimate.value < found.estimate.high
+
+
+def test_without_a_judge_nobody_is_asked(judged):
+    settings = StudySettings(scale=0.03, options={"triggers": ["coffee"], "base": False})
+    asked_of = complete(run_study(find_design("tbyb-task"), settings, judged))
+    assert not any(f.key.endswith("missing things") for f in asked_of.results.findings)
+    assert not any(table.key == "missing_things" for table in asked_of.results.tables)
