@@ -162,7 +162,8 @@ class StudyTab(ResultPage):
         self.wire_form()
         self.wire_results()
         remembered = [self.form[name] for name in self.remembered]
-        self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], **messages.LATEST)
+        how = {**messages.LATEST, "queue": False}
+        self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], **how)
         demo.load(self.on_load, parts["remembered"], self.linked(), **QUIET)
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
         self.arms.wire(self.form["model"])
