@@ -18,6 +18,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parent.parent
+MOST_SECONDS = 1800  # of one call of pytest: a fault that lets a test run for ever is found, too
 COPIED = ("app.py", "assets", "bias_core", "docs", "pyproject.toml", "tests", "training", "validation", "scripts")
 COPIED += ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "refs.bib", "requirements.txt", "bench", ".ci")
 COPIED += ("requirements-dev.txt", "LICENSE")
@@ -53,7 +54,10 @@ def finds(root: Path, *args: str) -> tuple[str, float]:
     began = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", *args]
     env = os.environ | {"BIAS_TEST_SLOW": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=MOST_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"none of {', '.join(args)} ended in {MOST_SECONDS} s", time.monotonic() - began
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
     if done.returncode not in (0, 1, 2, 5):  # 5: no test was chosen
         sys.exit(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
