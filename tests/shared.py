@@ -63,7 +63,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of pictures and readings that data folders of this process share."""
     folder = tmp_path_factory.mktemp("shelf")
     (folder / "images").mkdir()
-    for name in _FILES:
+    for name in (*_FILES, "answers_of_fakes.sqlite"):
         (folder / name).touch()
     return folder
 
@@ -91,8 +91,11 @@ def real_services(shared_data: Path) -> Iterator[Services]:
 
 
 @pytest.fixture(scope="module")
-def fake_services(shared_data: Path) -> Iterator[FakeServices]:
+def fake_services(shelf: Path, shared_data: Path) -> Iterator[FakeServices]:
     """The renderer, and classifiers without weights, for one test file."""
+    answers = shared_data / "answers.sqlite"  # its finder has the name of the real one, and reads otherwise
+    answers.unlink()
+    answers.symlink_to(shelf / "answers_of_fakes.sqlite")
     services = FakeServices(shared_data)
     yield services
     services.close()
