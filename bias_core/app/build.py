@@ -19,7 +19,7 @@ from starlette.middleware import Middleware
 
 import bias_core
 from bias_core.app import api
-from bias_core.app.doors import HostCheck, ReadableJson, UploadQuota, allowed_hosts
+from bias_core.app.doors import HostCheck, ReadableJson, StreamEnd, UploadQuota, allowed_hosts
 from bias_core.app.first_page import FirstPage
 from bias_core.app.page_state import AnsweringBlocks
 from bias_core.app.warm_up import warm_up
@@ -303,6 +303,7 @@ def launch_options(services: Services) -> dict[str, Any]:
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
                 Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9)),
                 Middleware(ReadableJson),
+                Middleware(StreamEnd),
                 Middleware(FirstPage),
             ],
         },

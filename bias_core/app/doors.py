@@ -1,10 +1,12 @@
 """Who may come in: under which names the server may be asked, how much may be uploaded, what can be read at all."""
 
+import asyncio
 import json
 import os
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from gradio.utils import get_upload_folder
 from starlette.datastructures import Headers
@@ -18,6 +20,9 @@ from bias_core.ui.messages import user_errors
 
 _MCP = "/gradio_api/mcp"
 _UPLOAD = "/gradio_api/upload"
+_STREAM = "/gradio_api/queue/data"
+_EVENT = "/gradio_api/queue/join"
+_MOST_SECONDS = 3  # that a page takes to close a stream that has ended
 _HUB = "huggingface.co"  # whose pages ask a Space's tools
 _READING = {"GET", "HEAD", "OPTIONS"}
 _MOST_BYTES = 5_000_000  # of a call over MCP
@@ -133,6 +138,70 @@ class ReadableJson:
             return unsent.pop() if unsent else await receive()
 
         await self._app(scope, again, send)
+
+
+class StreamEnd:
+    """Accepts an event only when the page knows that its last stream of answers has ended, so that it opens another.
+
+    Gradio ends the stream when nothing waits for an answer. An event sent while the page does not know that yet would
+    never be answered.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._ending: dict[str, asyncio.Event] = {}  # by page; set when the page has closed its side
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Follow streams to their end, and let events wait for it."""
+        path = scope["path"].rstrip("/") if scope["type"] == "http" else ""
+        follow = self._stream if path.endswith(_STREAM) else self._event if path.endswith(_EVENT) else self._app
+        await follow(scope, receive, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        page = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [""])[0]
+        ended = asyncio.Event()
+
+        async def noting(message: Message) -> None:
+            if b'"close_stream"' in message.get("body", b""):
+                self._ending[page] = ended
+            if page in self._ending and not message.get("more_body", False):
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(_gone(receive), _MOST_SECONDS)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            ended.set()
+            if self._ending.get(page) is ended:
+                del self._ending[page]
+
+    async def _event(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body: list[bytes] = []
+
+        async def noting() -> Message:
+            message = await receive()
+            body.append(message.get("body", b""))
+            return message
+
+        async def waiting(message: Message) -> None:
+            if self._ending and (ended := self._ending.get(_page_of(b"".join(body)))):
+                await ended.wait()
+            await send(message)
+
+        await self._app(scope, noting, waiting)
+
+
+def _page_of(body: bytes) -> str:
+    """The page that an event comes from; "" where that cannot be read, which Gradio refuses itself."""
+    with suppress(ValueError, RecursionError, AttributeError):
+        return str(json.loads(body).get("session_hash"))
+    return ""
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _unreadable(body: bytes) -> str:

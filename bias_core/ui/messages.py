@@ -18,10 +18,7 @@ QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 LATEST: dict[str, Any] = {**QUIET, "trigger_mode": "always_last"}
 """The same where fields are read: what is chosen while an answer is on its way is not lost, the last one counts."""
 EACH: dict[str, Any] = {**QUIET, "trigger_mode": "multiple", "queue": False}
-"""The same where the event itself says what was pressed, which Gradio forgets of one that waits: each is answered.
-
-Not over the queue: its answers come over a stream that closes when nobody waits, and who presses just then has none.
-"""
+"""The same where the event itself says what was pressed, which Gradio forgets of one that waits: each is answered."""
 _PAUSE = 0.25  # seconds
 _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
 NOTHING_DONE = "Nothing has been measured here yet, or its report is no longer stored: run this first."

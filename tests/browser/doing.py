@@ -80,14 +80,13 @@ def explore(page: Any, concept: str = "doctor") -> None:
 
 def unfold(page: Any, key: str, *names: str) -> None:
     """Open folds of a result page, each before what is in the one above has come, and wait for what is in them."""
+    settle(page)  # a new report closes them
     for name in names:
         if not page.locator(f"#{key}-fold-{name} > button.open").count():
             page.locator(f"#{key}-fold-{name} > button").first.click()
-    # Of Details all is made when it is opened; the others hold fields, whose names are there before.
     filled = "([key, name]) => document.querySelector(`#${key}-fold-${name}`).innerText.length > 40"
-    made = "([key, name]) => document.querySelector(`#${key}-attributes`)?.innerHTML.length > 0"
     for name in names:
-        page.wait_for_function(made if name == "by-attribute" else filled, arg=[key, name])
+        page.wait_for_function(filled, arg=[key, name])
 
 
 def run_preset(page: Any, key: str, name: str, *folds: str) -> None:

@@ -1,5 +1,7 @@
 """A page that makes its own name point here (DNS rebinding) gets nothing; nor do other sites' scripts."""
 
+import asyncio
+import json
 from itertools import product
 
 import pytest
@@ -9,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
-from bias_core.app.doors import HostCheck, allowed_hosts
+from bias_core.app.doors import HostCheck, StreamEnd, allowed_hosts
 from bias_core.settings import Settings
 
 PATHS = ("/", "/config", "/label/next", "/gradio_api/mcp/", "/gradio_api/queue/data")
@@ -69,3 +71,41 @@ def test_a_space_answers_under_its_own_host(monkeypatch):
     monkeypatch.setenv("SPACE_HOST", "me-space.hf.space")
     assert asked(Settings(), "me-space.hf.space") == 200
     assert asked(Settings(), "other-space.hf.space") == 421
+
+
+def test_what_is_pressed_while_a_stream_of_answers_ends_waits_for_the_page_to_know():
+    async def gradio(scope, receive, send):
+        if scope["path"].endswith("join"):
+            await receive()
+        else:
+            await send({"type": "http.response.body", "body": b'data: {"msg":"close_stream"}', "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def both():
+        door, left = StreamEnd(gradio), asyncio.Event()
+
+        async def disconnect():
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def press(page):
+            async def body():
+                return {"type": "http.request", "body": json.dumps({"session_hash": page}).encode()}
+
+            await door(scope | {"path": "/gradio_api/queue/join"}, body, answered)
+
+        async def answered(_message):
+            await asyncio.sleep(0)
+
+        scope = {"type": "http", "path": "/gradio_api/queue/data", "query_string": b"session_hash=mine"}
+        stream = asyncio.create_task(door(scope, disconnect, answered))
+        await asyncio.sleep(0.01)
+        await press("other")
+        mine = asyncio.create_task(press("mine"))
+        await asyncio.sleep(0.05)
+        assert not mine.done()
+        left.set()
+        await asyncio.wait_for(asyncio.gather(mine, stream), 2)
+        await press("mine")
+
+    asyncio.run(both())

@@ -246,9 +246,11 @@ class ResultPage(StudyForm):
         }
 
     def _closed(self, report: StudyReport) -> Updates:
-        """The folds of a new report, of which nothing is made yet; those without content are left out."""
+        """The folds of a new report: empty, for nothing is made yet; those without content are left out."""
         parts, has_attributes = self.parts, bool(self.figures_by_attribute(report)) or self.has_extra(report)
         return {
+            **dict.fromkeys((parts[name] for name in ("attributes", "figures", "tables", "notes")), ""),
+            parts["extra"]: gr.update(visible=False),
             parts["by_attribute"]: gr.update(open=False, visible=has_attributes),
             parts["details"]: gr.update(open=False),
             parts["filled"]: (),
