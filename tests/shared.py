@@ -1,4 +1,4 @@
-"""What the tests of one process share: pictures that were drawn, what was read in them, and loaded models.
+"""What tests share: pictures that were drawn, what was read in them, and in each process loaded models.
 
 A test file takes a fixture by ``services = shared.real_services`` or ``shared.fake_services``. Runs, reports and labels
 are the file's own. A file that counts what is drawn, breaks a store, or reads with a classifier that must have seen its
@@ -7,6 +7,7 @@ pictures drawn needs an empty data folder: it builds its services over ``tmp_pat
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -60,9 +61,10 @@ def command_line(data: Path, assets: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of pictures and readings that data folders of this process share."""
-    folder = tmp_path_factory.mktemp("shelf")
-    (folder / "images").mkdir()
+    """The folder of pictures and readings that data folders of all processes of a run share."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shelf"
+    (folder / "images").mkdir(parents=True, exist_ok=True)
     for name in (*_FILES, "answers_of_fakes.sqlite"):
         (folder / name).touch()
     return folder

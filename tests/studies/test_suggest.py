@@ -110,9 +110,3 @@ def test_on_ten_concepts_what_is_planted_most_strongly_is_among_the_first_five(s
     found = hits(services, RENDERER)
     assert len(found) == 10
     assert sum(found.values()) >= 8, found
-
-
-@pytest.mark.slow
-def test_also_in_the_pictures_of_the_diffusion_model(services):
-    found = hits(services, "calibration-diffusion")
-    assert sum(found.values()) >= 8, found
