@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from PIL import Image
 
 from tests.adapters import tiny_parts as parts
 from tests.adapters.tiny_parts import diffusers, torch, transformers
-from tests.shared import shared_data, shelf
+from tests.shared import shared_data, shelf, titles_for_plots
 
 __all__ = ["shared_data", "shelf"]
 
@@ -115,6 +116,13 @@ def _refuse_skip(report):
 
 def _reason(report) -> str:
     return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plots(request):
+    """Plots are drawn where a file is marked ``draws``; the others have their titles."""
+    with nullcontext() if request.node.get_closest_marker("draws") else titles_for_plots():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ pictures drawn needs an empty data folder: it builds its services over ``tmp_pat
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,6 @@ import pytest
 
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.reports import report_page
-from bias_core.studies.running import export
-from bias_core.ui import templates
 from tests.ui.fakes import FakeServices
 
 if TYPE_CHECKING:
@@ -103,33 +101,23 @@ def fake_services(shelf: Path, shared_data: Path) -> Iterator[FakeServices]:
     services.close()
 
 
-def _undraw_files(patch: pytest.MonkeyPatch) -> None:
-    made = ("svg", "png", "txt")
-    patch.setattr(export, "_figure_files", lambda name, _: {f"{name}.{form}": b"undrawn" for form in made})
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exports whose figures are not drawn, which takes most of their time; tests/studies/test_figures.py draws them."""
-    _undraw_files(monkeypatch)
+_DRAWING = ("bias_core.ui.templates", "bias_core.studies.reports.report_page", "bias_core.studies.explore.view")
 
 
 @contextmanager
 def titles_for_plots() -> Iterator[None]:
-    """The same of pages and documents, too: of a plot they have its title."""
+    """Pages, documents and exports that have the title of a plot in its place: drawing takes most of their time."""
 
     def titled(figure: Any, *_: object, **__: object) -> str:
         return f"<svg><title>{escape(figure.title)}</title></svg>"
 
+    def files(name: str, _: Any) -> dict[str, bytes]:
+        return {f"{name}.{form}": b"undrawn" for form in ("svg", "png", "txt")}
+
     with pytest.MonkeyPatch.context() as patch:
-        _undraw_files(patch)
-        for module in (templates, report_page):
-            patch.setattr(module, "figure_svg", titled)
-        yield
-
-
-@pytest.fixture
-def plain_plots() -> Iterator[None]:
-    """Titles in place of plots for one test."""
-    with titles_for_plots():
+        for name in _DRAWING:
+            if module := sys.modules.get(name):
+                patch.setattr(module, "figure_svg", titled)
+        if module := sys.modules.get("bias_core.studies.running.export"):
+            patch.setattr(module, "_figure_files", files)
         yield

@@ -29,9 +29,7 @@ from bias_core.studies.running.export import to_command
 from bias_core.studies.running.run import plan_study
 from bias_core.types import Attribute
 from tests.explored import explore
-from tests.shared import command_line, undrawn
-
-__all__ = ["undrawn"]
+from tests.shared import command_line
 
 MAN = Attribute(
     name="man", positive="a photo of a man", negative="a photo of a female", reference=0.3, reference_source="a guess"
@@ -98,7 +96,6 @@ def test_the_copied_command_gives_the_numbers_of_the_library(services, command, 
     assert theirs == json.loads(json.dumps(ours))
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_files_and_table(command, tmp_path):
     result = command("explore", "doctor", "--attribute", "man", "--model", "calibration-renderer",
                      "-n", "6", "--out", str(tmp_path / "out"))  # fmt: skip
@@ -241,7 +238,6 @@ def test_several_models_and_conditions_are_drawn_once_and_found_when_measured(co
     assert len(list((data / "runs").glob("*.json"))) == 4
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_plan_before_it_changes_nothing_in_the_report(command, tmp_path):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     result = command("study", "run", "--plan", *SMALL, "--out", str(ours))

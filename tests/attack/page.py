@@ -36,19 +36,20 @@ class PageVisitor:
         self.client.get("/").raise_for_status()
         self.config = self.client.get("/config").raise_for_status().json()
         loads = [d["id"] for d in self.config["dependencies"] if any(t[1] == "load" for t in d["targets"])]
-        events = {self._join(fn): fn for fn in loads if self._dependency(fn)["backend_fn"]}
-        for message in self._messages():
-            if message["msg"] == "process_generating" and message["event_id"] in events:
-                self.on_step(str(message["output"]))
-                self._show(events[message["event_id"]], message["output"])
-            if message["msg"] == "process_completed" and message["event_id"] in events:
-                assert message["success"], message
-                fn = events.pop(message["event_id"])
-                self._show(fn, message["output"])
-                for follower in self._followers(fn, message["output"]):
-                    events[self._join(follower)] = follower
-            if not events:
-                break
+        to_come = [fn for fn in loads if self._dependency(fn)["backend_fn"]]
+        while to_come:
+            events, to_come = {self._join(fn): fn for fn in to_come}, []
+            for message in self._messages():
+                if message["msg"] == "process_generating" and message["event_id"] in events:
+                    self.on_step(str(message["output"]))
+                    self._show(events[message["event_id"]], message["output"])
+                if message["msg"] == "process_completed" and message["event_id"] in events:
+                    assert message["success"], message
+                    fn = events.pop(message["event_id"])
+                    self._show(fn, message["output"])
+                    to_come += self._followers(fn, message["output"])
+                if not events:
+                    break
         return time.monotonic() - begun
 
     def _followers(self, fn: int, output: dict[str, Any]) -> list[int]:
@@ -146,5 +147,7 @@ class PageVisitor:
         while True:  # the server ends the stream when nothing is under way, and what follows needs another
             with self.client.stream("GET", f"{PREFIX}/queue/data", params={"session_hash": self.session}) as lines:
                 for line in lines.iter_lines():
+                    if "close_stream" in line:  # as a page does, which leaves at that word
+                        break
                     if line.startswith("data:"):
                         yield json.loads(line[5:])

@@ -102,7 +102,7 @@ def test_a_full_disk_leaves_no_half_zip(export, tmp_path, monkeypatch):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-services, plain_plots = shared.fake_services, shared.plain_plots
+services = shared.fake_services
 
 DESIGN = find_design("t2iat-tests")
 SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
@@ -133,8 +133,7 @@ def exports(services, report):
 @pytest.fixture(scope="module")
 def folders(exports, tmp_path_factory):
     root = tmp_path_factory.mktemp("exports")
-    with shared.titles_for_plots():
-        return {name: write_folder(export, root / name) for name, export in exports.items()}
+    return {name: write_folder(export, root / name) for name, export in exports.items()}
 
 
 def numbers(report):
@@ -220,7 +219,7 @@ def test_a_reimported_export_gives_the_same_numbers(report, again):
     assert numbers(again) == numbers(report)
 
 
-def test_the_zip_holds_both_descriptions(exports, plain_plots, tmp_path):
+def test_the_zip_holds_both_descriptions(exports, tmp_path):
     with zipfile.ZipFile(write_zip(exports["study"], tmp_path / "run.zip")) as archive:
         assert {"README.md", "croissant.json"} < set(archive.namelist())
 

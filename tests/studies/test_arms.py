@@ -34,7 +34,7 @@ from tests.explored import pictures_of
 from tests.studies.oasis_runs import table, without_seconds
 from tests.studies.scribe import ScribeServices, scribe_services
 
-services, undrawn = scribe_services, shared.undrawn
+services = scribe_services
 
 GENERAL, ORIGINS = find_design("tbyb-general"), find_design("oasis-nationalities")
 CONDITIONS = tuple(Arm(condition=name) for name in ("fair", "published", "extreme"))
@@ -124,9 +124,7 @@ def test_a_comparison_is_saved_whole(services, origins):
     assert without_seconds(saved) == without_seconds(origins)
 
 
-def test_the_command_line_compares_arms_at_once_and_writes_a_folder_of_each(
-    services, origins, tmp_path, monkeypatch, undrawn
-):
+def test_the_command_line_compares_arms_at_once_and_writes_a_folder_of_each(services, origins, tmp_path, monkeypatch):
     monkeypatch.setattr("bias_core.services.Services", shared.RealServices)
     monkeypatch.setenv("BIAS_DATA_DIR", str(services.settings.data_dir))
     fair, *_, brought = origins.settings.arms

@@ -30,8 +30,6 @@ from bias_core.types import Attribute, Estimate
 from tests import shared
 from tests.explored import Explored, explore
 
-undrawn = shared.undrawn
-
 MAN = Attribute(
     name="man",
     positive="a photo of a man",
@@ -270,7 +268,7 @@ def test_one_picture_has_a_share_but_no_variety(services):
     assert report.attribute_images == ()
 
 
-def test_an_odd_concept_is_drawn_and_reported(services, tmp_path, undrawn):
+def test_an_odd_concept_is_drawn_and_reported(services, tmp_path):
     concept = "=cmd|' /C calc'!A0 {braces} 医生 👩‍⚕️\n\n# <script>"
     report = run(explore_settings(RENDERED, concept=concept, n_images=4), services)
     assert {"braces", "医生"} <= set(report.unknown_words)

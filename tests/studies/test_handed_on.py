@@ -42,7 +42,9 @@ from bias_core.ui.study.downloads import take
 from bias_core.ui.templates import render
 from tests import shared
 
-services, undrawn = shared.fake_services, shared.undrawn
+pytestmark = pytest.mark.draws
+
+services = shared.fake_services
 
 NOON = 1795348800.0  # 2026-11-22 12:00 UTC
 HOSTILE = '<img src="https://evil.example/x" onerror="alert(1)">"></pre><script>alert(2)</script>'
@@ -265,7 +267,7 @@ def test_the_page_offers_every_form_and_says_what_each_is_for(report, tmp_path):
 
 
 def test_the_command_line_says_what_to_quote_and_writes_the_form_that_the_name_says(
-    report, services, tmp_path, quick, undrawn, capsys
+    report, services, tmp_path, quick, capsys
 ):
     report = with_one_figure(report)
     show_study_report(report, services)

@@ -22,12 +22,9 @@ from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.ui.visitor import Visitor, on_arrive
-from tests import shared
 from tests.hosted_server import HostedServer, picture, refused
 from tests.shared import RealServices
 from tests.studies.oasis_runs import findings, table
-
-undrawn = shared.undrawn
 
 MODEL, KEY, READER = "openai:draw-1", "sk-servers-own-9876543210", "calibration-clip"
 
@@ -156,7 +153,7 @@ def command(server, tmp_path, assets, monkeypatch):
     return lambda *words: CliRunner().invoke(app, list(words), env=environment)
 
 
-def test_the_command_line_estimates_and_runs_with_the_token_of_a_variable(command, server, tmp_path, undrawn):
+def test_the_command_line_estimates_and_runs_with_the_token_of_a_variable(command, server, tmp_path):
     hosted = f"--model {MODEL} --force --encoder {READER} --token-env MY_OWN_KEY"
     study = f"study run oasis-nationalities --scale 0.01 --option nationalities=Indian,Mexican {hosted}".split()
     estimate = command(*study, "--estimate", "--price", "0.04")

@@ -56,7 +56,7 @@ from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.every import every
 from tests.explored import explore, explored
-from tests.shared import RealServices, shared_folder, undrawn
+from tests.shared import RealServices, shared_folder
 from tests.studies.oasis_runs import without_seconds
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
@@ -314,8 +314,6 @@ def test_a_run_of_an_older_version_says_so(owned):
     assert list_runs(owned, ME)[0].n_pictures == 0
 
 
-__all__ = ["undrawn"]
-
 EXPLORED, ACTED, THREE = "f892e6636675c66b", "0af5be8dae33e423", "f8ef304efb2707b7"
 VALIDITY = "46ab12519e6b8e68"
 AN_OLDER = "visitor-0000000000000000"
@@ -334,7 +332,7 @@ def note_of(report):
     return note
 
 
-def test_all_are_on_the_list_and_open_with_what_they_measured(left, undrawn):
+def test_all_are_on_the_list_and_open_with_what_they_measured(left):
     assert {line.run_id for line in list_runs(left, AN_OLDER)} == {EXPLORED, ACTED, THREE}
     for run_id in (EXPLORED, ACTED, THREE):
         report = open_run(left, AN_OLDER, run_id).report

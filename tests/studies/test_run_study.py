@@ -36,7 +36,7 @@ from tests.every import every
 from tests.shared import command_line
 from tests.studies.oasis_runs import without_seconds
 
-services, undrawn = shared.real_services, shared.undrawn
+services = shared.real_services
 
 DESIGN = find_design("t2iat-tests")
 SMALL = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
@@ -170,7 +170,7 @@ def test_scaling_never_goes_below_what_a_measure_needs():
     assert thinned(range(50), 0.2, least=3, seed=1) != thinned(range(50), 0.2, least=3, seed=2)
 
 
-def test_the_report_is_json_markdown_and_files(report, tmp_path, undrawn):
+def test_the_report_is_json_markdown_and_files(report, tmp_path):
     write_folder(to_export(report), tmp_path)
     saved = json.loads((tmp_path / "report.json").read_text())
     assert saved["findings"][0]["published"] == 0.019  # Table 1, science and arts

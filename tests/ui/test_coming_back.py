@@ -33,8 +33,6 @@ from tests import shared
 from tests.attack.page import PREFIX, PageVisitor
 from tests.ui.tabs import built, form_values
 
-plain_plots = shared.plain_plots
-
 # Gradio holds a chosen value against the menu as it was built.
 pytestmark = pytest.mark.filterwarnings("ignore:The value passed into gr.Dropdown:UserWarning")
 
@@ -47,7 +45,6 @@ def others_come(page, n):
         page.client.post(f"{PREFIX}/run/predict", json=body).raise_for_status()
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile(served):
     page, stranger = PageVisitor(served.url), PageVisitor(served.url)
     page.open()
@@ -126,7 +123,6 @@ def test_a_tab_shows_no_example_to_whom_has_a_run_there_asks_for_one_or_is_not_k
     assert header not in coming.on_look("association", visitor, None)
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_a_run_at_work_is_followed_after_a_reload_and_can_be_stopped(served):
     page = PageVisitor(served.url)
     page.open()

@@ -29,7 +29,7 @@ from tests.annotation.raters import new_id
 from tests.explored import explore
 from tests.ui.tabs import built
 
-services, plain_plots = shared.fake_services, shared.plain_plots
+services = shared.fake_services
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -192,7 +192,6 @@ def test_a_mark_that_cannot_be_set_is_said_in_place_and_another_question_forgets
     assert "the right answer is on record" in tab.making.on_source(visitor, run)[tab.making.form["found"]]
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_the_report_says_how_raters_did_on_the_checks(tab, services, visitor, run):
     gold = {"share": 99, "gold": "1: feminine\n2: feminine"}
     key = opened(tab, services, visitor, run, "feminine", "masculine", n=2, raters=2, **gold)
@@ -209,7 +208,6 @@ def test_the_report_says_how_raters_did_on_the_checks(tab, services, visitor, ru
     assert "Attention checks <small>(4 rows)</small>" in details(tab, told)
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_another_visitor_sees_neither_the_run_nor_the_task(tab, visitor, run):
     stranger = Visitor()
     assert tab.making.on_sources(stranger)["choices"] == []
@@ -226,7 +224,6 @@ def test_another_visitor_sees_neither_the_run_nor_the_task(tab, visitor, run):
     stranger.leave()
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_answers_are_shown_compared_taken_along_and_used(tab, services, visitor, run):
     parts, scores = tab.parts, tab.scores
     key = opened(tab, services, visitor, run, n=4, raters=3)
@@ -263,7 +260,6 @@ def explored(services, visitor, **asked):
     return found.report
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_an_exploration_is_corrected_by_people(tab, services, visitor):
     report = explored(services, visitor, concept="doctor", n_images=12)
     assert tab.making.on_source(visitor, report.run_id)[tab.making.form["kind"]] == "own"
@@ -312,7 +308,6 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     assert "not on record" in press(visitor, None, report, 4, "")[status]
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_of_a_paired_test_people_alone_are_asked_about_too(tab, services, visitor, run):
     shown, report = built(PairedTab, services), open_run(services, visitor.key, run).report
     tab.parts["tabs"] = "tabs"
@@ -337,7 +332,6 @@ def test_reports_that_people_cannot_correct_have_no_button(services, visitor):
     assert not updates[shown.people.corrected]["visible"]
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab, visitor, run):
     key = made(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, EVIL, "Look twice.", "You may stop.", "", 20)
@@ -349,7 +343,6 @@ def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab, visitor, run)
     assert tab.on_return(visitor, None, "", None) == {tab.parts["key"]: "", tab.parts["status"]: READY}
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_an_owner_excludes_a_rater_and_takes_them_back_in(tab, services, visitor, run):
     parts = tab.parts
     key = opened(tab, services, visitor, run, "feminine", "feminine", "masculine", n=3, raters=3)
@@ -369,7 +362,6 @@ def test_an_owner_excludes_a_rater_and_takes_them_back_in(tab, services, visitor
     assert "no task of yours" in tab.on_exclude(visitor, None, key[:-1], None, bad)[parts["status"]]
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_a_task_is_deleted_when_its_title_is_typed(tab, services, visitor, run):
     parts = tab.parts
     key, other = made(tab, visitor, run), made(tab, visitor, run)
@@ -399,7 +391,6 @@ def test_the_owner_s_key_is_kept_by_the_browser_and_the_report_is_made_anew(tab,
     fresh.leave()
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_limits_of_joining_are_the_owner_s(tab, services, visitor, run):
     key = made(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, 30, 60)
@@ -414,7 +405,6 @@ def test_limits_of_joining_are_the_owner_s(tab, services, visitor, run):
 BAD = (None, -1, 10**400, float("nan"), "\ud800", "x" * 300, "../../etc", [1], b"x")
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_whatever_an_owner_sends_is_answered_in_words(tab, services, visitor, run):
     key, status = made(tab, visitor, run, n=1), tab.parts["status"]
     for bad in BAD:

@@ -28,6 +28,8 @@ from bias_core.studies.kit.types import StudyFigure
 from bias_core.ui.templates import STATIC, TEMPLATES, environment, render, script
 from tests.ui.fakes import FakeServices, TracedRenderer
 
+pytestmark = pytest.mark.draws
+
 ROOT = Path(__file__).parent.parent.parent
 
 

@@ -22,6 +22,8 @@ from bias_core.ui.study.why import why_html
 from tests import shared
 from tests.ui.tabs import built, opened_folds
 
+pytestmark = pytest.mark.draws
+
 services = shared.fake_services
 
 ATTRIBUTES = (

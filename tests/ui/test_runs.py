@@ -27,7 +27,7 @@ from tests import shared
 from tests.explored import explore
 from tests.ui.fakes import _portrait
 
-services, plain_plots = shared.fake_services, shared.plain_plots
+services = shared.fake_services
 
 EVIL = "<img src=x onerror=alert(1)>"
 SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
@@ -114,7 +114,6 @@ def test_keep_delete_and_undo(tab, services, visitor):
     assert "no run" in told[parts["status"]]
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_a_run_opens_in_the_tab_of_its_study_with_its_form(tab, services, visitor):
     settings = explore_settings(concept="nurse", n_images=5, attribute_a="", attribute_b="")
     *_, explored = explore(settings, services, session=visitor.key)
@@ -137,7 +136,6 @@ def test_a_run_that_is_no_longer_there_is_said(tab, visitor):
         assert "That did not work" in last[tab.parts["status"]]
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_running_again_ends_where_the_study_is_shown(tab, services, visitor):
     report = associated(services, visitor)
     *_, last = tab.on_again(visitor, report.run_id)
@@ -145,7 +143,6 @@ def test_running_again_ends_where_the_study_is_shown(tab, services, visitor):
     assert any("Done in" in str(value) for value in last.values())
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     path = zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5, EVIL.replace("/", ""): 4})
     seen = tab.on_import(visitor, str(path))
@@ -272,8 +269,7 @@ def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why
     for side in sides_of(report):
         (image_id, *_) = side.pictures["image_id"] if side.pictures is not None else ()
         assert "not there" in tab.why_html(report, image_id)
-    with shared.titles_for_plots():
-        taken = tab.on_take(newcomer, report, event(take="report::html"))
+    taken = tab.on_take(newcomer, report, event(take="report::html"))
     assert Path(taken[parts["file"]]).stat().st_size > 10_000
     newcomer.leave()
 

@@ -38,7 +38,7 @@ from tests import shared
 from tests.ui.fakes import FewWords
 from tests.ui.tabs import built, changed, form_values, opened_folds
 
-services, plain_plots = shared.fake_services, shared.plain_plots
+services = shared.fake_services
 
 EVIL = "<img src=x onerror=alert(1)>"
 # The fake model draws a man where a prompt says "man", so edits with "man" and "woman" differ.
@@ -638,7 +638,6 @@ def test_the_doubtful_come_first_and_the_failed_alone(pairs):
     assert replace(labelling, which="failed").pictures() == []
 
 
-@pytest.mark.usefixtures("plain_plots")
 def test_the_tab_shows_what_a_correction_gives(paired, two):
     labelling = Labelling(drawn=two)
     one = first_pair(labelling)

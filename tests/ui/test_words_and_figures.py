@@ -24,6 +24,8 @@ from bias_core.ui.templates import environment
 from tests import shared
 from tests.explored import Explored, explore
 
+pytestmark = pytest.mark.draws
+
 services = shared.fake_services
 
 NAN = float("nan")
