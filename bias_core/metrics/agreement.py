@@ -18,6 +18,8 @@ from bias_core.types import Estimate, ReaderErrors
 Codes = np.ndarray[Any, np.dtype[np.int64]]
 Coefficient = Literal["fleiss_kappa", "cohen_kappa", "krippendorff_alpha"]
 Level = Literal["nominal", "ordinal", "interval"]
+Statistic = Callable[[Codes, Codes], Array]
+"""Of patterns of answers, ``(n_patterns, n_raters)``, and how many items have each, ``(n_samples, n_patterns)``."""
 
 _ALL_EQUAL = "all ratings are equal: agreement by chance is certain and the coefficient is 0/0"
 
@@ -155,14 +157,14 @@ def agreement_estimate(
     patterns, index = np.unique(codes[several], axis=0, return_inverse=True)
     unit, _ = pd.factorize(_units_of(groups, len(codes))[several])
     per_unit = pd.crosstab(unit, index).to_numpy()  # (n_units, n_patterns)
-    value = statistic(patterns, per_unit.sum(axis=0))
+    value = float(statistic(patterns, per_unit.sum(axis=0, keepdims=True))[0])
     if math.isnan(value):
         return Estimate.undefined(len(per_unit), _ALL_EQUAL)
     # Few kinds of units exist: to resample units is to draw how many there are of each kind.
     kinds, frequency = np.unique(per_unit, axis=0, return_counts=True)
     n = len(per_unit)
     draws = np.random.default_rng(rng).multinomial(n, frequency / n, size=n_resamples) @ kinds
-    resampled = np.array([statistic(patterns, weights) for weights in draws])
+    resampled = statistic(patterns, draws)
     defined = resampled[np.isfinite(resampled)]
     estimate = percentile_estimate(value, defined, n=n, confidence=confidence)
     if math.isnan(estimate.low) and level == "nominal" and math.isclose(value, 1):
@@ -240,17 +242,15 @@ def reader_errors_from_labels(
     )
 
 
-def _statistic(
-    ratings: ArrayLike | pd.DataFrame, coefficient: Coefficient, level: Level
-) -> tuple[Codes, Callable[[Codes, Codes], float]]:
-    """Ratings by number, and the coefficient as a function of patterns of answers and their counts."""
+def _statistic(ratings: ArrayLike | pd.DataFrame, coefficient: Coefficient, level: Level) -> tuple[Codes, Statistic]:
+    """Ratings by number, and the coefficient of each sample of them."""
     if coefficient == "krippendorff_alpha":
         codes, answers = _coded(ratings)
         positions = _positions(answers, level)
-        return codes, lambda patterns, weights: _alpha(patterns, weights, positions, level)
+        return codes, _of_each(lambda patterns, weights: _alpha(patterns, weights, positions, level))
     codes, _ = _coded(ratings, complete=True)
     if coefficient == "fleiss_kappa":
-        return codes, _fleiss
+        return codes, _of_each(_fleiss)
     if coefficient != "cohen_kappa":
         raise InvalidInput(f"No coefficient is called {coefficient!r}.")
     if codes.shape[1] != 2:
@@ -258,9 +258,13 @@ def _statistic(
     return codes, _cohen
 
 
-def _of_all_items(codes: Codes, statistic: Callable[[Codes, Codes], float]) -> float:
+def _of_each(statistic: Callable[[Codes, Codes], float]) -> Statistic:
+    return lambda patterns, samples: np.array([statistic(patterns, weights) for weights in samples])
+
+
+def _of_all_items(codes: Codes, statistic: Statistic) -> float:
     codes = codes[_has_two_answers(codes)]
-    return statistic(codes, np.ones(len(codes), dtype=int))
+    return float(statistic(codes, np.ones((1, len(codes)), dtype=int))[0])
 
 
 def _counts(codes: Codes, n_answers: int) -> Codes:
@@ -277,15 +281,16 @@ def _fleiss(codes: Codes, weights: Codes) -> float:
     return float(of_counts(counts))
 
 
-def _cohen(codes: Codes, weights: Codes) -> float:
+def _cohen(codes: Codes, samples: Codes) -> Array:
     """κ of whole numbers, (n Σ_k t_kk − Σ_k r_k c_k) / (n² − Σ_k r_k c_k), t how often the two gave each pair."""
-    n_answers = int(codes.max()) + 1
-    table = np.bincount(codes[:, 0] * n_answers + codes[:, 1], weights=weights, minlength=n_answers**2)
-    table = table.reshape(n_answers, n_answers)
-    n, by_chance = float(table.sum()), float(table.sum(axis=1) @ table.sum(axis=0))
-    if by_chance == n * n:  # both gave one answer, and the same
-        return math.nan
-    return float((n * np.trace(table) - by_chance) / (n * n - by_chance))
+    k = int(codes.max()) + 1
+    cells = np.eye(k * k)[codes[:, 0] * k + codes[:, 1]]  # (n_patterns, k²)
+    tables = (samples @ cells).reshape(-1, k, k)
+    n = tables.sum(axis=(1, 2))
+    by_chance = (tables.sum(axis=1) * tables.sum(axis=2)).sum(axis=1)
+    agreed = n * np.trace(tables, axis1=1, axis2=2)
+    above = np.where(by_chance == n * n, math.nan, n * n - by_chance)  # nan: both gave one answer, and the same
+    return np.asarray((agreed - by_chance) / above)
 
 
 def _alpha(codes: Codes, weights: Codes, positions: Array, level: Level) -> float:
