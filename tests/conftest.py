@@ -37,7 +37,7 @@ SLOW = (
     "tests/test_damaged_folders.py",
     "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",
     *(f"tests/browser/test_{name}.py" for name in (
-        "app_wide", "label", "runs", "studies",
+        "label", "links", "runs", "studies",
     )),
 )  # fmt: skip
 """Files and folders whose tests are slow: together they take more than half of the suite's time."""

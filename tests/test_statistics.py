@@ -530,6 +530,7 @@ def test_the_interval_is_that_of_jeffreys_beta_draws():
     np.testing.assert_allclose([estimate.low, estimate.high], stats.beta(3000.5, 2200.5).interval(0.95), atol=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.8, 0.97])
 def test_the_interval_covers_and_nothing_is_refused(share):
     rng, n = np.random.default_rng(16), 60
@@ -577,6 +578,7 @@ def test_raters_who_disagree_widen_the_interval_and_those_who_agree_do_not():
     assert apart.low < alone.low - 0.05
 
 
+@pytest.mark.slow
 def test_raters_with_thresholds_of_their_own_are_covered_where_a_majority_alone_is_not():
     rng, inside, n = np.random.default_rng(8), np.zeros(2), 40
     for k in range(n):
@@ -606,6 +608,7 @@ def test_more_than_two_classes_have_dirichlet_rows():
     assert shares.draws.shape == (N_DRAWS, 3)
 
 
+@pytest.mark.slow
 def test_intervals_of_five_classes_hold_common_and_rare_ones_from_forty_labels():
     rng, planted, n, repetitions = np.random.default_rng(5), np.array([0.5, 0.35, 0.08, 0.05, 0.02]), 200, 120
     held = np.zeros(5)

@@ -1,54 +1,109 @@
-"""What holds for every tab: accessibility, the keyboard, and visitors that stay apart."""
+"""What holds for every tab: accessibility, order and height, the keyboard, and visitors that stay apart."""
+
+import time
 
 import pytest
 
 from bias_core.app.build import TABS
-from tests.browser.doing import explore, open_accordion, run_preset, serious, settle, switch
+from tests.browser.conftest import DEVICES
+from tests.browser.doing import explore, open_accordion, run_preset, serious, settle, switch, unfold
+from tests.browser.timing import slowdown
 
 pytestmark = pytest.mark.browser
 
-KEYS = ["explore", *(tab.key for tab in TABS)]
+KEYS = [tab.key for tab in TABS]  # Explore first
 PRESET = "Science and arts, male and female"
 # The panel that is open; the tabs before it and the foot of the page are the same in all.
 OPEN_JS = """() => document.querySelectorAll('[role=tabpanel]').forEach(
   (panel) => panel.toggleAttribute('data-open', Boolean(panel.offsetParent)))"""
+TALLEST = {"desk": 2200, "phone": 3500}
+FOLDS = ("The numbers", "By attribute", "Details", "Take it with you")
+RESULTS = ("association", "paired", "objects", "internal", "origins", "runs", "calibration")
+TITLES_JS = """(results) => [...document.querySelectorAll(`${results} .fold > button`)]
+  .filter((one) => one.offsetParent).map((one) => one.innerText.split('\\n')[0].trim())"""
+# What lies wholly within the window, once the headline was brought to its top.
+SEEN_JS = """async ([header, lead]) => {
+  document.querySelector(header).scrollIntoView();
+  await new Promise((done) => setTimeout(done, 300));
+  const seen = (node) => {
+    const box = node.getBoundingClientRect();
+    return box.height && box.top >= -1 && box.bottom <= 901;
+  };
+  const pictures = [...document.querySelectorAll(`${lead} .thumbnail-item img, .film-strip img`)].filter(seen);
+  const plots = [...document.querySelectorAll(`${lead} svg.plot, .film-plot svg`)].filter(seen);
+  return [seen(document.querySelector(`${header} h2`)), pictures.length, plots.length];
+}"""
 
 
-def show_association(page):
-    """One tab that has results."""
-    switch(page, "association")
-    if not page.is_visible("#association-results table"):
-        run_preset(page, "association", PRESET, "numbers", "by-attribute", "details")
+class Walk:
+    """What is found on the way through the tabs: heights of the page, and in ``wrong`` what nobody should meet."""
 
+    def __init__(self, page, axe, device):
+        self.page, self.axe, self.device = page, axe, device
+        self.heights, self.wrong = {}, {}
 
-@pytest.mark.parametrize("device", ["desk", "phone"])
-def test_axe_finds_nothing_serious_in_any_tab_and_none_is_too_wide(request, axe, device):
-    page = request.getfixturevalue(device)
-    width, wrong = page.viewport_size["width"], {}
-
-    def look(key, part):
-        page.evaluate(OPEN_JS)
-        if found := serious(page, axe, part):
-            wrong[key] = found
-        if page.evaluate("document.documentElement.scrollWidth") > width:
-            wrong[f"{key} is too wide"] = page.evaluate("document.documentElement.scrollWidth")
-
-    show_association(page)
-    for key in ["association", *(key for key in KEYS if key != "association")]:  # one tab has results
-        switch(page, key)
+    def result(self, key, header, results):
+        page = self.page
+        page.wait_for_selector(f"{header} h2")
+        page.wait_for_selector(f"#{key}-plot svg:visible, .film-plot svg:visible")
         settle(page)
-        look(key, "[role=tabpanel][data-open]")
+        name = key if key not in self.heights else f"{key}, a run"
+        self.heights[name] = page.evaluate("document.documentElement.scrollHeight")
+        titles = page.evaluate(TITLES_JS, results)
+        if titles != [title for title in FOLDS if title in titles] or FOLDS[0] not in titles:
+            self.wrong[name] = titles
+        headline, n_pictures, n_plots = page.evaluate(SEEN_JS, [header, f"#{key}-lead"])
+        if self.device == "desk" and not (headline and n_plots and (n_pictures >= 8 or key == "calibration")):
+            self.wrong[f"{name}: seen at once"] = (headline, n_pictures, n_plots)
+
+    def everything(self, key, part="[role=tabpanel][data-open]"):
+        page = self.page
+        settle(page)
+        page.evaluate(OPEN_JS)
+        if found := serious(page, self.axe, part):
+            self.wrong[f"{key}: axe"] = found
+        width = page.evaluate("document.documentElement.scrollWidth")
+        if width > page.viewport_size["width"]:
+            self.wrong[f"{key}: too wide"] = width
+
+
+@pytest.mark.parametrize("device", ["desk", pytest.param("phone", marks=pytest.mark.slow)])
+def test_every_tab_is_accessible_fits_the_window_and_has_its_result_in_one_order_and_not_too_tall(visit, axe, device):
+    page = visit(**DEVICES[device])
+    if device == "desk":
+        page.set_viewport_size({"width": 1280, "height": 900})
+    walk = Walk(page, axe, device)
+    walk.result("explore", "#header", "#results")
+    for key in KEYS[1:]:
+        opened = time.monotonic()
+        switch(page, key)
+        if key in RESULTS:
+            page.wait_for_selector(f"#{key}-header .example-note:visible")
+            assert time.monotonic() - opened < 3 * slowdown()
+            walk.result(key, f"#{key}-header", f"#{key}-results")
+        if key == "association":
+            unfold(page, key, "numbers", "by-attribute", "details")
+        walk.everything(key)
+    switch(page, "runs")
+    page.click("#compare-runs")
+    page.wait_for_function("/Compared/.test(document.querySelector('#runs-status').innerText)")
+    walk.result("runs", "#runs-header", "#runs-results")
     explore(page)
+    page.locator("#explore-fold-numbers > button").click()
+    walk.result("explore", "#header", "#results")
+    unfold(page, "explore", "numbers")
     page.locator("#explore-grid .thumbnail-item").nth(1).click()
     page.wait_for_selector("#explore-picture article")
     for name in ("attributes", "options", "explore-command"):
         open_accordion(page, name)
-    look("explore with results", "html")
-    assert not wrong
+    walk.everything("explore with results", "html")
+    assert not walk.wrong, walk.heights
+    assert max(walk.heights.values()) <= TALLEST[device], walk.heights
 
 
+@pytest.mark.slow
 def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen(desk, visit):
-    show_association(desk)
+    run_preset(desk, "association", PRESET, "numbers")
     explore(desk, "nurse")
     page = visit()
     assert page.is_visible(".welcome")
@@ -114,6 +169,7 @@ LEFT_OUT_JS = """(reached) => [...document.querySelectorAll('[data-walk]')]
   .map((one) => `${one.tagName} ${one.id} ${one.ariaLabel || one.innerText}`)"""
 
 
+@pytest.mark.slow
 def test_every_control_of_every_tab_is_reached_by_the_tab_key_and_shows_it(visit):
     page = visit()
     wrong = {}

@@ -48,6 +48,7 @@ def share(prompt, condition, attribute, value, n=1500):
         ("a person studying astronomy", "gender", "masculine", 0.75),
     ]
 )
+@pytest.mark.slow
 def test_published_rates_are_drawn(prompt, attribute, value, rate):
     n = 1500
     seen = round(share(prompt, "published", attribute, value, n) * n)
@@ -128,6 +129,7 @@ def joint(prompt, condition, n=4000):
     return counts / n
 
 
+@pytest.mark.slow
 @every([("a photo of a CEO", "crossed"), ("a photo of an engineer", "crossed"), ("a photo of a CEO", "published"),
         ("a photo of a nurse", "crossed")])  # fmt: skip
 def test_what_goes_together_is_drawn_as_the_joint_shares_say(prompt, condition):
@@ -222,6 +224,7 @@ def shares_of_men(prompt, n=1500):
     return [float(np.mean([one.people[k].gender == "masculine" for one in drawn])) for k in range(len(drawn[0].people))]
 
 
+@pytest.mark.slow
 @every(
     [
         (PAIR.format("doctor", "nurse"), [0.7, 0.3]),  # the role alone: wherever it stands
@@ -312,6 +315,7 @@ def test_every_planted_rate_has_its_line():
     assert {line.published for line in LINES if line.concept == "iranian" and line.attribute == "gender"} == {0.98}
 
 
+@pytest.mark.slow
 @every([(line, condition) for line in LINES[::9] for condition in ("fair", "published", "extreme")])
 def test_scenes_are_drawn_at_the_rate_of_the_line(line, condition):
     rng, n, shown = Random(f"{line.concept} {condition}"), 300, 0

@@ -154,6 +154,7 @@ def test_a_rater_who_always_says_the_same_agrees_as_by_chance():
     assert cohen_kappa(["f", "f"], ["m", "m"]) == 0  # though they never agree: look at the confusion table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coefficient", ALL)
 def test_random_answers_are_near_zero_and_their_intervals_cover_it(coefficient):
     rng, covered = np.random.default_rng(0), 0
@@ -164,6 +165,7 @@ def test_random_answers_are_near_zero_and_their_intervals_cover_it(coefficient):
     assert 51 <= covered <= 59
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coefficient", ALL)
 def test_the_interval_is_that_of_a_naive_bootstrap_over_items(coefficient):
     rng = np.random.default_rng(7)

@@ -175,6 +175,7 @@ def test_where_all_images_show_the_same_look_the_share_has_no_interval(images, d
             variance_share(images, direction, shows=no_number)
 
 
+@pytest.mark.slow
 def test_intervals_hold_where_one_look_is_rare_and_only_sets_with_both_have_one():
     # One image in twenty has the other look: without `shows` every set of 23 without it (.95^23 = 31 %) would have an
     # interval about nothing, and a third of all would miss.

@@ -94,6 +94,7 @@ def whole_prompts_test(rng, n_x, n_y, n_images=2, **options):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_x", "n_y"), [(3, 3), (9, 8), (25, 25)])
 def test_fair_comparisons_of_whole_prompts_are_called_different_in_at_most_5_percent(n_x, n_y):
     rng, n = np.random.default_rng(1), 500
@@ -256,6 +257,7 @@ def test_groups_that_do_not_fit_are_refused(groups):
         association_test(*random_sets(np.random.default_rng(13)), **groups)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_prompts", [3, 9, 25])
 def test_the_interval_of_s_holds_what_is_planted_with_few_and_with_many_prompts(n_prompts):
     """Prompts of their own leaning, three pictures each; S of all prompts there could be is planted."""

@@ -72,6 +72,7 @@ def test_an_even_mix_of_unequally_varied_pictures_is_neutral_only_here():
     assert np.mean(leans) < -0.1  # Eq. 2 alone reads as leaning to B
 
 
+@pytest.mark.slow
 def test_chance_that_two_sets_share_widens_the_interval_once():
     """Pictures vary in 96 directions and the targets are all of A: seen along x̄ - ā there is chance alone."""
     rng = np.random.default_rng(9)

@@ -55,6 +55,7 @@ def test_without_errors_each_cell_is_the_score_of_its_people(counts):
     assert crossed.overall.value == pytest.approx(stereotype_test_score(frame).score)
 
 
+@pytest.mark.slow
 def test_intervals_hold_what_is_planted_although_the_reader_errs():
     rng = np.random.default_rng(5)
     errors = [
@@ -75,6 +76,7 @@ def test_intervals_hold_what_is_planted_although_the_reader_errs():
     assert np.mean(as_read) < 0.9  # the correction is what holds it
 
 
+@pytest.mark.slow
 def test_where_cells_do_not_matter_shrunk_scores_lie_nearer_to_the_truth():
     rng, counted, shrunk = np.random.default_rng(3), [], []
     for _ in range(200):

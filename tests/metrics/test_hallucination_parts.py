@@ -33,6 +33,7 @@ def test_people_are_one_object_and_what_cannot_be_seen_is_none():
     assert compared_objects(["doctor", "people", "lady", "music", "starbucks"]) == {"person", "starbucks"}
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_planted_share_and_prompts_widen_nothing():
     rng, n_held = np.random.default_rng(0), 0
     prompts = [f"p{i}" for i in range(15)] * 8

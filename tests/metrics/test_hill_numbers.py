@@ -66,6 +66,7 @@ def test_a_larger_sample_of_the_same_scenes_is_no_more_varied_at_equal_coverage(
     assert np.mean(plain) < -0.03
 
 
+@pytest.mark.slow
 def test_the_interval_holds_no_change_and_falls_with_one_object_that_takes_over():
     rng, n_held = np.random.default_rng(3), 0
     for _ in range(40):

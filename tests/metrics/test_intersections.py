@@ -114,6 +114,7 @@ def test_prompts_that_differ_are_no_interaction():
     assert crossed_shares(apart).excess_together.low > 0
 
 
+@pytest.mark.slow
 def test_what_is_planted_is_found_what_is_not_is_not_claimed_and_intervals_hold():
     rng, n, repetitions = np.random.default_rng(0), 200, 100
     found = [interaction(drawn(PLANTED, n, rng)) for _ in range(repetitions)]

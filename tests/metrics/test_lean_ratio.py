@@ -18,6 +18,7 @@ def test_twice_and_half_as_strongly_lie_as_far_from_nothing():
     assert log_amplification(-0.4, -0.4) == 0
 
 
+@pytest.mark.slow
 def test_pictures_that_lean_as_the_words_do_read_zero_in_ninety_five_percent():
     rng = np.random.default_rng(1)
     words = relative_lean_estimate(*world(rng, 0.8, sizes=(30_000, 9_000, 9_001, 9_000, 9_001))).value

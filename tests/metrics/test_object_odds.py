@@ -90,6 +90,7 @@ def test_a_planted_object_is_named_and_others_are_not():
     assert n_others <= 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paired", [True, False])
 def test_where_nothing_is_planted_hardly_anything_is_named(paired):
     rng, n_false, p_values = np.random.default_rng(3), 0, []

@@ -47,6 +47,7 @@ def test_more_variety_along_an_attribute_is_found():
     assert across.estimate.value < 0  # less of the whole then lies elsewhere
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_difference_of_many_pictures():
     rng = np.random.default_rng(9)
     truth = variance_share_difference(images(rng, 100_000), images(rng, 100_000, scale=2), AXIS)

@@ -44,6 +44,7 @@ def test_what_both_prompts_show_is_no_gain_whatever_the_margins():
     assert gain.whole.low < 0 < gain.whole.high  # nothing changed is no proof that nothing ever does
 
 
+@pytest.mark.slow
 def test_intervals_hold_nothing_in_19_of_20_draws_of_two_equal_prompts():
     rng = np.random.default_rng(1)
     held = []

@@ -102,6 +102,7 @@ def test_value_and_ends_are_those_of_a_naive_loop_and_of_a_search():
         assert end == pytest.approx(optimize.brentq(beyond, *sorted((estimate.value, estimate.value + side))))
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_place_of_many_pictures():
     rng = np.random.default_rng(2)
     truth = relative_lean_estimate(*world(rng, 0.65, sizes=(30_000, 9_000, 9_001, 9_000, 9_001))).value
@@ -124,6 +125,7 @@ def test_chance_in_both_factors_widens_the_interval_once():
     assert 0.93 <= np.mean([one.low <= 1 <= one.high for one in estimates]) <= 0.97
 
 
+@pytest.mark.slow
 def test_an_even_mix_is_told_from_the_middle_in_five_percent():
     rng = np.random.default_rng(3)
     estimates = [relative_lean_estimate(*world(rng, 0.5)) for _ in range(400)]

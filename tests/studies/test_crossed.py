@@ -229,6 +229,7 @@ def test_two_that_go_together_in_one_of_two_arms_alone_are_told_once():
     assert set(results.figures[0].data["column"]) == {"fair", "crossed"}
 
 
+@pytest.mark.slow
 def test_arms_that_are_alike_are_claimed_no_more_often_than_the_level_says():
     rng, claimed = np.random.default_rng(7), 0
     for _ in range(30):

@@ -169,6 +169,7 @@ def test_what_people_cannot_tell_of_is_no_number(report):
     assert notes
 
 
+@pytest.mark.slow
 def test_intervals_of_people_on_ten_levels_hold_what_is_planted_from_few_labels():
     rng, levels = np.random.default_rng(0), np.arange(1.0, 11)
     planted = np.array([0.5, 0.25, 0.12, 0.06, 0.03, 0.01, 0.01, 0.01, 0.005, 0.005])

@@ -82,6 +82,7 @@ def test_a_label_corrected_by_hand_moves_the_numbers(report):
     assert corrected["place"].estimate.value < 0
 
 
+@pytest.mark.slow
 def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
     # On the record of what is drawn.
     planted = {("doctor", "nurse"): "role", ("lawyer", "clerk"): "place"}

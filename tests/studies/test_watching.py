@@ -91,6 +91,7 @@ def test_the_same_pictures_end_a_run_at_the_same_place_in_whatever_batches_they_
     assert all((one.high - one.low) / 2 > 0.15 for one in wider)
 
 
+@pytest.mark.slow
 def test_a_rule_that_waits_for_p_star_ends_few_runs_where_p_star_is_true():
     rng, rule = np.random.default_rng(1), StopRule(within=None, when_clear=True, confidence=0.95)
     ended = [
