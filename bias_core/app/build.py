@@ -104,8 +104,11 @@ class ComingBack:
     def _look_at(self, key: str) -> Callable[..., Updates]:
         """:meth:`on_look` of a tab; no partial, for Gradio reads the types of none and would give it no request."""
 
-        def on_look(visitor: Visitor, shown: StudyReport | None, request: gr.Request | None = None) -> Updates:
-            return self.on_look(key, visitor, shown, request)
+        def on_look(
+            visitor: Visitor, shown: StudyReport | None, event: gr.EventData, request: gr.Request | None = None
+        ) -> Updates:
+            is_lost = getattr(event, "again", False)  # what was shown is not on the page
+            return self.on_look(key, visitor, None if is_lost else shown, request)
 
         return on_look
 

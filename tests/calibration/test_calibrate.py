@@ -2,15 +2,13 @@
 
 import itertools
 from copy import deepcopy
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from bias_core.adapters.loras import put_on
-from bias_core.errors import InvalidInput
-from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates, shipped_rates
+from bias_core.world.drawn_rates import DrawnRate, shipped_rates
 from bias_core.world.shapes import ASSETS
 from training import calibrate, diffusion, drawing, judge_rates, tower_lora
 from training.judge_rates import summary
@@ -175,38 +173,3 @@ def test_the_figures_of_a_condition_are_those_of_its_leaning_rates():
     fair = summary("fair", lines)
     assert np.isnan(fair.mean_gap)
     assert (fair.n_fair, fair.even) == (1, 0.0)
-
-
-def test_judging_counts_the_pictures_that_the_table_has_and_keeps_other_conditions(calibrated, monkeypatch):
-    two = doctors_and_nurses(0.9, 0.2)
-    monkeypatch.setattr(judge_rates, "groups", lambda _condition: two)
-    monkeypatch.setattr(judge_rates, "AT_ONCE", 2)
-    table = calibrated.work / "rates.json"
-
-    def judged(**told):
-        return judge_rates.judge_rates(calibrated, table, **{"conditions": ["published"], "n": 2, "steps": 1, **told})
-
-    judged()
-    first = judged(conditions=["fair"], pairs=False)
-    assert first == read_rates(table)
-    told = [(x.condition, x.concept, x.pair, x.n) for x in first.lines]
-    pairs = [("published", name, pair, 2) for pair in (False, True) for name in ("doctor", "nurse")]
-    assert told == [*pairs, ("fair", "doctor", False, 2), ("fair", "nurse", False, 2)]
-    assert all(0 <= x.low <= x.drawn <= x.high <= 1 for x in first.lines)
-    more, at_once = judged(n=4), DrawnRates(revision=first.revision, num_inference_steps=1, lines=())
-    assert [x.n for x in more.lines if x.condition == "published"] == [4] * 4
-    assert all(x.n_shown >= y.n_shown for y in first.lines for x in more.lines if key(x) == key(y))
-    alone = judged(n=6, pairs=False)
-    assert [(x.pair, x.n) for x in alone.lines if x.condition == "published"] == [(True, 4)] * 2 + [(False, 6)] * 2
-    at_once.write(table)
-    assert judged(n=4).lines == tuple(x for x in more.lines if x.condition == "published")  # as if it was never cut off
-    # pictures of other weights or in other steps are not counted together
-    assert {x.n for x in judged(steps=2).lines} == {2}
-    replace(first, revision="other").write(table)
-    assert len(judged().lines) == 4
-    with pytest.raises(InvalidInput, match="n = 0"):
-        judged(n=0)
-
-
-def key(line):
-    return line.condition, line.concept, line.pair
