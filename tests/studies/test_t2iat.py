@@ -405,7 +405,7 @@ def test_where_nothing_is_planted_science_and_arts_are_seldom_told_apart(service
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_prompts", [4, 9, 25])
+@pytest.mark.parametrize("n_prompts", [4, 25])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_where_nothing_is_planted_p_is_below_a_twentieth_in_one_test_of_twenty(flowers, n_prompts, mixed):
     assert false_alarms(flowers, n_prompts, n_images=6, n_tests=300, mixed=mixed, seed=2) <= most(300)
