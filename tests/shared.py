@@ -1,4 +1,4 @@
-"""What tests share: pictures that were drawn, what was read in them, and in each process loaded models.
+"""What the tests of one process share: pictures that were drawn, what was read in them, and loaded models.
 
 A test file takes a fixture by ``services = shared.real_services`` or ``shared.fake_services``. Runs, reports and labels
 are the file's own. A file that counts what is drawn, breaks a store, or reads with a classifier that must have seen its
@@ -7,7 +7,6 @@ pictures drawn needs an empty data folder: it builds its services over ``tmp_pat
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import contextmanager
 from html import escape
@@ -59,10 +58,9 @@ def command_line(data: Path, assets: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of pictures and readings that data folders of all processes of a run share."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shelf"
-    (folder / "images").mkdir(parents=True, exist_ok=True)
+    """The folder of pictures and readings that data folders of this process share."""
+    folder = tmp_path_factory.mktemp("shelf")
+    (folder / "images").mkdir()
     for name in (*_FILES, "answers_of_fakes.sqlite"):
         (folder / name).touch()
     return folder
