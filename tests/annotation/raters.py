@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _MOST_TRIES, _PAUSE_SECONDS = 1200, 0.5
 
-on_both = pytest.mark.parametrize("store", ["sqlite", "postgresql"], indirect=True)
+POSTGRES = pytest.param("postgresql", marks=pytest.mark.slow)
+on_both = pytest.mark.parametrize("store", ["sqlite", POSTGRES], indirect=True)
 """Where databases may differ: every statement of the program once, what is done at once, and what is odd as a text."""
 
 CHOICES = {"left": "feminine", "right": "masculine"}
