@@ -228,13 +228,13 @@ def test_the_interval_of_the_mean_counts_the_chance_in_the_attribute_images():
 
 
 def test_the_interval_of_the_mean_joins_the_chance_of_three_sets_by_hand():
-    # Targets (1, 0) and (0.6, 0.8): associations with A = {(1, 0), (0.8, 0.6)}, B = {(0, 1), (0.6, 0.8)} are
-    # 0.9 - 0.3 = 0.6 and 0.78 - 0.9 = -0.12; their mean 0.24, their variance 0.72²/2 = 0.2592.
-    # The mean target is (0.8, 0.4): with A 0.8 and 0.88, variance 0.0032; with B 0.4 and 0.8, variance 0.08.
-    estimate = mean_association([[1, 0], [0.6, 0.8]], [[1, 0], [0.8, 0.6]], [[0, 1], [0.6, 0.8]])
-    assert estimate.value == pytest.approx(0.24)
-    reach = 1.959964 * math.sqrt((0.2592 + 0.0032 + 0.08) / 2)
-    assert (estimate.low, estimate.high) == pytest.approx((0.24 - reach, 0.24 + reach), abs=1e-6)
+    # Targets (1, 0) and (0.6, 0.8): associations with A = {(1, 0), (0.6, 0.8)}, B = {(0, 1), (0.6, 0.8)} are
+    # 0.8 - 0.3 = 0.5 and 0.8 - 0.9 = -0.1; their mean 0.2, their variance 0.6²/2 = 0.18.
+    # The mean target is (0.8, 0.4): with A 0.8 twice, variance 0; with B 0.4 and 0.8, variance 0.08.
+    estimate = mean_association([[1, 0], [0.6, 0.8]], [[1, 0], [0.6, 0.8]], [[0, 1], [0.6, 0.8]])
+    assert estimate.value == pytest.approx(0.2)
+    reach = 1.959964 * math.sqrt((0.18 + 0.08) / 2)
+    assert (estimate.low, estimate.high) == pytest.approx((0.2 - reach, 0.2 + reach), abs=1e-6)
 
 
 def test_one_image_has_a_mean_but_no_interval():
