@@ -22,6 +22,7 @@ _MCP = "/gradio_api/mcp"
 _UPLOAD = "/gradio_api/upload"
 _STREAM = "/gradio_api/queue/data"
 _EVENT = "/gradio_api/queue/join"
+_LAST_WORD = b'data: {"msg":"close_stream"'  # of a stream
 _MOST_SECONDS = 3  # that a page takes to close a stream that has ended
 _HUB = "huggingface.co"  # whose pages ask a Space's tools
 _READING = {"GET", "HEAD", "OPTIONS"}
@@ -162,7 +163,7 @@ class StreamEnd:
         ended = asyncio.Event()
 
         async def noting(message: Message) -> None:
-            if b'"close_stream"' in message.get("body", b""):
+            if message.get("body", b"").startswith(_LAST_WORD):
                 self._ending[page] = ended
             if page in self._ending and not message.get("more_body", False):
                 with suppress(asyncio.TimeoutError):

@@ -178,7 +178,7 @@ def test_loading_is_not_counted_even_in_a_single_batch(rates, store, n):
     draw(SlowToLoad(), rows(n), store, rates)
     rate = rates.find(rows(1)[0], LocalEngine("cpu").place())
     # five steps of 0.05 s for three pictures: 0.083 s each; with loading, a single batch would say 0.25 s
-    assert 0.08 < rate.seconds < 0.24  # the machine may be busy
+    assert 0.08 < rate.seconds < 0.17
     assert rate.n == n
     sizes = [path.stat().st_size for path in store.folder.glob("??/*.png")]
     assert rate.n_bytes == pytest.approx(sum(sizes) / n)
