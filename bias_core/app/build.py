@@ -67,7 +67,7 @@ class ComingBack:
             then_run(run.change, partial(self.on_last, key), [visitor, run], outputs)
             if key != self._first:
                 looked_at = tab.examples.looked_at.select
-                looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **QUIET)
+                looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
 
     def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
         """The list as it is now; for each tab the id of its last run, or that one is at work."""

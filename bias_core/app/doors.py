@@ -165,7 +165,8 @@ class StreamEnd:
         async def noting(message: Message) -> None:
             if message.get("body", b"").startswith(_LAST_WORD):
                 self._ending[page] = ended
-            if page in self._ending and not message.get("more_body", False):
+            is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if is_last and self._ending.get(page) is ended:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(_gone(receive), _MOST_SECONDS)
             await send(message)

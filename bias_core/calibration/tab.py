@@ -13,7 +13,7 @@ from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.reports.verdicts import AS_PUBLISHED, GRADES, HEADLINE, VerdictLine, counts_of, verdict_lines
-from bias_core.ui.messages import QUIET, user_errors
+from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.study.examples import copy_of
 from bias_core.ui.study.result_page import ResultPage, Updates
 from bias_core.ui.study.view import example_html
@@ -69,7 +69,7 @@ class CalibrationTab(ResultPage):
         self._build_results()
         self.wire_results()
         outputs = [*self.result_outputs(), self.parts["status"]]
-        looked_at.select(self.on_look, self.parts["report"], outputs, **QUIET)
+        looked_at.select(self.on_look, self.parts["report"], outputs, **EACH)
         self.on_any("click", list(self.openers.values()), self.on_opener, None, outputs)
 
     def on_look(self, shown: StudyReport | None) -> Updates:

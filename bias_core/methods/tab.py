@@ -19,7 +19,7 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import page_of
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.run import library_versions
-from bias_core.ui.messages import QUIET, user_errors
+from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.templates import render, script
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
@@ -197,7 +197,7 @@ class MethodsTab:
         gr.HTML(render("question", question=_QUESTION, caution=_CAUTION))
         looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
         example = gr.HTML(visible=False, elem_id=f"{self.key}-results")
-        looked_at.select(self.on_look, None, example, **QUIET)
+        looked_at.select(self.on_look, None, example, **EACH)
         gr.HTML(methods_html(METRICS.values()), js_on_load=SEARCH_JS, elem_id="measures")
         with gr.Column(elem_classes="card"):
             gr.HTML(models_html(self.services), elem_id="models")

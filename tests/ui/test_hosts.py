@@ -73,16 +73,17 @@ def test_a_space_answers_under_its_own_host(monkeypatch):
     assert asked(Settings(), "other-space.hf.space") == 421
 
 
-def test_what_is_pressed_while_a_stream_of_answers_ends_waits_for_the_page_to_know():
+def test_what_is_pressed_while_a_stream_of_answers_ends_waits_for_the_page_to_know_and_a_new_stream_does_not():
     async def gradio(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200})
         if scope["path"].endswith("join"):
             await receive()
-        else:
+        elif not scope.get("is_new"):
             await send({"type": "http.response.body", "body": b'data: {"msg":"close_stream"}', "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def both():
-        door, left = StreamEnd(gradio), asyncio.Event()
+        door, left, sent = StreamEnd(gradio), asyncio.Event(), []
 
         async def disconnect():
             await left.wait()
@@ -94,13 +95,16 @@ def test_what_is_pressed_while_a_stream_of_answers_ends_waits_for_the_page_to_kn
 
             await door(scope | {"path": "/gradio_api/queue/join"}, body, answered)
 
-        async def answered(_message):
-            await asyncio.sleep(0)
+        async def answered(message):
+            sent.append(message["type"])
 
         scope = {"type": "http", "path": "/gradio_api/queue/data", "query_string": b"session_hash=mine"}
         stream = asyncio.create_task(door(scope, disconnect, answered))
         await asyncio.sleep(0.01)
         await press("other")
+        sent.clear()
+        await asyncio.wait_for(door(scope | {"is_new": True}, disconnect, answered), 1)
+        assert sent == ["http.response.start", "http.response.body"]
         mine = asyncio.create_task(press("mine"))
         await asyncio.sleep(0.05)
         assert not mine.done()
