@@ -42,9 +42,8 @@ run: $(VENV)/.installed
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) GRADIO_ANALYTICS_ENABLED=False $(BIN)/python app.py
 
 # All at once, for the browser tests wait for a third of their time; each part's words stand together, and all are run
-# though one has failed. With slow tests one after the other: beside trainings and load a page loses its patience.
-JOBS := $(if $(BIAS_TEST_SLOW),1,3)
-TOGETHER := --jobs=$(JOBS) --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+# though one has failed.
+TOGETHER := --jobs=3 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 test: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory $(TOGETHER) check unit browser
 
