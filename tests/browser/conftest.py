@@ -61,7 +61,7 @@ def pytest_runtest_makereport(item, call):
     pages = [given[name] for name in DEVICES if name in given]
     pages += [page for context in getattr(given.get("visit"), "contexts", []) for page in context.pages]
     for page in pages:
-        fields = page.evaluate("[...document.querySelectorAll('input')].map(i => `${i.id} ${i.value}`)")
+        fields = page.evaluate("[...document.querySelectorAll('input, textarea')].map(i => `${i.id} ${i.value}`)")
         pressed = page.evaluate("[`now ${Math.round(performance.now())} ms`, ...window.pressed.slice(-8)].join('\\n')")
         report.sections.append((page.url, f"{pressed}\n{page.inner_text('body')[:6000]}\n{fields}"))
 

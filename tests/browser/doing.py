@@ -52,6 +52,7 @@ def open_accordion(page: Any, name: str) -> None:
     if page.locator(f"#{name} > button.open").count():
         return
     page.locator(f"#{name} > button").first.click()
+    page.wait_for_selector(f"#{name} .block:visible")
     settle(page)
 
 
