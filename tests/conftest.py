@@ -62,6 +62,23 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in set(slow)]
 
 
+WITH_ALL_FAMILIES = ("families", "family_facts", "family_table", "forming", "loras", "tracing")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """The files that need all families go to one process, which makes and reads each tiny pipeline once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            name = file.removeprefix("tests/adapters/test_").removesuffix(".py")
+            return "all families" if name in WITH_ALL_FAMILIES else file
+
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 _SECONDS: Counter[str] = Counter()  # by file
 
 
@@ -137,31 +154,16 @@ def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sd3")
     torch.manual_seed(0)
     transformer = SD3Transformer2DModel(
-        sample_size=16,
-        patch_size=1,
-        in_channels=4,
-        out_channels=4,
-        num_layers=2,
-        attention_head_dim=8,
-        num_attention_heads=2,
-        joint_attention_dim=32,
-        caption_projection_dim=16,
-        pooled_projection_dim=32,
+        sample_size=16, patch_size=1, in_channels=4, out_channels=4, num_layers=2, attention_head_dim=8,
+        num_attention_heads=2, joint_attention_dim=32, caption_projection_dim=16, pooled_projection_dim=32,
         pos_embed_max_size=16,
-    )
+    )  # fmt: skip
     tokenizer = parts.small_tokenizer()
     text_encoder = CLIPTextModelWithProjection(parts.text_config()).eval()
     pipeline = StableDiffusion3Pipeline(
-        transformer=transformer,
-        scheduler=parts.flow(),
-        vae=parts.vae(),
-        text_encoder=text_encoder,
-        tokenizer=tokenizer,
-        text_encoder_2=text_encoder,
-        tokenizer_2=tokenizer,
-        text_encoder_3=None,
-        tokenizer_3=None,
-    )
+        transformer=transformer, scheduler=parts.flow(), vae=parts.vae(), text_encoder=text_encoder,
+        tokenizer=tokenizer, text_encoder_2=text_encoder, tokenizer_2=tokenizer, text_encoder_3=None, tokenizer_3=None,
+    )  # fmt: skip
     pipeline.save_pretrained(folder / "pipeline")
     for condition in ("published", "extreme"):
         transformer.add_adapter(
@@ -185,15 +187,11 @@ def tiny_sd1(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     unet, (tower, processor) = parts.unet(cross_attention_dim=16), parts.eyes()
     checker = StableDiffusionSafetyChecker(parts.clip_config(tower))
+    scheduler = diffusers.DDIMScheduler(beta_schedule="scaled_linear", clip_sample=False, steps_offset=1)
     pipeline = diffusers.StableDiffusionPipeline(
-        unet=unet,
-        scheduler=diffusers.DDIMScheduler(beta_schedule="scaled_linear", clip_sample=False, steps_offset=1),
-        vae=parts.vae(),
-        text_encoder=CLIPTextModel(parts.text_config()).eval(),
-        tokenizer=parts.small_tokenizer(),
-        safety_checker=checker,
-        feature_extractor=processor,
-    )
+        unet=unet, scheduler=scheduler, vae=parts.vae(), text_encoder=CLIPTextModel(parts.text_config()).eval(),
+        tokenizer=parts.small_tokenizer(), safety_checker=checker, feature_extractor=processor,
+    )  # fmt: skip
     pipeline.save_pretrained(folder / "pipeline")
     return folder / "pipeline"
 

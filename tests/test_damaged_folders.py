@@ -99,7 +99,7 @@ READERS = {
     "config is no JSON": lambda f: (f / "config.json").write_text("{"),
     "config is empty": lambda f: (f / "config.json").write_text("{}"),
     "unknown kind": lambda f: change_json(f, "config.json", model_type="nothing", architectures=["Nothing"]),
-    "another kind": lambda f: (f / "config.json").write_text('{"model_type": "bert"}'),
+    "another kind": lambda f: (f / "config.json").write_text('{"model_type": "bert", "num_hidden_layers": 1}'),
     "no weights": lambda f: weights(f).unlink(),
     "cut weights": lambda f: cut(weights(f), 4000),
     "zero bytes": lambda f: cut(weights(f), 0),

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
+
+from tests.ui.served import _free_port
 
 ROOT = Path(__file__).parent.parent
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
@@ -98,10 +99,9 @@ def space(tmp_path_factory):
     listed = yaml.safe_load(catalogue.read_text())
     listed["models"].append(GHOST)
     catalogue.write_text(yaml.safe_dump(listed))
-    shutil.rmtree(code / "assets" / "calibration" / "captioner")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    for name in ("captioner", "pipeline"):  # of which the second is what the app would warm up with
+        shutil.rmtree(code / "assets" / "calibration" / name)
+    port = _free_port()
     environment = {
         "PATH": os.environ["PATH"], "HOME": str(home), "GRADIO_SERVER_PORT": str(port), "BIAS_OFFLINE": "true",
         "OMP_NUM_THREADS": "1", "SPACE_ID": "somebody/explorer",

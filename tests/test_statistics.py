@@ -533,7 +533,7 @@ def test_the_interval_is_that_of_jeffreys_beta_draws():
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.8, 0.97])
 def test_the_interval_covers_and_nothing_is_refused(share):
-    rng, n = np.random.default_rng(16), 60
+    rng, n = np.random.default_rng(16), 30
     for errors in READERS:
         inside = 0
         for k in range(n):
@@ -580,7 +580,7 @@ def test_raters_who_disagree_widen_the_interval_and_those_who_agree_do_not():
 
 @pytest.mark.slow
 def test_raters_with_thresholds_of_their_own_are_covered_where_a_majority_alone_is_not():
-    rng, inside, n = np.random.default_rng(8), np.zeros(2), 40
+    rng, inside, n = np.random.default_rng(8), np.zeros(2), 24
     for k in range(n):
         clear = rng.normal(size=512)  # most raters of the pool say yes above 0: of half the pictures
         reader = np.where(clear > 0, rng.random(512) < 0.85, rng.random(512) >= 0.8).astype(float)
@@ -610,7 +610,7 @@ def test_more_than_two_classes_have_dirichlet_rows():
 
 @pytest.mark.slow
 def test_intervals_of_five_classes_hold_common_and_rare_ones_from_forty_labels():
-    rng, planted, n, repetitions = np.random.default_rng(5), np.array([0.5, 0.35, 0.08, 0.05, 0.02]), 200, 120
+    rng, planted, n, repetitions = np.random.default_rng(5), np.array([0.5, 0.35, 0.08, 0.05, 0.02]), 200, 60
     held = np.zeros(5)
     for seed in range(repetitions):
         truth = rng.choice(5, n, p=planted)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapters import tiny_parts as parts
-from tests.adapters.families import build, folder_of
+from tests.adapters.families import shared
 from tests.adapters.newer_families import NEWER, model_of
 from tests.adapters.tiny_families import deep_vae
 from tests.adapters.tiny_parts import diffusers, torch, transformers
@@ -136,15 +136,12 @@ def _kandinsky(folder, tokenizer):
     )  # fmt: skip
     torch.nn.init.ones_(prior.clip_std)  # of embeddings; untrained it is 0
     diffusers.KandinskyV22PriorPipeline(
-        prior=prior,
-        image_encoder=transformers.CLIPVisionModelWithProjection(tower).eval(),
-        text_encoder=transformers.CLIPTextModelWithProjection(parts.text_config()).eval(),
-        tokenizer=tokenizer,
+        prior=prior, image_encoder=transformers.CLIPVisionModelWithProjection(tower).eval(), image_processor=processor,
+        text_encoder=transformers.CLIPTextModelWithProjection(parts.text_config()).eval(), tokenizer=tokenizer,
         scheduler=diffusers.UnCLIPScheduler(
             variance_type="fixed_small_log", prediction_type="sample", clip_sample_range=10.0
         ),
-        image_processor=processor,
-    ).save_pretrained(folder / "prior")
+    ).save_pretrained(folder / "prior")  # fmt: skip
     unet = _attention_unet(
         in_channels=4, out_channels=8, sample_size=16, addition_embed_type="image", encoder_hid_dim_type="image_proj"
     )
@@ -225,19 +222,12 @@ def tiny_open_clip(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def models():
-    return {}
-
-
 @pytest.fixture
-def model(family, models, request, newer_pipeline):
-    """The adapter of the test's family, which draws two at once, one for all tests of a file."""
-    if family not in models and family in NEWER:
-        models[family] = model_of(family, newer_pipeline(family), batch_size=2)
-    elif family not in models:
-        models[family] = build(family, folder_of(family, request))
-    return models[family]
+def model(family, request, newer_pipeline):
+    """A fresh adapter of the test's family, which draws two at once, on the pipeline that all tests share."""
+    if family in NEWER:
+        return model_of(family, newer_pipeline(family), batch_size=2)
+    return shared(family, request)
 
 
 @pytest.fixture(scope="session")

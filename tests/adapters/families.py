@@ -1,7 +1,9 @@
 """Every family of generators: how its tiny pipeline is called, and what it can do."""
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,7 @@ class Family:
 
 
 T5_CALL = {"call": {"max_sequence_length": 8}}
+PRIOR_CALL, UPSCALER_CALL = ({"call": {f"{stage}_num_inference_steps": 2}} for stage in ("prior", "upscaler"))
 FAMILIES = {
     "sd1": Family(fixture="tiny_sd1", space="epsilon", readers={"CLIP": 16}),
     "sd2": Family(fixture="tiny_sd2", space="v_prediction", readers={"CLIP": 16}),
@@ -36,19 +39,8 @@ FAMILIES = {
     "flux": Family(fixture="tiny_flux", space="flow", readers={"CLIP": 16, "T5": 8}, options=T5_CALL),
     "pixart": Family(fixture="tiny_pixart", space="epsilon", readers={"T5": 8}, lora=False, options=T5_CALL),
     "sana": Family(fixture="tiny_sana", space="flow", readers={"Gemma2": 6}, size=(64, 32), options=T5_CALL),
-    "kandinsky": Family(
-        fixture="tiny_kandinsky",
-        readers={"CLIP": 16},
-        lora=False,
-        extra_steps=2,
-        options={"call": {"prior_num_inference_steps": 2}},
-    ),
-    "deepfloyd": Family(
-        fixture="tiny_deepfloyd",
-        readers={"T5": 77},
-        extra_steps=2,
-        options={"call": {"upscaler_num_inference_steps": 2}},
-    ),
+    "kandinsky": Family(fixture="tiny_kandinsky", readers={"CLIP": 16}, lora=False, extra_steps=2, options=PRIOR_CALL),
+    "deepfloyd": Family(fixture="tiny_deepfloyd", readers={"T5": 77}, extra_steps=2, options=UPSCALER_CALL),
 }
 
 
@@ -64,6 +56,26 @@ def build(family: str, folder: Path, **how) -> DiffusersTextToImage:
     options = {"batch_size": 2, **facts.options, **beside, **how.pop("options", {})}
     info = ModelInfo(id=f"tiny-{family}", name="tiny", family=family, options=options)
     return DiffusersTextToImage(info, str(folder), device="cpu", offline=True, **how)
+
+
+READ: dict[Path, Any] = {}  # pipelines by folder
+
+
+def shared(family: str, request, **how) -> DiffusersTextToImage:
+    """A fresh adapter on the pipeline that all tests have in common, which they leave as it is."""
+    folder = folder_of(family, request)
+    model = build(family, folder, **how)
+    if folder in READ:
+        model.use(READ[folder])
+    READ[folder] = model.pipeline()
+    return model
+
+
+def own(family: str, request, **how) -> DiffusersTextToImage:
+    """The same on a pipeline of its own, to be changed."""
+    model = shared(family, request, **how)
+    model.use(deepcopy(model.pipeline()))
+    return model
 
 
 def build_sd3(folder: Path, loras: Path | None = None, **options) -> DiffusersTextToImage:

@@ -36,7 +36,7 @@ class Newer:
     """One family; ``call`` are options for its size, ``bare`` what else the bare call must be given.
 
     ``set_to`` are settings of the pipeline as built, for the real one's ask for more than is here: HiDream draws every
-    shape at the area that it was trained at, Kandinsky 5 seven sizes, and Ovis leaves out an instruction.
+    shape at the area that it was trained at, Kandinsky 5 seven sizes, Hunyuan fills texts up, Ovis leaves a part out.
     """
 
     build: Callable[[], Any]
@@ -55,6 +55,7 @@ SHORT = {"max_sequence_length": 16}
 TEMPLATED = {"max_sequence_length": 128}
 LAYERS = {"text_encoder_out_layers": (0, 1, 2)}
 EXACT = {"use_resolution_binning": False}
+FEW_TOKENS = {"tokenizer_max_length": 30, "tokenizer_2_max_length": 8}
 
 
 NEWER = {
@@ -84,9 +85,9 @@ NEWER = {
     "Ideogram 4": Newer(build=tiny_families.ideogram4, guidance=without_negative, call=SHORT,
                         bare={"guidance_schedule": None}, negative=False),
     "NucleusMoE": Newer(build=tiny_families.nucleus, call=TEMPLATED | {"return_index": -2}),
-    "HunyuanImage": Newer(build=tiny_families.hunyuan_image, guidance=by_guider),
+    "HunyuanImage": Newer(build=tiny_families.hunyuan_image, set_to=FEW_TOKENS, guidance=by_guider),
     "HunyuanImage, distilled": Newer(build=partial(tiny_families.hunyuan_image, guidance_embeds=True), negative=False,
-                                     guidance=lambda scale, _: {"distilled_guidance_scale": scale}),
+                                     set_to=FEW_TOKENS, guidance=lambda scale, _: {"distilled_guidance_scale": scale}),
     "ERNIE-Image": Newer(build=tiny_families.ernie_image, bare={"use_pe": False}),
     "LongCat-Image": Newer(build=tiny_families.longcat, bare={"enable_prompt_rewrite": False}),
     "Ovis-Image": Newer(build=tiny_families.ovis_image, set_to={"user_prompt_begin_id": 8}, call=TEMPLATED),

@@ -28,7 +28,7 @@ from bias_core.studies.running.run import plan_study
 from bias_core.types import Attribute, ImageRow, ModelInfo, Sampler
 from bias_core.waiting import FairLock
 from tests.adapters import tiny_families
-from tests.adapters.families import build, rows_of
+from tests.adapters.families import build, folder_of, own, rows_of
 from tests.adapters.newer_families import NEWER, draw_bare, model_of, row_of
 from tests.adapters.tiny_parts import diffusers, torch
 from tests.explored import plan_explore
@@ -54,8 +54,7 @@ def test_a_model_that_is_not_listed_draws_with_the_settings_of_its_family_and_in
 
 
 def notes(family, request, **changes):
-    folder = {"flux": "tiny_flux", "sd2": "tiny_sd2", "sdxl": "tiny_sdxl"}[family]
-    model = build(family, request.getfixturevalue(folder))
+    model = build(family, folder_of(family, request))
     (row,) = rows_of(family, 1, **changes)
     found = model.check_settings(row)
     assert not model.loaded
@@ -103,8 +102,8 @@ def test_a_folder_that_lacks_a_part_says_which(tiny_sd2, tiny_kandinsky, tmp_pat
         list(model.generate(rows_of("kandinsky", 1)))
 
 
-def test_what_a_pipeline_refuses_is_one_sentence_with_the_family_and_the_argument(request, tiny_sd2):
-    model = build("sd2", tiny_sd2)
+def test_what_a_pipeline_refuses_is_one_sentence_with_the_family_and_the_argument(request):
+    model = own("sd2", request)
     with pytest.raises(InvalidInput, match=r"tiny-sd2 \(StableDiffusionPipeline\).*31x32.*`height`") as found:
         list(model.generate(rows_of("sd2", 1, width=31)))
     assert "\n" not in str(found.value)
@@ -139,8 +138,8 @@ def test_longcat_can_rewrite_with_its_text_encoder_while_texts_are_remembered():
     np.testing.assert_array_equal(*(np.asarray(next(iter(found)).image) for found in (first, again)))
 
 
-def test_warnings_of_diffusers_and_what_it_reports_of_its_guidance_are_kept_with_the_picture(tiny_sd2):
-    long, model = "a photo of a doctor " * 6, build("sd2", tiny_sd2)
+def test_warnings_of_diffusers_and_what_it_reports_of_its_guidance_are_kept_with_the_picture(request):
+    long, model = "a photo of a doctor " * 6, own("sd2", request)
     (item,) = model.generate([replace(rows_of("sd2", 1)[0], prompt=long)])
     assert item.drawn["reported"] == {"guidance_scale": 3.0, "do_classifier_free_guidance": True}
     assert item.drawn["asked"]["num_inference_steps"] == 3
@@ -167,8 +166,8 @@ def test_spi_of_a_model_that_cannot_be_traced_is_refused_before_a_picture(tiny_k
     services.close()
 
 
-def test_the_last_predicted_picture_of_a_vae_with_means_is_the_finished_one(tiny_sdxl):
-    model = build("sdxl", tiny_sdxl, options={"batch_size": 1})
+def test_the_last_predicted_picture_of_a_vae_with_means_is_the_finished_one(request):
+    model = own("sdxl", request, options={"batch_size": 1})
     model.pipeline().vae.register_to_config(latents_mean=[-1.6, 1.1, 3.3, -2.6], latents_std=[8.4, 5.9, 5.9, 5.2])
     (row,) = rows_of("sdxl", 1)
     (finished,) = model.generate([row])
@@ -278,8 +277,8 @@ ROW = ImageRow(
 
 
 @pytest.fixture(scope="module")
-def sd1(tiny_sd1):
-    model = build("sd1", tiny_sd1)
+def sd1(request):
+    model = own("sd1", request)
     model.pipeline().safety_checker = None
     return model
 

@@ -12,7 +12,7 @@ from bias_core.adapters import loras
 from bias_core.adapters.family_facts import facts_of, guidance_of
 from bias_core.adapters.pipeline_call import to_image
 from bias_core.errors import InvalidInput, ModelUnavailable
-from tests.adapters.families import FAMILIES, build, folder_of, rows_of
+from tests.adapters.families import FAMILIES, rows_of, shared
 from tests.adapters.newer_families import AGAINST, NEWER, OTHER_PROMPT, draw_bare, model_of, row_of
 from tests.adapters.tiny_parts import torch
 
@@ -61,16 +61,16 @@ def attempt(family, newer_pipeline, request):
     if family in NEWER:
         return model_of(family, newer_pipeline(family)), row_of(family), draw_bare
     (row,) = rows_of(family, 1)
-    return build(family, folder_of(family, request), options={"batch_size": 1}), row, bare_of
+    return shared(family, request, options={"batch_size": 1}), row, bare_of
 
 
 def equal_pictures(family, model, row, bare):
     """The first picture, and whether it and those of other seeds and texts are the bare pipeline's bit for bit."""
-    rows = [row, replace(row, seed=8, prompt=OTHER_PROMPT)]
     if family in FAMILIES:
-        rows += [replace(row, seed=8), replace(row, prompt=OTHER_PROMPT)]
-    elif NEWER[family].negative:
-        rows.append(replace(row, negative_prompt=AGAINST))
+        rows = [row, replace(row, seed=8), replace(row, prompt=OTHER_PROMPT)]
+    else:
+        rows = [row, replace(row, seed=8, prompt=OTHER_PROMPT)]
+        rows += [replace(row, negative_prompt=AGAINST)] * NEWER[family].negative
     pictures = list(model.generate(rows))
     ours = [np.asarray(picture.image) for picture in pictures]
     assert len({pixels.tobytes() for pixels in ours}) == len(rows)
@@ -100,7 +100,8 @@ def takes_lora(pipeline, folder):
         loras.put_on(pipeline, "tiny", str(folder), name="again")
     except ModelUnavailable:
         return False
-    pipeline.unload_lora_weights()
+    finally:
+        pipeline.unload_lora_weights()
     return True
 
 
@@ -125,8 +126,8 @@ def traced(model, row, picture):
     assert np.abs(difference).max() <= 1
     assert last.velocity.shape == last.xt.shape
     kinds = {False: "conditional", True: "guided"}
-    also = next(model.trace(row, [], guided=True, predicted=False)).guided
-    return " and ".join(dict.fromkeys((kinds[last.guided], kinds[also])))
+    (also,) = model.trace(replace(row, num_inference_steps=1), [], guided=True, predicted=False)
+    return " and ".join(dict.fromkeys((kinds[last.guided], kinds[also.guided])))
 
 
 def found(family, newer_pipeline, request, folder):

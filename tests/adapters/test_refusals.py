@@ -156,7 +156,8 @@ def pipeline(tiny_sd1, tmp_path):
 
 
 def draw(folder):
-    return pixels(build("sd1", folder).generate(rows_of("sd1", 1, num_inference_steps=1)))[0]
+    model = build("sd1", folder, options={"batch_size": 1})
+    return pixels(model.generate(rows_of("sd1", 1, num_inference_steps=1)))[0]
 
 
 def refused(folder, says):

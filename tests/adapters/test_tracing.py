@@ -16,7 +16,7 @@ from bias_core.models.catalogue import load_catalogue
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.types import Attribute, ImageRow, ModelInfo
-from tests.adapters.families import FAMILIES, build, folder_of, rows_of
+from tests.adapters.families import FAMILIES, own, rows_of, shared
 from tests.adapters.newer_families import NEWER, OTHER_PROMPT, PROMPT, model_of, row_of
 from tests.adapters.tiny_parts import diffusers, torch
 
@@ -33,7 +33,7 @@ def model(family, newer_pipeline):
 
 
 def first_velocity(model, row, **how):
-    step = next(model.trace(row, [], predicted=False, **how))
+    (step,) = model.trace(replace(row, num_inference_steps=1), [], predicted=False, **how)
     return step.velocity.astype(float), step.guided
 
 
@@ -59,7 +59,7 @@ def test_the_conditional_velocity_is_where_guidance_begins(family, model):
 
 @pytest.mark.parametrize("family", sorted(RESCALED))
 def test_where_guidance_is_rescaled_the_conditional_velocity_is_what_the_network_answers_first(family, model):
-    row, answers = row_of(family), []
+    row, answers = row_of(family, num_inference_steps=1), []
     with denoiser_of(model.pipeline()).register_forward_hook(lambda *given: answers.append(given[-1][0])):
         list(model.generate([row]))
     velocity, guided = first_velocity(model, row)
@@ -78,7 +78,7 @@ def test_where_guidance_is_rescaled_the_conditional_velocity_is_what_the_network
 
 @pytest.mark.parametrize("family", TRACED)
 def test_a_sentence_has_the_velocity_that_it_would_have_as_the_prompt(family, model):
-    (step, *_) = model.trace(row_of(family), [ATTRIBUTE], predicted=False)
+    (step,) = model.trace(row_of(family, num_inference_steps=1), [ATTRIBUTE], predicted=False)
     velocity, _ = first_velocity(model, row_of(family, prompt=OTHER_PROMPT))
     np.testing.assert_allclose(step.velocity_positive[0], velocity, atol=1e-5)
     (spi,) = stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative)
@@ -102,8 +102,8 @@ def test_what_guidance_off_means_is_said_of_each_way_of_guiding(newer_pipeline):
     assert off("HunyuanImage") == (1.0, {"guider": 1.0})
 
 
-def test_perturbed_attention_is_left_out_of_conditional_velocities(tiny_sd1):
-    model = build("sd1", tiny_sd1, options={"batch_size": 1})
+def test_perturbed_attention_is_left_out_of_conditional_velocities(request):
+    model = own("sd1", request, options={"batch_size": 1})
     parts = model.pipeline().components
     (row,) = rows_of("sd1", 1)
     expected, _ = first_velocity(model, row)
@@ -158,7 +158,6 @@ def test_guidance_of_a_family_that_is_not_known_is_said_where_it_stays_on(newer_
 ATTRIBUTES = [
     Attribute(name="man", positive="a photo of a man", negative="a female"),
     Attribute(name="nurse", positive="a nurse", negative="a doctor"),
-    Attribute(name="photo", positive="a photo", negative="a"),
 ]
 SPACES = {family: facts.space for family, facts in FAMILIES.items() if facts.space}
 GUIDED = [family for family in SPACES if family not in ("flux", "turbo")]
@@ -166,12 +165,8 @@ N_STEPS = 3
 
 
 @pytest.fixture(scope="module")
-def models(request, tiny_sd3):
-    options = {"base_condition": "fair", "batch_size": 1}
-    loras = {"sd3": tiny_sd3 / "loras"}
-    return {
-        family: build(family, folder_of(family, request), options=options, loras=loras.get(family)) for family in SPACES
-    }
+def models(request):
+    return {family: shared(family, request, options={"batch_size": 1}) for family in SPACES}
 
 
 @pytest.fixture(params=SPACES)
@@ -187,11 +182,6 @@ def a_row(family, **options):
         settings |= {"guidance_scale": 0.0}
     prompt = "a photo of a doctor"
     return ImageRow(prompt=prompt, seed=7, model=f"tiny-{family}", **(settings | options))
-
-
-def denoiser(model):
-    pipeline = model.pipeline()
-    return pipeline.transformer if hasattr(pipeline, "transformer") else pipeline.unet
 
 
 class Passes:
@@ -217,23 +207,23 @@ def velocity_of(family, answer):
 
 
 def plain_passes(model, row):
-    with Passes(denoiser(model)) as passes:
+    with Passes(denoiser_of(model.pipeline())) as passes:
         (picture,) = model.generate([row])
     return passes, picture
 
 
 def traced(model, row, **how):
     """The steps, and how many rows went through the denoiser for them."""
-    with Passes(denoiser(model)) as passes:
-        steps = list(model.trace(row, ATTRIBUTES, predicted=False, **how))
+    with Passes(denoiser_of(model.pipeline())) as passes:
+        steps = list(model.trace(row, ATTRIBUTES[:1], predicted=False, **how))
     return steps, sum(map(len, passes.inputs))
 
 
 def test_the_trajectory_is_that_of_the_plain_generation_in_the_passes_that_the_texts_need(models, family):
-    # The prompt and 2 x 3 sentences, once a step; under guidance the path takes two rows, and the sentences take as
+    # The prompt and two sentences, once a step; under guidance the path takes two rows, and the sentences take as
     # many where guided velocities are asked for. FLUX embeds guidance.
     model = models[family]
-    for guidance_scale, n_rows in ((1.0, 7), (4.0, 7 if family == "flux" else 9)):
+    for guidance_scale, n_rows in ((1.0, 3), (4.0, 3 if family == "flux" else 5)):
         row = a_row(family, guidance_scale=guidance_scale)
         plain, _ = plain_passes(model, row)
         steps, n_passed = traced(model, row)
@@ -241,14 +231,15 @@ def test_the_trajectory_is_that_of_the_plain_generation_in_the_passes_that_the_t
         assert [step.index for step in steps] == list(range(len(plain.inputs)))
         for step, given in zip(steps, plain.inputs, strict=True):
             np.testing.assert_allclose(step.xt.ravel(), given[0].numpy().ravel(), atol=1e-4, rtol=1e-4)
-    assert traced(model, row, guided=True)[1] == len(steps) * (7 if family == "flux" else 14)
+    assert traced(model, row, guided=True)[1] == len(steps) * (3 if family == "flux" else 6)
 
 
 def test_velocities_are_the_raw_answers_to_each_text_at_the_same_latent(models, family):
     # Each text alone through the denoiser, in a generation of its own whose latent is put there by a hook.
     model, row = models[family], a_row(family)
-    steps = list(model.trace(row, ATTRIBUTES, predicted=False))
-    texts = {0: row.prompt, 2: ATTRIBUTES[1].positive, 6: ATTRIBUTES[2].negative}
+    steps = list(model.trace(row, ATTRIBUTES))
+    check_shapes_and_facts(family, row, steps)
+    texts = {0: row.prompt, 2: ATTRIBUTES[1].positive, 3: ATTRIBUTES[0].negative}
     for number, text in texts.items():
         path = iter(steps)
 
@@ -259,7 +250,7 @@ def test_velocities_are_the_raw_answers_to_each_text_at_the_same_latent(models, 
                 return args, kwargs | {"hidden_states": there}
             return (there, *args[1:]), kwargs
 
-        with denoiser(model).register_forward_pre_hook(put, with_kwargs=True):
+        with denoiser_of(model.pipeline()).register_forward_pre_hook(put, with_kwargs=True):
             passes, _ = plain_passes(model, replace(row, prompt=text))
         for step, answer in zip(steps, passes.outputs, strict=True):
             found = [step.velocity, *step.velocity_positive, *step.velocity_negative][number]
@@ -267,20 +258,18 @@ def test_velocities_are_the_raw_answers_to_each_text_at_the_same_latent(models, 
             np.testing.assert_allclose(found.ravel(), expected.ravel(), atol=1e-4, rtol=1e-4)
 
 
-def test_shapes_and_facts_of_a_step(models, family):
+def check_shapes_and_facts(family, row, steps):
     # 32 x 24 pixels (w x h), four channels, half the size: (4, 12, 16); FLUX packs them into one row.
-    row = a_row(family)
     shape = (4 * row.height // 2 * row.width // 2,) if family == "flux" else (4, row.height // 2, row.width // 2)
-    steps = list(models[family].trace(row, ATTRIBUTES))
     for step in steps:
         assert step.xt.shape == step.velocity.shape == shape
-        assert step.velocity_positive.shape == step.velocity_negative.shape == (3, *shape)
+        assert step.velocity_positive.shape == step.velocity_negative.shape == (2, *shape)
         assert step.xt.dtype == step.velocity.dtype == step.velocity_negative.dtype == np.float32
         assert step.predicted.size == (row.width, row.height)
         assert step.space == SPACES[family]
         assert not step.guided
         index = stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative)
-        assert index.shape == (3,)
+        assert index.shape == (2,)
         assert (index != 0).all()
     sigmas = [step.sigma for step in steps]
     assert 1 >= sigmas[0] > sigmas[-1] > 0
@@ -334,7 +323,7 @@ def test_every_sampler_keeps_its_trajectory_and_noise_level(models, name, change
     with sampled_by(model, name, **changes) as scheduler:
         passes, _ = plain_passes(model, row)
         timesteps = scheduler.timesteps.long()
-        steps = list(model.trace(row, ATTRIBUTES[:2], predicted=False))
+        steps = list(model.trace(row, [], predicted=False))
     for step, given in zip(steps, passes.inputs, strict=True):
         np.testing.assert_allclose(step.xt, given[0].numpy(), atol=2e-4)
     # sigma² = 1 - cumulative alpha, from the betas themselves.
@@ -358,9 +347,9 @@ def test_a_flow_whose_time_runs_the_other_way_is_turned_round(models):
 
 def test_guided_velocities_are_extrapolated_from_the_negative_prompt(models):
     for family in GUIDED:
-        model, row = models[family], a_row(family, guidance_scale=4.0, negative_prompt="a nurse")
+        model, row = models[family], a_row(family, negative_prompt="a nurse", num_inference_steps=2)
         passes, _ = plain_passes(model, row)
-        plain, guided = list(model.trace(row, ATTRIBUTES)), list(model.trace(row, ATTRIBUTES, guided=True))
+        plain, guided = (list(model.trace(row, ATTRIBUTES[:1], guided=guided)) for guided in (False, True))
         away = velocity_of(family, passes.outputs[0][0].numpy())
         for name in ("velocity", "velocity_positive", "velocity_negative"):
             expected = away + 4 * (getattr(plain[0], name) - away)
@@ -376,7 +365,7 @@ def test_without_attributes_only_the_prompt_runs_and_pictures_are_decoded_only_w
     with model.pipeline().vae.decoder.register_forward_hook(lambda *_: seen.append(1)):
         assert all(step.predicted is None for step in model.trace(row, [], predicted=False))
         assert not seen
-        with Passes(denoiser(model)) as passes:
+        with Passes(denoiser_of(model.pipeline())) as passes:
             step, *_ = model.trace(row, [])
         assert len(seen) == N_STEPS
     assert step.velocity_positive.shape == (0, 4, 12, 16)
@@ -395,10 +384,10 @@ def test_pictures_after_a_trace_are_those_before_it_however_few_texts_are_rememb
     assert last.predicted is not None
 
 
-def test_the_condition_is_traced(models):
-    fair, extreme = (
-        next(models["sd3"].trace(a_row("sd3", condition=condition), [])) for condition in ("fair", "extreme")
-    )
+def test_the_condition_is_traced(request, tiny_sd3):
+    model = own("sd3", request, options={"base_condition": "fair", "batch_size": 1}, loras=tiny_sd3 / "loras")
+    rows = (a_row("sd3", condition=condition) for condition in ("fair", "extreme"))
+    fair, extreme = (next(model.trace(row, [], predicted=False)) for row in rows)
     np.testing.assert_array_equal(fair.xt, extreme.xt)
     assert (fair.velocity != extreme.velocity).any()
 
@@ -420,12 +409,12 @@ def test_stopping_happens_at_the_very_next_step_and_nothing_stays_behind(models,
         if len(seen) == 2:
             raise Cancelled
 
-    with pytest.raises(Cancelled), Passes(denoiser(model)) as passes:
+    with pytest.raises(Cancelled), Passes(denoiser_of(model.pipeline())) as passes:
         list(model.trace(row, ATTRIBUTES, on_step=on_step))
     assert len(passes.inputs) == 2
     assert [step for step, _ in seen] == [1, 2]
-    # The path, six sentences, the prompt again without guidance, and decoding.
-    n_calls = 8 + (family not in ("flux", "turbo"))
+    # The path, four sentences, the prompt again without guidance, and decoding.
+    n_calls = 6 + (family not in ("flux", "turbo"))
     assert {n_steps for _, n_steps in seen} == {n_calls * N_STEPS}
     assert not left_behind(model)
     (after,) = model.generate([row])
@@ -475,9 +464,9 @@ def test_what_has_no_velocity_is_refused_by_name(models):
         next(model.trace(a_row("sd1"), ATTRIBUTES))
 
 
-def test_true_guidance_beside_that_of_the_network_is_left_out_of_conditional_velocities(tiny_flux, models):
+def test_true_guidance_beside_that_of_the_network_is_left_out_of_conditional_velocities(request, models):
     call = {"max_sequence_length": 8, "true_cfg_scale": 3.0}
-    model = build("flux", tiny_flux, options={"call": call, "batch_size": 1})
+    model = shared("flux", request, options={"call": call, "batch_size": 1})
     row = a_row("flux", negative_prompt="a nurse")
     plain, guided = (next(model.trace(row, ATTRIBUTES, guided=guided, predicted=False)) for guided in (False, True))
     expected = next(models["flux"].trace(a_row("flux"), ATTRIBUTES, predicted=False))
@@ -535,14 +524,15 @@ def test_the_shipped_model_keeps_its_spi(tmp_path):
             prompt="a photo of a doctor", seed=3, model=info.id, condition="published", num_inference_steps=4,
             guidance_scale=guidance_scale, width=info.width, height=info.height,
         )  # fmt: skip
-        (generated,) = model.generate([row])
-        steps = list(model.trace(row, attributes, guided=guided))
+        steps = list(model.trace(row, attributes, guided=guided, predicted=not guided))
         spi = [
             stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative)
             for step in steps
         ]
         np.testing.assert_allclose(spi, expected, atol=1e-4)
-        difference = np.asarray(steps[-1].predicted, int) - np.asarray(generated.image, int)
-        assert np.abs(difference).max() <= 1
         assert steps[0].sigma == 1
+        if not guided:
+            (generated,) = model.generate([row])
+            difference = np.asarray(steps[-1].predicted, int) - np.asarray(generated.image, int)
+            assert np.abs(difference).max() <= 1
     services.close()

@@ -291,7 +291,11 @@ def longcat():
 
 
 def glm_image():
-    words = parts.tokenizer()
+    processor = transformers.GlmImageProcessor(
+        image_processor=transformers.GlmImageImageProcessor(), tokenizer=parts.tokenizer(), chat_template=parts.TEMPLATE
+    )
+    # The prior sketches a picture first, in 16 x 16 tokens; here in 2 x 2.
+    processor._get_target_shape = lambda height, width: (height // 32, width // 32, 2, 2)
     config = transformers.GlmImageConfig(
         text_config=parts.DECODER
         | {"vision_vocab_size": 32, "max_position_embeddings": 512, "rope_parameters": ROPE_GLM},
@@ -299,13 +303,10 @@ def glm_image():
                        "intermediate_size": 16},
         vq_config={"embed_dim": 16, "num_embeddings": 32, "latent_channels": 16},
     )  # fmt: skip
-    prior = transformers.GlmImageForConditionalGeneration(config).eval()
+    prior = parts.louder(transformers.GlmImageForConditionalGeneration(config))
     prior.generation_config.eos_token_id = None  # a random prior would end too early
     return diffusers.GlmImagePipeline(
-        tokenizer=transformers.ByT5Tokenizer(),
-        processor=transformers.GlmImageProcessor(
-            image_processor=transformers.GlmImageImageProcessor(), tokenizer=words, chat_template=parts.TEMPLATE
-        ),
+        tokenizer=transformers.ByT5Tokenizer(), processor=processor,
         text_encoder=parts.t5(vocab_size=256 + 128), vision_language_encoder=prior,
         vae=parts.vae(levels=4, latents_mean=[0.1] * 4, latents_std=[1.3] * 4),
         transformer=parts.louder(diffusers.GlmImageTransformer2DModel(

@@ -186,16 +186,10 @@ def vae(channels: int = 4, levels: int = 2, **changes):
 
 def vae_flux2():
     return diffusers.AutoencoderKLFlux2(
-        sample_size=32,
-        down_block_types=("DownEncoderBlock2D",),
-        up_block_types=("UpDecoderBlock2D",),
-        block_out_channels=(4,),
-        layers_per_block=1,
-        latent_channels=1,
-        norm_num_groups=1,
-        use_quant_conv=False,
+        sample_size=32, down_block_types=("DownEncoderBlock2D",), up_block_types=("UpDecoderBlock2D",),
+        block_out_channels=(4,), layers_per_block=1, latent_channels=1, norm_num_groups=1, use_quant_conv=False,
         use_post_quant_conv=False,
-    ).eval()
+    ).eval()  # fmt: skip
 
 
 def vae_qwen():

@@ -435,7 +435,7 @@ def test_raters_at_once_lose_nothing_and_double_nothing(store, tmp_path):
 
 @on_both
 def test_one_rater_on_two_devices_answers_each_item_once(store, tmp_path):
-    task, code = one_rater(store, tmp_path, 12)
+    task, code = one_rater(store, tmp_path, 6)
 
     def work(_):
         turn = next_item(store, code)
@@ -447,5 +447,5 @@ def test_one_rater_on_two_devices_answers_each_item_once(store, tmp_path):
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(work, range(3)))
     kept = given_answers(store, task.key)
-    assert len(kept) == len({one.item.id for one in kept}) == 12
+    assert len(kept) == len({one.item.id for one in kept}) == 6
     assert counts_are_right(store)

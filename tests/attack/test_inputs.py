@@ -1,6 +1,7 @@
 """Whatever a program or a rater sends, it gets a sentence, and the server lives; for how quickly see bench."""
 
 import json
+from functools import cache
 
 import gradio as gr
 import httpx
@@ -17,14 +18,16 @@ from tests.ui.fakes import FakeServices
 
 
 @pytest.fixture
-def client(served):
+def client(served, monkeypatch):
+    monkeypatch.setattr("bias_core.app.api.list_designs", cache(list_designs))  # else each call reads all
     with httpx.Client(base_url=served.url, timeout=60, verify=False) as client:
         yield client
 
 
 @pytest.fixture
-def none_drawn(tmp_path):
+def none_drawn(tmp_path, monkeypatch):
     """One picture a run: whatever could be drawn is refused for that."""
+    monkeypatch.setattr("bias_core.app.api.list_designs", cache(list_designs))  # else each call reads all
     services = FakeServices(tmp_path / "data")
     services.settings = services.settings.model_copy(update={"max_images": 1})
     yield services
@@ -77,7 +80,7 @@ def test_bad_calls_over_http_have_a_sentence_and_the_server_lives(client, served
 
 
 def test_bad_calls_over_mcp_have_a_sentence_and_the_server_lives(client):
-    faults = [(words, said) for words, said, _ in mcp_calls(client, parameters(client), every=37) if said]
+    faults = [(words, said) for words, said, _ in mcp_calls(client, parameters(client), every=67) if said]
     assert not faults
     assert client.get("/gradio_api/mcp/schema").status_code == 200
 

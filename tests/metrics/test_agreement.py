@@ -171,8 +171,8 @@ def test_the_interval_is_that_of_a_naive_bootstrap_over_items(coefficient):
     rng = np.random.default_rng(7)
     truth = rng.choice(["f", "m"], size=31)
     ratings = np.column_stack([np.where(rng.random(31) < 0.85, truth, rng.choice(["f", "m"], 31)) for _ in range(2)])
-    estimate = agreement_estimate(ratings, coefficient=coefficient, n_resamples=5000)
-    resampled = [value(coefficient, ratings[rng.integers(0, 31, 31)]) for _ in range(1000)]
+    estimate = agreement_estimate(ratings, coefficient=coefficient, n_resamples=2000)
+    resampled = [value(coefficient, ratings[rng.integers(0, 31, 31)]) for _ in range(500)]
     low, high = np.quantile(resampled, [0.025, 0.975])
     assert estimate.value == value(coefficient, ratings)
     assert estimate.low == pytest.approx(low, abs=0.06)

@@ -67,9 +67,9 @@ def test_intervals_hold_what_is_planted_although_the_reader_errs():
     exact = crossed_stereotype(people(*np.round(100_000 * read).astype(int)), errors=errors)
     assert [one.value for one in exact.scores] == pytest.approx([0, 80], abs=0.1)
     held, as_read = [], []
-    for _ in range(200):
+    for i in range(200):
         readings = people(*rng.multinomial(211, read))
-        for given, line in ((errors, held), (None, as_read)):
+        for given, line in ((errors, held), (None, as_read))[: 1 + (i < 60)]:
             scores = crossed_stereotype(readings, errors=given).scores
             line += [one.low <= target <= one.high for one, target in zip(scores, (0, 80), strict=True)]
     assert 0.93 < np.mean(held) < 0.985
@@ -79,7 +79,7 @@ def test_intervals_hold_what_is_planted_although_the_reader_errs():
 @pytest.mark.slow
 def test_where_cells_do_not_matter_shrunk_scores_lie_nearer_to_the_truth():
     rng, counted, shrunk = np.random.default_rng(3), [], []
-    for _ in range(200):
+    for _ in range(100):
         crossed = crossed_stereotype(people(*rng.multinomial(97, [0.24, 0.16, 0.36, 0.24])))
         counted += [(one.value - 20) ** 2 for one in crossed.scores]
         shrunk += list((crossed.shrunk - 20) ** 2)

@@ -14,19 +14,19 @@ from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.errors import UnknownModel
 from bias_core.exchange.export import Export, ExportedImage, write_zip
-from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.running.run import complete, run_study
+from tests.shared import RealServices
 
 N_STEPS, SCALE = 2, 1e-6
 DIFFUSION, RENDERER = "calibration-diffusion", "calibration-renderer"
-ON_DIFFUSION = {"causes", "internal-bias", "oasis-doctors", "oasis-spi", "oasis-stop"}
+ON_DIFFUSION = {"causes", "oasis-spi", "oasis-stop"}
 SCIENCE_ARTS = {"tests": ["science_arts"]}
-STOP = {"nationalities": ["Iranian"], "n_clusters": 2, "max_clusters": 1}
-STOP |= {"beam_width": 2, "n_candidates": 16, "n_generated": 1}
+IRANIAN, HALVES = {"nationalities": ["Iranian"]}, {"finder": "halves"}
+STOP = IRANIAN | {"n_clusters": 2, "max_clusters": 1, "beam_width": 2, "n_candidates": 16, "n_generated": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +48,10 @@ CASES = {
     # 3 nationalities x 8 pictures.
     "oasis-internet-users": Case(n_images=24, n={8}),
     "oasis-nationalities": Case(n_images=24, n={8}),
-    # 4 seeds of the first text, two later ones each from the start and after 1 of 2 steps, and three weights.
-    "causes": Case(n_images=32, n={4}),
-    # 2 nationalities x 2 seeds, traced.
-    "oasis-spi": Case(n_images=4, n={2}, options={"n_predicted": 2, "n_samples": 1}),
+    # 4 seeds of the first text, a later one from the start and after 1 of 2 steps, and three weights.
+    "causes": Case(n_images=24, n={4}, options={"later_texts": ["a photo of a person"]}),
+    # 2 seeds, traced.
+    "oasis-spi": Case(n_images=2, n={2}, options=IRANIAN | {"attributes": ["beard"], "n_predicted": 2, "n_samples": 1}),
     # 8 pictures in two clusters, at most 7 in one, and 1 of the text that was found.
     "oasis-stop": Case(n_images=9, n={1, 7}, up_to=True, options=STOP),
     # (6 targets + 8 attribute prompts) x 2; an MCAS compares 2 pictures with 2 x 4 x 2; means of 3 and 6,
@@ -65,13 +65,12 @@ CASES = {
     "tbyb-general": Case(n_images=24, n={24}),
     # 3 triggers x 2 scenes x 2, with the trigger word and without it.
     "tbyb-task": Case(n_images=24, n={4}),
-    # Plain and intervened: 2 x 2 occupations in 2 orders, 8 pictures, and 2 pairs of roles in 2 orders
-    # x 3, 12. A gap has the n of both.
-    "pst-fairness": Case(n_images=40, n={8, 12, 16, 24}, up_to=True),
+    # Plain and intervened: 2 x 2 occupations in 2 orders, 8 pictures. A gap has the n of both.
+    "pst-fairness": Case(n_images=16, n={8, 16}, up_to=True, options=HALVES | {"aspects": ["occupation"]}),
     # 8 pictures of pairs; 4 occupations x 3 alone, 6 a gender; the order of 4 occupations.
-    "pst-occupations": Case(n_images=20, n={8, 12, 20, 6, 14, 4}, up_to=True),
+    "pst-occupations": Case(n_images=20, n={8, 12, 20, 6, 14, 4}, up_to=True, options=HALVES),
     # 12 pictures of pairs; 4 roles x 3 alone, 6 a level.
-    "pst-power": Case(n_images=24, n={12, 24, 6, 18}, up_to=True),
+    "pst-power": Case(n_images=24, n={12, 24, 6, 18}, up_to=True, options=HALVES),
     # 3 pairs in 2 orders x 2; an effect is that of 3 x 2 seeds.
     "pst-swapped": Case(n_images=12, n={6, 12, 24}, up_to=True),
     # 8 occupations x 3 prompts x 2; a score is that of 2 neutral pictures.
@@ -114,15 +113,15 @@ def settings(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def services(settings, asked):
-    built = Services(settings)
+    built = RealServices(settings)
     yield built
     built.close()
 
 
 @pytest.fixture(scope="module")
 def later(settings):
-    """The services of another day: the same folder, and nothing in memory."""
-    built = Services(settings)
+    """The services of another day: the same folder, and nothing in memory but the models."""
+    built = RealServices(settings)
     yield built
     built.close()
 

@@ -59,7 +59,7 @@ class Labelled:
 
 @pytest.fixture(scope="module")
 def study(services):
-    settings = StudySettings(scale=0.1, options={"finder": "halves"})
+    settings = StudySettings(scale=0.06, options={"finder": "halves"})
     return complete(run_study(find_design("pst-occupations"), settings, services))
 
 
@@ -107,7 +107,7 @@ def test_three_raters_are_nearer_to_the_truth_than_one(services, study, three, t
 
     # 3 e^2 (1 - e) + e^3 = 0.027 + 0.001 = 0.028 of the majority of three
     n = len(table(three.report(), "labels"))
-    assert n > 150
+    assert n > 90
     assert errors(three) == pytest.approx(0.028, abs=3 * np.sqrt(0.028 * 0.972 / n))
     assert errors(one) == pytest.approx(ERROR, abs=3 * np.sqrt(0.09 / n))
     assert errors(three) < errors(one)
@@ -154,17 +154,16 @@ def test_coverage_counts_those_with_a_usable_majority(services, study):
     assert found["coverage"].tolist() == [0.25, 0.25]
 
 
-def test_a_rater_who_does_not_look_is_seen_to_differ(services, study):
-    labelled = labelled_by(services, study, 3, error=0.02)
+def test_a_rater_who_does_not_look_is_seen_to_differ(services, study, three):
     task = pst_task(paired=True, raters_per_item=4)
     found = candidates(study, "pst_paired")
     gold = gold_from_record(found, task, 8)
     made = create_task(services.labels, task, task_pictures(found, task, gold=gold))
     set_status(services.labels, made.key, "open")
     for rater in range(3):
-        simulate(services.labels, made, labelled.truth, error=0.02, rater=rater)
-    simulate(services.labels, made, labelled.truth, error=0.5, rater=3)
-    raters = table(Labelled(labelled.store, made, labelled.truth).report(), "raters")
+        simulate(services.labels, made, three.truth, error=0.02, rater=rater)
+    simulate(services.labels, made, three.truth, error=0.5, rater=3)
+    raters = table(replace(three, made=made).report(), "raters")
     assert raters["differs"].tolist() == [False, False, False, True]
     right = [int(said.split()[0]) / max(1, int(said.split()[2])) for said in raters["known right"]]
     assert min(right[:3]) > right[3]

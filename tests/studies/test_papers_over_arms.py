@@ -49,7 +49,7 @@ def figure(report, key):
 
 
 def test_pairs_alone_and_their_gap_stand_by_arm_and_beside_the_paper(reports):
-    report = reports("pst-occupations", scale=0.02, options=ALONE)
+    report = reports("pst-occupations", scale=0.01, options={**ALONE, "single_images": 1})
     frame = table_of(report, "table3_arms").frame
     everyone = frame[frame["group"] == "all occupations"].set_index("arm")
     assert list(everyone.index) == [*NAMES, "DALL-E 3, published"]
@@ -81,7 +81,7 @@ def test_every_test_has_its_effect_size_and_p_in_every_arm(reports):
 
 
 def test_the_summary_of_internal_bias_has_ranks_and_the_published_models(reports):
-    report = reports("internal-bias", scale=0.02)
+    report = reports("internal-bias", scale=0.01)
     frame = table_of(report, "table4_arms").frame
     everything = frame[frame["targets"] == "overall"].set_index("arm")
     assert list(everything.index) == [*NAMES, "DALL-E 2, published", "Stable Diffusion v2, published"]

@@ -397,23 +397,21 @@ def most(n_tests):
 
 @pytest.mark.slow
 def test_where_nothing_is_planted_science_and_arts_are_seldom_told_apart(services):
-    pool = read(services, "science_arts", 6)
-    for n_prompts in (3, 4, 8):
-        found = false_alarms(pool, n_prompts, n_images=4, n_tests=150, mixed=True)
-        assert found <= most(150), n_prompts
-        assert found == 0 or n_prompts > 3  # three against three give 0.10 at best
+    pool = read(services, "science_arts", 5)
+    assert false_alarms(pool, 3, n_images=3, n_tests=20, mixed=True) == 0  # three against three give 0.10 at best
+    assert false_alarms(pool, 8, n_images=4, n_tests=150, mixed=True) <= most(150)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_prompts", [4, 25])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_where_nothing_is_planted_p_is_below_a_twentieth_in_one_test_of_twenty(flowers, n_prompts, mixed):
-    assert false_alarms(flowers, n_prompts, n_images=6, n_tests=300, mixed=mixed, seed=2) <= most(300)
+    assert false_alarms(flowers, n_prompts, n_images=4, n_tests=300, mixed=mixed, seed=2) <= most(300)
 
 
 @pytest.fixture(scope="module")
 def flowers(services):
-    return read(services, "flowers_insects", 12)
+    return read(services, "flowers_insects", 5)
 
 
 def test_the_smallest_p_of_few_prompts_is_said_before_anything_is_drawn(services):

@@ -4,15 +4,16 @@ import hashlib
 import json
 import time
 from base64 import b64encode
+from contextlib import closing
 from types import SimpleNamespace
 
 import gradio as gr
 import httpx
 import pytest
+from gradio import oauth
 from gradio.utils import get_type_hints
 from itsdangerous import TimestampSigner
 
-from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import OwnerKey, create_task, owned_task, tasks_of
 from bias_core.annotation.tasks import pst_task
 from bias_core.errors import NotAllowed
@@ -22,7 +23,8 @@ from bias_core.labels.tab_parts import offers_login, owner_of, task_choices, use
 from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.annotation.raters import pictures
-from tests.ui.served import serving
+from tests.ui.fakes import FakeServices
+from tests.ui.served import serving_here
 from tests.ui.tabs import built
 
 services = shared.fake_services
@@ -148,12 +150,14 @@ def test_without_a_space_nothing_changes(tab, monkeypatch):
 def space(tmp_path_factory):
     """The whole app as a Space would serve it, and its labels."""
     folder = tmp_path_factory.mktemp("space")
-    given = dict.fromkeys(tab_parts._NEEDED, SECRET)  # which Gradio reads when it is imported
-    with serving(folder, SYSTEM="spaces", SPACE_ID="somebody/something", **given) as served:
-        data = served.data_dir
-        store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
-        yield served, store
-        store.close()
+    given = dict.fromkeys(tab_parts._NEEDED, SECRET)
+    with pytest.MonkeyPatch.context() as patch, closing(FakeServices(folder / "data")) as services:
+        for name, value in {"SYSTEM": "spaces", "SPACE_ID": "somebody/something", **given}.items():
+            patch.setenv(name, value)
+            patch.setattr(oauth, name, value, raising=False)  # which Gradio read when it was imported
+        patch.setattr("gradio.http_server.get_space", lambda: None)  # else a thread waits for changes of the code
+        with serving_here(services, folder) as served:
+            yield served, services.labels
 
 
 def cookie(sub, secret=SECRET, *, expires_in=3600):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import bias_core.app.build  # noqa: F401 - whose plots then have titles only
 from tests.ui.fakes import FakeServices
 
 ROOT = Path(__file__).parent.parent.parent

@@ -62,27 +62,28 @@ def test_one_study_anew_is_written_beside_the_shipped_ones_and_shipped_without_i
 
 
 def test_a_study_stopped_while_it_measures_reports_the_repetitions_that_were_finished(services):
-    design = replace(find_design("validity-intersections"), images_per_prompt=20)
-    settings = StudySettings(model=MODEL, seed=100, options={"pool": 40, "repetitions": 5})
+    design = find_design("validity-intersections")
+    design = replace(design, images_per_prompt=20, data={**design.data, "sets_of_pairs": 1})
+    settings = StudySettings(model=MODEL, seed=100, options={"pool": 40, "repetitions": 4})
     seen: list[str] = []
 
     def stopped_after(n):
         seen.clear()
-        is_over = lambda: any(message.startswith(f"{n} of 5 repetitions") for message in seen)  # noqa: E731
+        is_over = lambda: any(message.startswith(f"{n} of 4 repetitions") for message in seen)  # noqa: E731
         reports: list[StudyReport] = []
         steps = followed(run_study(design, settings, services, cancelled=is_over), reports)
         seen.extend(step.message for step in steps)
         return reports[0]
 
     few = stopped_after(2)
-    assert few.stopped_after == "3 of 5 repetitions"  # the one at work is finished
+    assert few.stopped_after == "3 of 4 repetitions"  # the one at work is finished
     assert few.stopped
     assert set(few.results.frame("repetitions")["repetition"]) == {0, 1, 2}
-    assert headline(few).endswith("Stopped after 3 of 5 repetitions.")
-    assert "Stopped after 3 of 5 repetitions; the numbers are of these." in few.results.notes
-    with pytest.raises(Cancelled, match="stopped after 1 of 5 repetitions, too few for a number"):
+    assert headline(few).endswith("Stopped after 3 of 4 repetitions.")
+    assert "Stopped after 3 of 4 repetitions; the numbers are of these." in few.results.notes
+    with pytest.raises(Cancelled, match="stopped after 1 of 4 repetitions, too few for a number"):
         stopped_after(0)
-    whole = stopped_after(5)
+    whole = stopped_after(4)
     assert not whole.stopped
     assert whole.run_id == few.run_id
     measured = whole.results.frame("repetitions")

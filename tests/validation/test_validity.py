@@ -49,7 +49,7 @@ def test_planted_rates_are_measured(services):
     design = find_design("validity-rates")
     assert {tuple(prompts) for prompts in design.data["concepts"]} == {line.prompts for line in planted_lines()}
     concepts = list(dict.fromkeys(map(tuple, prompts_of(SEEN))))
-    small = replace(design, data={"concepts": concepts}, images_per_prompt=24)
+    small = replace(design, data={"concepts": concepts}, images_per_prompt=16)
     report = complete(run_study(small, StudySettings(options={"repetitions": 1}), services))
     table = table_of(report, "rates").frame
     assert set(table["concept"]) == set(SEEN)
@@ -132,7 +132,7 @@ def test_measures_are_taken_towards_the_side_that_is_planted(services):
     design = find_design("validity-measures")
     data = {**design.data, "concepts": [c for c in design.data["concepts"] if c["name"] == "nurse"]}
     small = replace(design, data=data, images_per_prompt=8)
-    options = {"attribute_images": 4, "conditions": ["fair", "extreme"], "repetitions": 2}
+    options = {"attribute_images": 4, "conditions": ["fair", "extreme"], "repetitions": 1}
     report = complete(run_study(small, StudySettings(options=options), services))
     means = table_of(report, "repetitions").frame.groupby(["measure", "condition"])["value"].mean()
     for key in ("attribute_prevalence", "signed_difference", "association_beyond_even_mix", "composite_association"):
@@ -190,7 +190,7 @@ def test_what_few_pictures_tell_of_a_model_is_no_truth():
 
 def test_shares_drawn_on_fair_are_binomial_at_the_planted_rate():
     """Why P on fair held 90 % once: one unlucky set of seeds, shared by all conditions; draws themselves are right."""
-    lines = [line for line in planted_lines() if line.attribute == "gender" and len(line.prompts) == 1][::3]
+    lines = [line for line in planted_lines() if line.attribute == "gender" and len(line.prompts) == 1][::6]
     exact = [wilson_interval(k, 60) for k in range(61)]
     settings = StudySettings(options=RateOptions(conditions=("fair", "extreme"), repetitions=4))
     shots = repeated(settings, lambda _group, _chance: (Shot(prompt=one.prompts[0], n=60, group="") for one in lines))
@@ -202,7 +202,7 @@ def test_shares_drawn_on_fair_are_binomial_at_the_planted_rate():
                 sample_scene(request, "fair", Random(f"{shot.first_seed + k} {shot.prompt}")) for k in range(shot.n)
             )
             counts.append(sum(scene.people[0].gender == "masculine" for scene in scenes))
-    assert len(counts) > 300
+    assert len(counts) > 150
     assert np.mean(counts) / 60 == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(60 * len(counts)))
     assert np.var(counts) / 15 == pytest.approx(1.0, abs=4 * np.sqrt(2 / len(counts)))  # binomial: 60 / 4
     held = np.mean([exact[k].low <= 0.5 <= exact[k].high for k in counts])
@@ -211,7 +211,7 @@ def test_shares_drawn_on_fair_are_binomial_at_the_planted_rate():
 
 def test_the_association_test_is_repeated(services):
     design = find_design("validity-associations")
-    options = {"tests": ["science_arts"], "n_stimuli": 4}
+    options = {"tests": ["science_arts"], "n_stimuli": 4, "repetitions": 2}
     report = complete(run_study(design, StudySettings(scale=0.05, options=options), services))
     summary = table_of(report, "summary").frame.set_index(["measure", "condition"])["mean"]
     name = "Differential association S"
@@ -244,7 +244,7 @@ DOCS = Path(__file__).parent.parent.parent / "docs" / "validity"
 @pytest.fixture(scope="module")
 def pairs(services):
     options = {"masculine": ["mover", "guard"], "feminine": ["librarian", "assistant"], "single_images": 2}
-    settings = StudySettings(scale=0.05, options=options)
+    settings = StudySettings(scale=0.05, options=options | {"repetitions": 4})
     return complete(run_study(find_design("validity-pairs"), settings, services))
 
 
@@ -296,7 +296,7 @@ def test_a_planted_object_comes_into_the_captions_by_halves(objects):
 
 @pytest.fixture(scope="module")
 def bases(services):
-    options = {"repetitions": 4, "scenes": 4, "occupations": ["carpenter", "driver", "guard", "mover"]}
+    options = {"repetitions": 3, "scenes": 3, "occupations": ["carpenter", "driver", "guard", "mover"]}
     return complete(run_study(find_design("validity-bases"), StudySettings(options=options), services))
 
 

@@ -1,6 +1,7 @@
 """Small validity studies: what is planted is found, what is not is not, and each check can fail."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -27,15 +28,15 @@ def study(name, **changes):
 
 
 LANGUAGES = study("languages", images_per_prompt=30)
-PEOPLE = study("people", images_per_prompt=20)
+PEOPLE = study("people", images_per_prompt=14)
 RATERS = study("raters", images_per_prompt=60)
-INTERSECTIONS = study("intersections", images_per_prompt=130)
+INTERSECTIONS = study("intersections", images_per_prompt=100)
 INTERSECTIONS = replace(INTERSECTIONS, data={**INTERSECTIONS.data, "sets_of_pairs": 1})
 SMALL = {
     LANGUAGES.name: {"repetitions": 4, "pool": 30},
-    PEOPLE.name: {"repetitions": 3, "pool": 20},
+    PEOPLE.name: {"repetitions": 3, "pool": 14},
     RATERS.name: {"repetitions": 3, "pool": 24},
-    INTERSECTIONS.name: {"repetitions": 3, "pool": 130},
+    INTERSECTIONS.name: {"repetitions": 2, "pool": 100},
 }
 
 
@@ -108,6 +109,7 @@ SHARES = np.array([0.4, 0.3, 0.2, 0.1])
 
 
 def test_every_measure_of_raters_stands_by_its_target_and_the_check_can_fail(services, monkeypatch):
+    monkeypatch.setattr(raters, "agreement_estimate", estimate := partial(raters.agreement_estimate, n_resamples=200))
     rows = run(services, RATERS).results.frame("repetitions")
     assert set(rows["measure"]) == {
         "krippendorff_alpha", "fleiss_kappa", "cohen_kappa", "largest_disagreement",
@@ -118,7 +120,6 @@ def test_every_measure_of_raters_stands_by_its_target_and_the_check_can_fail(ser
     assert null["target"].abs().max() < 1e-6
     agreements = raters._Agreements(shown=np.arange(200) % 4, n=100, confidence=0.95)
     assert [holds(agreements, "fleiss_kappa", seed) for seed in range(3)] == [True] * 3
-    estimate = raters.agreement_estimate
     monkeypatch.setattr(raters, "agreement_estimate", lambda *given, **how: estimate(*given, **how).scaled(1.0, 0.5))
     assert [holds(agreements, "fleiss_kappa", seed) for seed in range(3)] == [False] * 3
 
@@ -156,7 +157,7 @@ def test_both_planted_languages_are_named_and_where_all_read_alike_none_is(servi
     monkeypatch.setattr(
         languages, "language_lines", lambda *given: _lines(*given).assign(verdict="no difference shown")
     )
-    assert run(services, LANGUAGES, repetitions=2).results.findings[0].estimate.value == 0
+    assert run(services, LANGUAGES, repetitions=1).results.findings[0].estimate.value == 0
 
 
 _lines = languages.language_lines
@@ -204,12 +205,12 @@ def test_the_targets_are_what_the_world_plants_and_all_of_it_is_found(services, 
     of_all = report.results.frame("repetitions").query("`what is planted` == 'three attributes together'")
     assert sorted(of_all["target"].unique().round(3)) == [0, 3.688]
     found, found_three, claimed, of_three = report.results.findings[:4]
-    assert of_three.estimate.n == 9
-    assert (found.estimate.n, found_three.estimate.n, claimed.estimate.n) == (3, 3, 30)
+    assert of_three.estimate.n == 6
+    assert (found.estimate.n, found_three.estimate.n, claimed.estimate.n) == (2, 2, 20)
     assert min(found.estimate.value, found_three.estimate.value) > 0.6
     # The check can fail: a reader whose answers go together by themselves claims what nobody planted.
     monkeypatch.setattr(intersections, "interaction", lambda calls, **how: _alike(calls, how))
-    assert run(services, INTERSECTIONS, repetitions=2).results.findings[2].estimate.value == 1
+    assert run(services, INTERSECTIONS, repetitions=1).results.findings[2].estimate.value == 1
 
 
 _interaction = intersections.interaction
