@@ -350,15 +350,15 @@ function keyOf(answer, i) {
 }
 
 // A letter that gives an answer does nothing else.
-const KEYS = {undo: ['U', 'Backspace'], skip: ['S'], 'open-instructions': ['I']};
-const freeKeys = (id) => KEYS[id].filter((key) => !turn.answers.some((one, i) => keyOf(one, i) === key.toLowerCase()));
+const KEYS = {undo: ['u', 'backspace'], skip: ['s'], 'open-instructions': ['i']};
+const freeKeys = (id) => KEYS[id].filter((key) => !turn.answers.some((one, i) => keyOf(one, i) === key));
 
 function tellKeys() {
   for (const id of Object.keys(KEYS)) {
-    const [first = '', ...others] = freeKeys(id), kbd = $(id).querySelector('kbd');
-    $(id).setAttribute('aria-keyshortcuts', [first, ...others].join(' '));
-    if (kbd) kbd.textContent = first === 'Backspace' ? '⌫' : first;
-    if (kbd) kbd.hidden = !first;
+    const keys = freeKeys(id), kbd = $(id).querySelector('kbd');
+    $(id).setAttribute('aria-keyshortcuts', keys.join(' '));
+    if (kbd) kbd.textContent = keys[0] === 'backspace' ? '⌫' : (keys[0] || '').toUpperCase();
+    if (kbd) kbd.hidden = !keys.length;
   }
 }
 
@@ -526,7 +526,7 @@ document.addEventListener('keydown', (event) => {
   if (document.querySelector('dialog[open]')) return;
   const key = event.key.toLowerCase();
   const answer = turn.answers.find((one, i) => keyOf(one, i) === key);
-  const action = Object.keys(KEYS).find((id) => freeKeys(id).some((free) => free.toLowerCase() === key));
+  const action = Object.keys(KEYS).find((id) => freeKeys(id).includes(key));
   const wanted = answer ? () => choose(answer) : action && (() => $(action).click());
   if (!wanted) return;
   event.preventDefault();
