@@ -90,6 +90,15 @@ class GeneratedImage(PictureRecord):
     image: Image.Image
 
 
+def is_blank(image: Image.Image) -> bool:
+    """Whether a picture has one colour all over, as checkers and overflowing numbers leave it.
+
+    >>> is_blank(Image.new("RGB", (2, 2))), is_blank(Image.effect_noise((2, 2), 50))
+    (True, False)
+    """
+    return all(low == high for low, high in image.convert("RGB").getextrema())
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredImage(PictureRecord):
     """A picture in the store, with the path of its original PNG."""

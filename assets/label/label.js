@@ -284,6 +284,7 @@ function tellQuestion(before = '') {
   else delete $('frame').dataset.side;
   tellSteps(question);
   tellAnswers(question);
+  tellKeys();
   $('undo').setAttribute('aria-disabled', String(!canUndo()));
   announce(before + question.text);
 }
@@ -346,6 +347,19 @@ function keyOf(answer, i) {
   if (answer.shortcut) return answer.shortcut.toLowerCase();
   const digit = String(i + 1);
   return i < 9 && !turn.answers.some(({shortcut}) => shortcut === digit) ? digit : '';
+}
+
+// A letter that gives an answer does nothing else.
+const KEYS = {undo: ['u', 'backspace'], skip: ['s'], 'open-instructions': ['i']};
+const freeKeys = (id) => KEYS[id].filter((key) => !turn.answers.some((one, i) => keyOf(one, i) === key));
+
+function tellKeys() {
+  for (const id of Object.keys(KEYS)) {
+    const keys = freeKeys(id), kbd = $(id).querySelector('kbd');
+    $(id).setAttribute('aria-keyshortcuts', keys.join(' '));
+    if (kbd) kbd.textContent = keys[0] === 'backspace' ? '⌫' : (keys[0] || '').toUpperCase();
+    if (kbd) kbd.hidden = !keys.length;
+  }
 }
 
 function choose(answer) {
@@ -512,8 +526,8 @@ document.addEventListener('keydown', (event) => {
   if (document.querySelector('dialog[open]')) return;
   const key = event.key.toLowerCase();
   const answer = turn.answers.find((one, i) => keyOf(one, i) === key);
-  const others = {u: undo, backspace: undo, s: skip, i: () => openDialog('instructions')};
-  const wanted = answer ? () => choose(answer) : others[key];
+  const action = Object.keys(KEYS).find((id) => freeKeys(id).includes(key));
+  const wanted = answer ? () => choose(answer) : action && (() => $(action).click());
   if (!wanted) return;
   event.preventDefault();
   wanted();

@@ -39,7 +39,7 @@ from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable, NotD
 from bias_core.models.hosted import HostedName, hosted_name
 from bias_core.protocols import StepCallback
 from bias_core.settings import Settings
-from bias_core.types import GeneratedImage, ImageRow, ModelInfo
+from bias_core.types import GeneratedImage, ImageRow, ModelInfo, is_blank
 
 _PATIENCE = Patience()
 _SECONDS_BETWEEN_LOOKS = 0.1  # at Stop, while a pause lasts
@@ -53,7 +53,7 @@ _REFUSED = re.compile(
 )
 _FLAGS = ("nsfw", "nsfw_content_detected", "has_nsfw_concepts", "content_filtered", "blocked", "flagged", "filtered")
 _ENDS = {"content_filter", "content_filtered", "safety", "nsfw", "moderation"}  # finish reasons of a refusal
-_BLANK = "the picture that came is black all over"
+_BLANK = "the picture that came has one colour all over"
 # Providers whose own documentation names a seed; of others it is not known that the same seed draws the same picture.
 _SEEDED = frozenset({"fal-ai", "hf-inference", "replicate", "together", "wavespeed"})
 
@@ -164,7 +164,7 @@ class RemoteTextToImage:
         if answer.revised_prompt and answer.revised_prompt != row.prompt:
             drawn["revised_prompt"] = answer.revised_prompt
         image, refusal = answer.image, answer.refusal
-        if image is not None and not image.getbbox():
+        if image is not None and is_blank(image):
             refusal = _BLANK
         if refusal or image is None:
             blank = Image.new("RGB", (row.width, row.height))

@@ -28,7 +28,7 @@ from bias_core.exchange.picture_metadata import (
 )
 from bias_core.protocols import StepCallback
 from bias_core.store.images import read_record, without_texts
-from bias_core.types import IMPORTED, GeneratedImage, ImageRow
+from bias_core.types import IMPORTED, GeneratedImage, ImageRow, is_blank
 
 MOST_BYTES = 64_000_000  # of one file, unpacked
 MOST_UNPACKED = 4_000_000_000  # of a whole zip
@@ -306,7 +306,9 @@ class ImportedImages:
             if row.id not in self._names:
                 raise InvalidInput(f"{self.name} has no such picture of {row.prompt!r}")
             image = decode(self._files.read(self._names[row.id]))
-            yield GeneratedImage(row=row, image=image, drawn=self._drawings[row.id].record() or None)
+            blocked, drawn = is_blank(image), self._drawings[row.id].record()
+            drawn |= {"refused": "one colour all over, as a safety checker leaves it"} if blocked else {}
+            yield GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn or None)
             if on_step is not None:
                 on_step(done, len(rows))
 

@@ -434,7 +434,7 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
         answers = {name: frame[column].replace(nobody_says) for column, name in names.items() if column in frame}
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])
-        answers = {"the reader": frame["reader"].map(lambda word: answer_key(word) if word else None)}
+        answers = {"the reader": frame["reader"].replace("", None).dropna().map(answer_key)}
     given: dict[str, Any] = {name: some.dropna().astype(str).to_dict() for name, some in answers.items()}
     return {name: some for name, some in given.items() if some}
 

@@ -35,13 +35,20 @@ GOLD = {"left": "feminine", "right": "feminine"}
 FAILED = {"left": "not_two_people", "right": "not_two_people"}
 
 
+def spotted(size: tuple[int, int], colour: tuple[int, int, int]) -> Image.Image:
+    """A picture with one white pixel: of one colour all over it would count as blanked."""
+    picture = Image.new("RGB", size, colour)
+    picture.putpixel((0, 0), (255, 255, 255))
+    return picture
+
+
 def pictures(folder: Path, n: int, *, n_gold: int = 0) -> list[TaskPicture]:
     """``n`` ordinary pictures of one colour each, and then ``n_gold`` with a known answer."""
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     for i in range(n + n_gold):
         path = folder / f"{i}.png"
-        Image.new("RGB", (16, 16), (i % 256, i // 256, 7)).save(path)
+        spotted((16, 16), (i % 256, i // 256, 7)).save(path)
         identities = {"left": f"nurse {i}", "right": "CEO"}
         gold = GOLD if i >= n else None
         made.append(TaskPicture(path=path, image_id=f"picture-{i}", identities=identities, gold=gold))

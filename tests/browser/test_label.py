@@ -12,6 +12,7 @@ import pytest
 from bias_core.annotation.collected import given_answers
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import set_status
+from bias_core.annotation.tasks import Answer
 from bias_core.world.render import render
 from tests.annotation.raters import open_task
 from tests.browser.conftest import PATIENCE_MS
@@ -139,6 +140,25 @@ def test_a_rater_joins_answers_by_keyboard_goes_on_elsewhere_and_deletes(door, r
     page.keyboard.press("n")  # the first device: its code is gone, and it says so
     page.wait_for_selector("#welcome:not([hidden])")
     assert "no rater has this code" in page.inner_text("#alert")
+
+
+def test_no_two_actions_share_a_key_whatever_the_answers_take(door, rater):
+    own = [Answer(key=word, label=word, shortcut=key) for word, key in (("so", "S"), ("it", "i"), ("un", "u"))]
+    for letter, said, changes in (("u", "unclear", {"looks": "four"}), ("S", "so", {"answers": tuple(own)})):
+        task = open_task(door.store, door.folder / "originals", **changes)
+        page = rater(task)
+        join(page)
+        keys = page.evaluate("[...document.querySelectorAll('[aria-keyshortcuts]')].map((one) => one.ariaKeyShortcuts)")
+        each = " ".join(keys).lower().split()
+        assert sorted(each) == sorted(set(each))
+        assert page.inner_text("#undo kbd") == "⌫"
+        page.keyboard.type(letter)
+        assert f"left: {said}" in page.inner_text("#steps")
+        page.keyboard.press("Backspace")
+        assert page.inner_text("#steps").split() == ["left", "right"]
+        page.keyboard.type(2 * letter)
+        wait_for(page, 1)
+        assert door.said(task) == [(said, said)]
 
 
 def test_a_german_rater_reads_german_and_gives_the_same_answers(door, rater, axe):

@@ -21,7 +21,7 @@ from bias_core.labels.sources import candidates, kind_of, runs_with, task_pictur
 from bias_core.library.tab import look_through
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.explore.results import ALL
+from bias_core.studies.explore.results import ALL, finding_key
 from bias_core.studies.explore.study import NOBODY, UNMEASURED
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.rows import ImportedRows
@@ -35,6 +35,7 @@ from bias_core.studies.running.identities import people_of
 from bias_core.studies.running.run import complete, run_study
 from bias_core.world.render import render
 from tests import shared
+from tests.annotation.raters import spotted
 from tests.every import every
 from tests.explored import explore_settings, measured, own_pictures, pictures_of
 from tests.studies.simulated_raters import simulate
@@ -244,9 +245,25 @@ def a1111(tmp_path, name, seeds):
                 info, file = PngInfo(), io.BytesIO()
                 parameters = f"a photo of a {who}\nSteps: 20, Sampler: Euler a, CFG scale: 7"
                 info.add_text("parameters", parameters + (f", Seed: {seed}, Size: 512x512" if seed else ""))
-                Image.new("RGB", (8, 8), (seed or i, 90, 120)).save(file, "PNG", pnginfo=info)
+                spotted((8, 8), (seed or i, 90, 120)).save(file, "PNG", pnginfo=info)
                 archive.writestr(f"2026-11-22/{who}-{i}.png", file.getvalue())
     return path
+
+
+def test_pictures_of_one_colour_all_over_are_counted_as_blanked_and_never_scored(tmp_path, modelless):
+    own = tmp_path / "own"
+    own.mkdir()
+    for i in range(12):
+        colour = (127, 127, 127) if i == 3 else (0, 0, 0) if i < 3 else (i, 90, 120)
+        picture = Image.new("RGB", (8, 8), colour) if i < 4 else spotted((8, 8), colour)
+        picture.save(own / f"a photo of a doctor {i}.png")
+    asked = StudySettings(force=True, encoder="calibration-clip", images=str(own))
+    report = complete(run_study(find_design("explore"), own_pictures(asked), modelless))
+    assert (report.n_images, report.n_blocked) == (8, 4)
+    found = {one.key: one.estimate for one in report.results.findings}
+    assert found["refused"].value == 4 / 12
+    assert 0.1 < found["refused"].low < 1 / 3 < found["refused"].high < 0.7
+    assert found[finding_key(ALL, "man", "p")].n == 8
 
 
 def units(path):
@@ -301,7 +318,7 @@ def imagefolder(folder, lines):
     folder.mkdir(parents=True)
     for i, line in enumerate(lines):
         line["file_name"] = f"{i}.png"
-        Image.new("RGB", (16, 16), (i, 50, 7)).save(folder / f"{i}.png")
+        spotted((16, 16), (i, 50, 7)).save(folder / f"{i}.png")
     (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 

@@ -7,6 +7,7 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from bias_core.exchange.export import write_folder, write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import design_files, find_design, list_designs, program_of
+from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.rows import RowMaker, scaled, thinned
 from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
 from bias_core.studies.kit.types import Arm, Finding, Results, StudySettings, StudyTable, settings_from_dict
@@ -367,3 +369,15 @@ def test_a_design_has_defaults_of_its_own_for_settings(tmp_path, services):
 def test_settings_of_older_runs_and_of_files_are_read_alike():
     read = settings_from_dict({"seed": 3, "arms": [{"name": "a", "model": None}], "options": {"tests": ["x"]}})
     assert (read.seed, read.arms[0].name, read.options) == (3, "a", {"tests": ["x"]})
+
+
+def test_pictures_of_which_nothing_was_found_have_a_missing_cell_in_every_pandas(services):
+    data = StudyData(SMALL, services, RowMaker.build(SMALL, services))
+    data.frame = pd.DataFrame({"image_id": ["a", "b", "c"]}, index=[4, 5, 6])
+    found = {"words": ["x", "y"], "array": np.array(["x", "y"]), "flags": [True, False], "numbers": [1, 2]}
+    data.keep(data.frame[:2], **found, own=pd.Series(["y", "x"], index=[5, 4]))
+    assert data.frame[list(found)].to_dict("list") == {name: [*values, mock.ANY] for name, values in found.items()}
+    assert data.frame["own"].tolist() == ["x", "y", mock.ANY]
+    assert data.frame.isna().to_numpy().tolist() == [[False] * 6, [False] * 6, [False, *[True] * 5]]
+    data.keep(data.frame[2:], words=["z"])
+    assert data.frame["words"].tolist() == ["x", "y", "z"]

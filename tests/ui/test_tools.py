@@ -12,7 +12,6 @@ import httpx
 import pytest
 from gradio_client import handle_file
 from gradio_client.exceptions import AppError
-from PIL import Image
 from typer.testing import CliRunner
 
 from bias_core.annotation.label_store import LabelStore
@@ -25,7 +24,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.running.run import complete, run_study
-from tests.annotation.raters import say
+from tests.annotation.raters import say, spotted
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 from tests.ui.test_hosts import PATHS
@@ -223,7 +222,7 @@ def test_pictures_that_are_uploaded_are_an_arm_and_no_path_of_the_server_is(prog
         )
         for i in range(4):
             picture = io.BytesIO()
-            Image.new("RGB", (32, 32), (40 * i, 90, 120)).save(picture, "PNG")
+            spotted((32, 32), (40 * i, 90, 120)).save(picture, "PNG")
             archive.writestr(f"{i}.png", picture.getvalue())
     asked = {"study": "tbyb-dataset", "force": True, "options": ["negative=a wall"], "api_name": "/run_study"}
     assert programs.predict(pictures=[handle_file(str(path))], **asked)["n_images"] == 4

@@ -350,7 +350,11 @@ class StudyData(Stoppable):
     def keep(self, frame: pd.DataFrame, **columns: Sequence[Any] | np.ndarray | pd.Series) -> None:
         """Put what was found of the pictures of ``frame``, a part of ``self.frame``, into it; others have nan."""
         for name, values in columns.items():
-            self.frame.loc[frame.index, name] = values
+            found = pd.Series(values, index=frame.index)
+            if name in self.frame:
+                self.frame.loc[frame.index, name] = found
+            else:  # pandas before 3.1 would write a missing word as the text "nan"
+                self.frame[name] = found.reindex(self.frame.index)
 
     def _in_parts(
         self,

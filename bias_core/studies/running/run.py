@@ -373,7 +373,9 @@ def _with_refusals(arms: Sequence[ArmReport], data: Sequence[StudyData]) -> list
     if not any(one.n_blocked or _is_hosted(one.settings) for one in data):
         return list(arms)
     parts = [
-        Results() if one.settings.images else refusals(one.drawn_pictures, one.settings.confidence, fixed_n=one.fixed_n)
+        refusals(one.drawn_pictures, one.settings.confidence, fixed_n=one.fixed_n)
+        if one.n_blocked or not one.settings.images
+        else Results()
         for one in data
     ]
     return [replace(arm, results=_joined(arm.results, part)) for arm, part in zip(arms, parts, strict=True)]

@@ -183,8 +183,7 @@ def _is_said_by(frame: pd.DataFrame, column: str, later: Sequence[str]) -> bool:
 
     Later columns are the study's own, named in its words.
     """
-    own = frame[column].astype(str)
-    others = [frame[one].astype(str) for one in later]
+    own, *others = (_words(frame, one) for one in (column, *later))
     if any(own.nunique() == one.nunique() == len(set(zip(own, one, strict=True))) for one in others):
         return True
     rows = zip(own, *others, strict=True)
@@ -192,8 +191,14 @@ def _is_said_by(frame: pd.DataFrame, column: str, later: Sequence[str]) -> bool:
 
 
 def _values(frame: pd.DataFrame, column: str) -> Iterator[Sequence[str]]:
-    for cell in frame[column].astype(str):
-        yield [word for word in cell.split(", ") if word] if column in _LISTS else [cell]
+    for cell in _words(frame, column):
+        yield [word for word in (cell.split(", ") if column in _LISTS else [cell]) if word]
+
+
+def _words(frame: pd.DataFrame, column: str) -> "pd.Series[str]":
+    """The cells of a column as words, "" where there is none, whatever pandas makes of missing cells."""
+    cells = frame[column]
+    return cells.astype(object).where(cells.notna(), "").astype(str)
 
 
 def order_choices(report: StudyReport) -> list[tuple[str, str]]:
