@@ -93,7 +93,8 @@ class GeneratedImage(PictureRecord):
 def is_blank(image: Image.Image) -> bool:
     """Whether a picture has one colour all over, as checkers and overflowing numbers leave it.
 
-    >>> is_blank(Image.new("RGB", (2, 2))), is_blank(Image.effect_noise((2, 2), 50))
+    >>> from PIL import Image
+    >>> is_blank(Image.new("RGB", (2, 2))), is_blank(Image.linear_gradient("L"))
     (True, False)
     """
     return all(low == high for low, high in image.convert("RGB").getextrema())

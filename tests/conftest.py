@@ -24,7 +24,6 @@ os.fsync = lambda _file: None
 
 STRICT_SKIPS = bool(os.environ.get("CI") or os.environ.get("BIAS_STRICT_SKIPS"))
 
-
 SLOW = (
     "tests/adapters/", "tests/attack/", "tests/frozen/", "tests/calibration/test_calibrate.py",
     "tests/calibration/test_shipped.py", "tests/calibration/test_training.py",
@@ -37,9 +36,7 @@ SLOW = (
     "tests/test_cli.py",
     "tests/test_damaged_folders.py",
     "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",
-    *(f"tests/browser/test_{name}.py" for name in (
-        "label", "links", "runs", "studies",
-    )),
+    *(f"tests/browser/test_{name}.py" for name in ("label", "links", "runs", "studies")),
 )  # fmt: skip
 """Files and folders whose tests are slow: together they take more than half of the suite's time."""
 
@@ -117,11 +114,7 @@ def pytest_runtest_makereport():
     return _refuse_skip(report)
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_make_collect_report():
-    """The same for a whole file that is skipped."""
-    report = yield
-    return _refuse_skip(report)
+pytest_make_collect_report = pytest_runtest_makereport  # the same of a whole file
 
 
 def _refuse_skip(report):

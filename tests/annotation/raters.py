@@ -38,7 +38,7 @@ FAILED = {"left": "not_two_people", "right": "not_two_people"}
 def spotted(size: tuple[int, int], colour: tuple[int, int, int]) -> Image.Image:
     """A picture with one white pixel: of one colour all over it would count as blanked."""
     picture = Image.new("RGB", size, colour)
-    picture.putpixel((0, 0), (255, 255, 255))
+    picture.putpixel((size[0] - 1, size[1] - 1), (255, 255, 255))
     return picture
 
 

@@ -376,8 +376,8 @@ def test_pictures_of_which_nothing_was_found_have_a_missing_cell_in_every_pandas
     data.frame = pd.DataFrame({"image_id": ["a", "b", "c"]}, index=[4, 5, 6])
     found = {"words": ["x", "y"], "array": np.array(["x", "y"]), "flags": [True, False], "numbers": [1, 2]}
     data.keep(data.frame[:2], **found, own=pd.Series(["y", "x"], index=[5, 4]))
-    assert data.frame[list(found)].to_dict("list") == {name: [*values, mock.ANY] for name, values in found.items()}
-    assert data.frame["own"].tolist() == ["x", "y", mock.ANY]
+    expected = {"image_id": ["a", "b", "c"]} | {name: [*of, mock.ANY] for name, of in found.items()}
+    assert data.frame.to_dict("list") == expected | {"own": ["x", "y", mock.ANY]}
     assert data.frame.isna().to_numpy().tolist() == [[False] * 6, [False] * 6, [False, *[True] * 5]]
     data.keep(data.frame[2:], words=["z"])
     assert data.frame["words"].tolist() == ["x", "y", "z"]

@@ -1,5 +1,6 @@
 import pytest
 
+from bias_core.ui.visitor import Visitor
 from tests.ui.served import fakes, served
 
 __all__ = ["fakes", "served"]
@@ -13,3 +14,10 @@ def programs(served):
     client = Client(served.url, verbose=False, analytics_enabled=False, ssl_verify=False)  # else it reads certificates
     yield client
     client.close()
+
+
+@pytest.fixture
+def visitor():
+    visitor = Visitor()
+    yield visitor
+    visitor.leave()

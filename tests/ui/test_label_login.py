@@ -20,7 +20,6 @@ from bias_core.errors import NotAllowed
 from bias_core.labels import tab_parts
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_parts import offers_login, owner_of, task_choices, user_of
-from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.annotation.raters import pictures
 from tests.ui.fakes import FakeServices
@@ -53,13 +52,6 @@ def tab(services):
 def task(services, tmp_path):
     """A task that Ada made."""
     return create_task(services.labels, pst_task(paired=True), pictures(tmp_path, 2), hub_user="1001")
-
-
-@pytest.fixture
-def visitor():
-    visitor = Visitor()
-    yield visitor
-    visitor.leave()
 
 
 def test_a_user_is_known_by_the_number_of_the_account_and_only_from_a_session():

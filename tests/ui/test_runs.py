@@ -59,13 +59,6 @@ def tab(page):
     return page.runs_tab
 
 
-@pytest.fixture
-def visitor():
-    visitor = Visitor()
-    yield visitor
-    visitor.leave()
-
-
 event = SimpleNamespace
 
 

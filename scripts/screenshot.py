@@ -1,4 +1,4 @@
-"""``python -m tests.browser.screenshot URL FILE``: the picture of the README, taken from a running app."""
+"""``PYTHONPATH=. python scripts/screenshot.py URL FILE``: the picture of the README, taken from a running app."""
 
 from __future__ import annotations
 
