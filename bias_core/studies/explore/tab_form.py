@@ -219,7 +219,7 @@ class ExploreForm(StudyTab):
         form["set"].input(self.on_chosen_set, [form["set"], form["concept"]], [parts["decided"], *filled], **LATEST)
         changed = [form["set"], parts["decided"], *filled]
         typed = [form["concept"].input, form["concept"].blur]  # the first input of a page that is still new gets lost
-        gr.on(typed, self.on_typed_concept, self.press_inputs(), changed, **LATEST)
+        gr.on(typed, self.on_typed_concept, self.press_inputs(), changed, **LATEST, queue=False)
         changed += [form[name] for name in ("concept", "template")]
         self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
