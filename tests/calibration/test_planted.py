@@ -50,7 +50,7 @@ def share(prompt, condition, attribute, value, n=1500):
 )
 @pytest.mark.slow
 def test_published_rates_are_drawn(prompt, attribute, value, rate):
-    n = 700
+    n = 1500
     seen = round(share(prompt, "published", attribute, value, n) * n)
     assert binomtest(seen, n, rate).pvalue > 1e-4
 
@@ -219,7 +219,7 @@ def test_pictures_stay_bit_for_bit():
     assert drawn_as(planted, (PEOPLE,)) == "cb81f71fded60976e369c50e63c496799d2c042c1017ab69058e8ec9283eed92"
 
 
-def shares_of_men(prompt, n=800):
+def shares_of_men(prompt, n=1500):
     drawn = scenes(prompt, n)
     return [float(np.mean([one.people[k].gender == "masculine" for one in drawn])) for k in range(len(drawn[0].people))]
 
@@ -236,7 +236,7 @@ def shares_of_men(prompt, n=800):
     ]
 )
 def test_shares_hang_on_role_and_place_as_planted(prompt, planted):
-    assert shares_of_men(prompt) == pytest.approx(planted, abs=0.07)  # 4 standard errors of 800
+    assert shares_of_men(prompt) == pytest.approx(planted, abs=0.05)  # 4 standard errors of 1,500
 
 
 def test_sizes_vary_and_hang_on_nobody():
@@ -316,7 +316,7 @@ def test_every_planted_rate_has_its_line():
 
 
 @pytest.mark.slow
-@every([(line, condition) for line in LINES[::18] for condition in ("fair", "published", "extreme")])
+@every([(line, condition) for line in LINES[::9] for condition in ("fair", "published", "extreme")])
 def test_scenes_are_drawn_at_the_rate_of_the_line(line, condition):
     rng, n, shown = Random(f"{line.concept} {condition}"), 300, 0
     requests = [parse(prompt) for prompt in line.prompts]

@@ -323,13 +323,13 @@ def test_equal_arms_are_called_different_about_as_seldom_as_promised(world):
     """Another wording of the same prompt draws other pictures at the same planted rates."""
     arms = (FAIR, Arm(condition="fair", template="an image of a {}"))
     p_values = []
-    for i in range(7):
-        asked = compare_settings("doctor", arms, attributes=(MAN, OLD), n_images=19, seed=1000 * i, n_clusters=1)
+    for i in range(12):
+        asked = compare_settings("doctor", arms, attributes=(MAN, OLD), n_images=19, seed=1000 * i, n_clusters=0)
         found = run(asked, world)
         p_values += list(table(found, "differences")["p"].dropna())
-    assert len(p_values) >= 7 * 5
-    # Dependent in threes, so generous: 5 % and three times the standard error of 14 independent ones.
-    assert np.mean(np.array(p_values) <= 0.05) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 14)
+    assert len(p_values) >= 12 * 5
+    # Dependent in threes, so generous: 5 % and three times the standard error of 24 independent ones.
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 24)
     assert 0.35 < np.mean(p_values) < 0.75  # the exact test of P lies above a half
     assert any("different seeds" in note for note in found.results.notes)
 
@@ -377,9 +377,9 @@ def test_three_arms_make_three_pairs_and_a_prompt_may_be_treated(fakes):
     assert rows == {"a photo of a doctor", "a photo of a doctor, all can be a doctor"}
 
 
-def test_every_kind_of_figure_draws_and_an_export_holds_the_pictures_of_both_arms(report):
+def test_every_figure_draws_and_an_export_holds_the_pictures_of_both_arms(report):
     assert {"shares", "differences", "plane", "change"} <= {f.key for f in report.results.figures}
-    for figure in {figure.kind: figure for figure in report.results.figures}.values():
+    for figure in report.results.figures:
         assert draw(figure).axes
     assert len(pictures_of(report).images) == 80 + 4 * 7
 

@@ -183,9 +183,9 @@ def of_scenes(prompt, condition, n, *, understood):
 
 
 @pytest.mark.slow
-def test_in_40_repetitions_both_planted_languages_are_named_and_seldom_any_other():
-    """Both in at least 95 %, any other in 5 % or two standard errors more; so is any at all with nothing planted."""
-    n, repetitions = 40, 40
+def test_in_100_repetitions_both_planted_languages_are_named_and_seldom_any_other():
+    """The bar: both in at least 95 %, any other in at most 5 %; with nothing planted any at all in at most 5 %."""
+    n, repetitions = 40, 100
     understood = Estimate(value=0.9, low=0.8, high=1.0, n=n, null_value=0.1)
     wordings = wordings_of(SIX, "a photo of a {}", "doctor")
     places = np.arange(n)
@@ -213,6 +213,6 @@ def test_in_40_repetitions_both_planted_languages_are_named_and_seldom_any_other
             both = of_gender["language"].isin(["German", "Arabic"])
             named["planted"] += both.sum() == 2
             named["others"] += len(claims) > both.sum()
-    most = 0.05 + 2 * math.sqrt(0.05 * 0.95 / repetitions)
     assert named["planted"] >= 0.95 * repetitions, named
-    assert max(named["others"], named["nothing planted"]) <= most * repetitions, named
+    assert named["others"] <= 0.05 * repetitions, named
+    assert named["nothing planted"] <= 0.05 * repetitions, named
