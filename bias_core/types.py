@@ -97,7 +97,7 @@ def is_blank(image: Image.Image) -> bool:
     >>> is_blank(Image.new("RGB", (2, 2))), is_blank(Image.linear_gradient("L"))
     (True, False)
     """
-    return all(low == high for low, high in image.convert("RGB").getextrema())
+    return image.convert("RGB").getcolors(maxcolors=1) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
