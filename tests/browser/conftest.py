@@ -23,6 +23,10 @@ for (const kind of ['mousedown', 'click']) document.addEventListener(kind, ({tar
   pressed.push(`${Math.round(timeStamp)} ms ${kind} ${target.localName} in #${place} ${words}`);
 }, true);"""
 
+# The page that Gradio shows while it loads leaves a loop that asks for every frame as long as the page is open.
+FEW_FRAMES_JS = """window.eachFrame = window.requestAnimationFrame;
+window.requestAnimationFrame = next => setTimeout(() => next(performance.now()), 50);"""
+
 
 def _chromium():
     found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
@@ -71,7 +75,7 @@ def open_page(browser, url, *, width=1280, scheme="light", query=""):
     context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
-    page.add_init_script(PRESSED_JS)
+    page.add_init_script(PRESSED_JS + FEW_FRAMES_JS)
     page.goto(url + query)
     page.wait_for_selector("[role=tab]" if query else "#generate")
     page.wait_for_function("localStorage.getItem('t2i-bias-visitor')")  # the page's first events are over
