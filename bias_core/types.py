@@ -143,7 +143,7 @@ class Estimate:
     high: float
     n: int  # number of sampling units behind it
     null_value: float | None = None  # what "no bias" would read, or None where the measure has no null
-    method: str = ""  # how the interval was made, e.g. "Wilson 95 %" or "bootstrap (BCa) 95 %"
+    method: str = ""  # how the interval was made, e.g. "exact binomial 95 %" or "bootstrap (BCa) 95 %"
     note: str = ""  # why a value is nan, or another caveat; "" otherwise
 
     @classmethod

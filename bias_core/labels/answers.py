@@ -11,7 +11,7 @@ from bias_core.annotation.task_owner import picture_path
 from bias_core.annotation.tasks import PICTURE, Task
 from bias_core.metrics.disagreement import disagreements
 from bias_core.metrics.paired_labels import ANDROGYNOUS, GENDERS, UNCLEAR
-from bias_core.stats.effects import wilson_interval
+from bias_core.stats.effects import share_interval
 from bias_core.studies.kit.types import StudyFigure, StudyTable, columns, figure, mark, table
 from bias_core.types import ImageRow, StoredImage
 
@@ -48,7 +48,7 @@ def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
     for position in task.positions:
         labels = people.loc[(people["position"] == position) & (people["label"] != ""), "label"]
         where = {"group": position} if len(task.positions) > 1 else {}
-        shares = {key: wilson_interval(int((labels == key).sum()), len(labels)) for key in given if len(labels)}
+        shares = {key: share_interval(int((labels == key).sum()), len(labels)) for key in given if len(labels)}
         rows += [mark(key, share, **where) for key, share in shares.items()]
     facts: dict[str, Any] = {"caption": "Of the pictures that have a majority.", "x": "share of the labelled pictures"}
     return figure("pairs" if len(task.positions) > 1 else "intervals", "answers", "What most raters say", rows, **facts)

@@ -24,7 +24,7 @@ from bias_core.labels.groups import group_tables
 from bias_core.labels.scale_answers import ordinal_votes, scale_findings
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD
-from bias_core.stats.effects import wilson_interval
+from bias_core.stats.effects import share_interval
 from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.services import StudyServices
@@ -67,23 +67,23 @@ _LABELS_NOTE = (
     "see alike, not that they are right."
 )
 _RATERS_NOTE = (
-    "agrees: share of a rater's answers that equal what most others said of the same picture, with Wilson's "
+    "agrees: share of a rater's answers that equal what most others said of the same picture, with its exact "
     "interval. differs: the interval lies below the share of all raters together; one in 40 does by chance. "
     "known right: of the attention checks that the rater met, in every position. fails checks: even the "
-    "upper end of Wilson's interval of that share is below three in four. excluded: the owner lets nothing "
+    "upper end of the interval of that share is below three in four. excluded: the owner lets nothing "
     "of this rater count, here or elsewhere."
 )
 _CHECKS_NOTE = (
-    "Pictures whose answer was known; they count in nothing else. Wilson intervals. Where hardly anybody "
+    "Pictures whose answer was known; they count in nothing else. Exact intervals. Where hardly anybody "
     "gives the known answer, look at the picture: the answer may be wrong."
 )
 MACHINES_NOTE = (
     "A judge is a machine: it counts in no agreement, no majority and no score of people. agrees with people: share of "
-    "its answers that equal what most people said, with Wilson's interval."
+    "its answers that equal what most people said, with its exact interval."
 )
 _ERRORS_NOTE = (
     "sensitivity: share of what people call so that it calls so too; specificity: share of the rest that it "
-    "does not. Wilson intervals."
+    "does not. Exact intervals."
 )
 
 
@@ -164,8 +164,8 @@ def _counts_text(votes: Counter[str]) -> str:
 
 
 def _share(name: str, count: int, n: int, ends: str = "") -> dict[str, float]:
-    """A share with its Wilson interval as columns; undefined of nothing."""
-    return columns(name, wilson_interval(count, n) if n else None, ends=ends)
+    """A share with its exact interval as columns; undefined of nothing."""
+    return columns(name, share_interval(count, n) if n else None, ends=ends)
 
 
 def _raters_table(progress: TaskProgress, answers: pd.DataFrame) -> StudyTable:
@@ -476,7 +476,7 @@ def psi_with_labels(
     if math.isnan(p.corrected.value):
         raise InvalidInput("people can tell of none of the pictures that they labelled")
     n_yes, n_no = ((votes == code).sum(axis=1) for code in (1, 0))
-    share = wilson_interval(int((n_yes > n_no).sum()), int((n_yes != n_no).sum()))
+    share = share_interval(int((n_yes > n_no).sum()), int((n_yes != n_no).sum()))
     psi = next((one for one in others if one.metric == "stereotype_score"), None)
     lines: list[tuple[str, str, str, Any, str]] = [
         ("read", f"{attribute}, as the reader calls it", "attribute_prevalence", p.as_read, ""),

@@ -11,6 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.number_text import format_estimate, typeset
 from bias_core.stats.intervals import percent
 from bias_core.studies.arms.results import arms_table, interval_figures
+from bias_core.studies.explore.results import OF_THE_MODEL
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import (
     ArmReport,
@@ -78,8 +79,8 @@ def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, 
 
 
 def common_numbers(first: StudyReport, second: StudyReport) -> list[tuple[Finding, Finding]]:
-    """The findings that both have, in the order of the first."""
-    others = {(one.key, one.metric): one for one in second.results.findings}
+    """The findings that both have, in the order of the first; what is true of a model is no number of the runs."""
+    others = {(one.key, one.metric): one for one in second.results.findings if not one.key.endswith(OF_THE_MODEL)}
     return [(one, others[one.key, one.metric]) for one in first.results.findings if (one.key, one.metric) in others]
 
 

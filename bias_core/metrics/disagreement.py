@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array
-from bias_core.stats.effects import wilson_interval
+from bias_core.stats.effects import share_interval
 from bias_core.types import Estimate
 
 
@@ -115,7 +115,7 @@ def _share(per_unit: Array, place: int, confidence: float) -> Estimate:
         return Estimate.undefined(len(of_units), _NOBODY)
     n = total**2 / float(of_units @ of_units)
     share = float(per_unit[:, place].sum()) / total
-    estimate = wilson_interval(share * n, n, confidence=confidence)
+    estimate = share_interval(share * n, n, confidence=confidence)
     return replace(estimate, value=share, n=len(of_units), note=f"{int((of_units > 0).sum())} are disagreed about")
 
 

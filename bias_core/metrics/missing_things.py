@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import finite_vector, probability
-from bias_core.stats.effects import corrected_by_errors, wilson_interval
+from bias_core.stats.effects import corrected_by_errors, share_interval
 from bias_core.types import Estimate, ReaderErrors
 
 
@@ -43,7 +43,7 @@ def missing_things(
     probability(float(values.max()), "p_yes")
     n_yes, n = int(np.count_nonzero(values > probability(threshold, "threshold"))), len(values)
     if errors is None:
-        return wilson_interval(n - n_yes, n, confidence=confidence, null_value=0.0)
+        return share_interval(n - n_yes, n, confidence=confidence, null_value=0.0)
     shown = corrected_by_errors(n_yes, n, errors, confidence=confidence)
     return Estimate(
         value=1 - shown.value,

@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Floats, finite_vector, probability
-from bias_core.stats.intervals import percent, wilson_interval
+from bias_core.stats.intervals import percent
+from bias_core.stats.sequential import share_interval
 from bias_core.types import Estimate
 
 NOTHING_TO_REMOVE = "the baseline does not clearly depart from P*, so that there is nothing to remove"
@@ -110,7 +111,7 @@ def asked_kept(kept_a: ArrayLike, kept_b: ArrayLike) -> float:
 def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """:func:`asked_kept` with its interval.
 
-    From the Wilson intervals (l, u) of both shares p: the mean − ½√(Σ (p − l)²) to the mean + ½√(Σ (u − p)²)
+    From the exact intervals (l, u) of both shares p: the mean − ½√(Σ (p − l)²) to the mean + ½√(Σ (u − p)²)
     [newcombe1998; zou2008].
 
     Raises
@@ -124,14 +125,14 @@ def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: flo
     (0.477, 0.875, 0.977, 6)
     """
     sides = [_shares(values, name) for values, name in ((kept_a, "kept_a"), (kept_b, "kept_b"))]
-    shares = [wilson_interval(float(side.sum()), side.size, confidence=confidence) for side in sides]
+    shares = [share_interval(float(side.sum()), side.size, confidence=confidence) for side in sides]
     value = asked_kept(kept_a, kept_b)
     return Estimate(
         value=value,
         low=value - math.hypot(*(share.value - share.low for share in shares)) / 2,
         high=value + math.hypot(*(share.high - share.value for share in shares)) / 2,
         n=sum(share.n for share in shares),
-        method=f"from two Wilson {percent(confidence)} intervals",
+        method=f"from two exact {percent(confidence)} intervals",
     )
 
 

@@ -233,7 +233,7 @@ def generative_miss_rate(p_miss: ArrayLike, *, threshold: float | None = 0.5) ->
 def miss_rate_estimate(
     p_miss: ArrayLike, *, threshold: float | None = 0.5, fixed_n: bool = True, confidence: float = 0.95, rng: Seed = 0
 ) -> Estimate:
-    """:func:`generative_miss_rate` with its interval: Wilson, or bootstrap over images without a threshold.
+    """:func:`generative_miss_rate` with its interval: exact, or bootstrap over images without a threshold.
 
     Parameters
     ----------

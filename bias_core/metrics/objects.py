@@ -27,7 +27,7 @@ class GenderCounts:
     n_feminine: int
     n_both: int  # captions with words of both kinds; half of each goes to either percentage
     n_unspecified: int  # captions without a gender word
-    # masculine, feminine, unspecified: percentages in [0, 100] that sum to 100, with Wilson intervals over captions, a
+    # masculine, feminine, unspecified: percentages in [0, 100] that sum to 100, with exact intervals over captions, a
     # little wide where captions have words of both kinds
     masculine: Estimate
     feminine: Estimate

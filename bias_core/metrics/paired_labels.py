@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bias_core.errors import InvalidInput
-from bias_core.stats.effects import wilson_interval
+from bias_core.stats.effects import share_interval
 from bias_core.types import Estimate
 
 GENDERS = ("masculine", "feminine")
@@ -37,7 +37,7 @@ class GenerationFailures:
     # n_failed, n_images: pictures
     n_failed: int
     n_images: int
-    percent_failed: Estimate  # in [0, 100], Wilson interval over pictures
+    percent_failed: Estimate  # in [0, 100], exact interval over pictures
 
 
 def checked_labels(labels: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
@@ -169,7 +169,7 @@ def generation_failures(labels: pd.DataFrame, *, confidence: float = 0.95) -> Ge
     """
     failed = checked_labels(labels).groupby("image")["failed"].first()
     n_failed, n_images = int(failed.sum()), len(failed)
-    share = wilson_interval(n_failed, n_images, confidence=confidence)
+    share = share_interval(n_failed, n_images, confidence=confidence)
     return GenerationFailures(n_failed=n_failed, n_images=n_images, percent_failed=share.scaled(100))
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, Term, takes
 from bias_core.metrics.paired_labels import checked_labels
-from bias_core.stats.effects import Seed, percentile_estimate, wilson_interval
+from bias_core.stats.effects import Seed, percentile_estimate, share_interval
 from bias_core.stats.intervals import difference_interval
 from bias_core.stats.sequential import confidence_sequence
 from bias_core.types import Estimate
@@ -114,7 +114,7 @@ def stereotype_test_score(
     -----
     The paper knows two genders, and is silent on people who cannot be identified and on failed pictures: these are
     left out of the score, never read as -1, and lower ``coverage``; ``bounds`` say how far they could move it. Two
-    people of one picture are not independent. Where no picture gives more than one person the interval is Wilson's,
+    people of one picture are not independent. Where no picture gives more than one person the interval is exact,
     and with androgynous people the adjusted Wald one of a difference of two shares of the same people [bonett2012];
     otherwise it is a bootstrap over pictures, and Wilson's over pictures where these are all alike, because a
     bootstrap of equal pictures has no width. With fewer than about 20 pictures of two a 95 % bootstrap interval covers
@@ -277,9 +277,9 @@ def _share_over_images(
         difference = difference_interval(n_whole, n_images - half - n_whole, n_images, confidence=confidence)
         return replace(difference.scaled(0.5, 0.5), null_value=None)
     if kinds[:, 1].max() == 1:
-        return wilson_interval(int(hits.sum()), n_images, confidence=confidence)
+        return share_interval(int(hits.sum()), n_images, confidence=confidence)
     if np.ptp(kinds[:, 0] / kinds[:, 1]) == 0:
-        alike = wilson_interval(value * n_images, n_images, confidence=confidence)
+        alike = share_interval(value * n_images, n_images, confidence=confidence)
         return replace(alike, note="all pictures are alike, so the interval is Wilson's over pictures")
     draws = np.random.default_rng(rng).multinomial(n_images, frequency / n_images, size=n_resamples) @ kinds
     return percentile_estimate(value, draws[:, 0] / draws[:, 1], n=n_images, confidence=confidence)

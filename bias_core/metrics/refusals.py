@@ -11,7 +11,7 @@ from bias_core.stats.arrays import finite_vector
 def refused_share(refused: ArrayLike) -> float:
     """Share of requests that end without a picture, k / n.
 
-    Its interval is Wilson's [wilson1927] (:func:`bias_core.stats.intervals.wilson_interval`).
+    Its interval is exact [blaker2000] (:func:`bias_core.stats.exact_shares.exact_interval`).
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ CARDS = (
         function=refused_share,
         name="Share refused",
         summary="How often a model refuses to draw, or a safety checker blanks what it drew.",
-        source="wilson1927, k / n",
+        source="blaker2000, k / n",
         bounds=(0.0, 1.0),
         null_value=None,
         higher_means="more requests end without a picture",

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, margins_by_step
-from bias_core.stats.intervals import wilson_interval
+from bias_core.stats.sequential import share_interval
 from bias_core.types import Estimate
 
 
@@ -38,7 +38,7 @@ def visible_steps(margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
 
     Returns
     -------
-    StepsSeen : the typical step is the lower median of the v_i; ``by_typical`` is in [0, 1] with its Wilson interval,
+    StepsSeen : the typical step is the lower median of the v_i; ``by_typical`` is in [0, 1] with its exact interval,
         and is 0 where no finished picture shows the attribute.
 
     Raises
@@ -108,7 +108,7 @@ def _first_of(is_seen: np.ndarray) -> Array:
 def _summary(each: Array, confidence: float) -> StepsSeen:
     steps = np.sort(each[~np.isnan(each)])
     typical = float(steps[(len(steps) - 1) // 2]) if len(steps) else float("nan")
-    by_typical = wilson_interval(int((each <= typical).sum()), len(each), confidence=confidence)
+    by_typical = share_interval(int((each <= typical).sum()), len(each), confidence=confidence)
     return StepsSeen(each=each, typical=typical, by_typical=by_typical, n_seen=len(steps))
 
 

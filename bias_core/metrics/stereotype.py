@@ -61,7 +61,7 @@ def prevalence_estimate(
     confidence: float = 0.95,
     rng: Seed = 0,
 ) -> Estimate:
-    """:func:`attribute_prevalence` with its interval: Wilson, or bootstrap over images when ``soft``.
+    """:func:`attribute_prevalence` with its interval: exact, or bootstrap over images when ``soft``.
 
     Parameters
     ----------

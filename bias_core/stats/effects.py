@@ -1,6 +1,7 @@
 """Effect sizes, corrections and sample sizes; intervals and the permutation test are at this door too."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +19,6 @@ from bias_core.stats.intervals import (
     normal_estimate as normal_estimate,
     percent,
     percentile_estimate as percentile_estimate,
-    wilson_interval as wilson_interval,
 )
 from bias_core.stats.permutation import (
     Alternative as Alternative,
@@ -26,7 +26,7 @@ from bias_core.stats.permutation import (
     Seed as Seed,
     permutation_test as permutation_test,
 )
-from bias_core.stats.sequential import share_interval
+from bias_core.stats.sequential import share_interval as share_interval, share_p_value
 from bias_core.types import Estimate, ReaderErrors
 
 EffectSizeSD = Literal["pooled", "union"]
@@ -95,7 +95,7 @@ def corrected_prevalence(
     sensitivity, specificity : float in [0, 1]. P(called positive | positive), P(called negative | negative); their sum
         must exceed 1.
     n_sensitivity, n_specificity : int or None. Pictures that these were estimated from. Both None: they are taken as
-        known, and the interval is Wilson's with both ends corrected.
+        known, and the interval is the exact one with both ends corrected.
     fixed_n : bool. Whether n was fixed beforehand; else the interval is that of
         :func:`bias_core.stats.sequential.confidence_sequence` with both ends corrected, each moved away by what the
         errors' own uncertainty adds (distances as roots of summed squares [zou2008]).
@@ -193,6 +193,28 @@ def holm(p_values: ArrayLike) -> Array:
     order = np.argsort(values, kind="stable")
     adjusted = np.empty_like(values)
     adjusted[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(values), 0, -1) * values[order]))
+    return adjusted
+
+
+def adjusted_share_p_values(shares: Sequence[Estimate], confidence: float) -> Array:
+    """p-values ``(n,)`` that shares are their null values, after Holm over them all; nan of those without either.
+
+    A share is told from its null value where this is at most 1 − confidence. Then its interval leaves the null value
+    out, too; of several shares the interval alone is not enough.
+
+    >>> shares = [share_interval(k, 16, null_value=0.5) for k in (13, 8)]
+    >>> adjusted_share_p_values(shares, 0.95).round(3).tolist()
+    [0.043, 1.0]
+    """
+    return holm_of_known([share_p_value(share, confidence) for share in shares])
+
+
+def holm_of_known(p_values: ArrayLike) -> Array:
+    """:func:`holm` over those that are not nan, which stay nan."""
+    adjusted = np.array(p_values, dtype=float)
+    is_known = ~np.isnan(adjusted)
+    if is_known.any():
+        adjusted[is_known] = holm(adjusted[is_known])
     return adjusted
 
 

@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 from scipy.optimize import brentq
-from scipy.special import betaln, expit, logit
+from scipy.special import betaln, expit, logit, xlog1py, xlogy
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.arrays import Array, finite_vector
+from bias_core.stats.exact_shares import EXACT, exact_interval, exact_p_value
 from bias_core.stats.intervals import check_confidence, percent, wilson_interval
 from bias_core.types import Estimate
 
@@ -87,15 +89,48 @@ def confidence_sequence(
 
 
 def share_interval(
-    n_positive: float, n: int, *, fixed_n: bool = True, confidence: float = 0.95, null_value: float | None = None
+    n_positive: float, n: float, *, fixed_n: bool = True, confidence: float = 0.95, null_value: float | None = None
 ) -> Estimate:
-    """Wilson's interval of a share where n was fixed beforehand, else the one that holds at any time.
+    """A share with the exact interval where n was fixed beforehand, else with the one that holds at any time.
 
-    >>> share_interval(5, 10).method, share_interval(5, 10, fixed_n=False).method
-    ('Wilson 95 %', 'confidence sequence 95 %')
+    Numbers that are not whole are effective ones, and have Wilson's interval.
+
+    >>> [share_interval(5, n, fixed_n=is_fixed).method for n, is_fixed in ((10, True), (10, False), (9.5, True))]
+    ['exact binomial 95 %', 'confidence sequence 95 %', 'Wilson 95 %']
     """
-    interval = wilson_interval if fixed_n else confidence_sequence
-    return interval(n_positive, n, confidence=confidence, null_value=null_value)
+    how: dict[str, Any] = {"confidence": confidence, "null_value": null_value}
+    if not fixed_n:
+        return confidence_sequence(n_positive, int(n), **how)
+    if max(abs(n_positive - round(n_positive)), abs(n - round(n))) < _ROUNDING:
+        return exact_interval(round(n_positive), round(n), **how)
+    return wilson_interval(n_positive, n, **how)
+
+
+def share_p_value(share: Estimate, confidence: float) -> float:
+    """Two-sided p that a share is its null value, by the test whose interval stands beside it; nan without a null.
+
+    The exact binomial test; of an interval that holds at any time 1 over the largest ratio of the mixture so far; of
+    any other, such as one corrected for a reader's errors, that of the normal distribution through its ends.
+
+    Parameters
+    ----------
+    share : Estimate. With its interval at this ``confidence`` and its null value.
+
+    >>> round(share_p_value(share_interval(8, 10, null_value=0.5), 0.95), 4)
+    0.1094
+    """
+    null = share.null_value
+    if null is None or math.isnan(share.low):
+        return math.nan
+    n_positive = share.value * share.n
+    if share.method.startswith(EXACT):
+        return exact_p_value(round(n_positive), share.n, null)
+    if share.method.startswith(SEQUENCE):
+        return _sequence_p_value(n_positive, share.n, null)
+    reach = share.high - share.value if null > share.value else share.value - share.low
+    distance = abs(null - share.value)
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    return float(2 * stats.norm.sf(z * distance / reach)) if reach > 0 else float(distance == 0)
 
 
 def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -> Estimate:
@@ -125,7 +160,7 @@ def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: floa
 def holds_at_any_time(estimate: Estimate) -> bool:
     """Whether an interval is a confidence sequence, corrected for a reader's errors or not.
 
-    >>> holds_at_any_time(confidence_sequence(1, 2)), holds_at_any_time(wilson_interval(1, 2))
+    >>> holds_at_any_time(confidence_sequence(1, 2)), holds_at_any_time(share_interval(1, 2))
     (True, False)
     """
     return estimate.method.removeprefix("Rogan–Gladen, ").startswith(SEQUENCE)
@@ -148,6 +183,13 @@ def _look(k: float, n: int, confidence: float, null_value: float | None) -> Esti
     method = f"{SEQUENCE} {percent(confidence)}"
     low, high = min(low, share), max(high, share)
     return Estimate(value=share, low=low, high=high, n=n, null_value=null_value, method=method)
+
+
+def _sequence_p_value(k: float, n: int, null: float) -> float:
+    """B(½, ½) pᵏ (1−p)ⁿ⁻ᵏ / B(½+k, ½+n−k), at most 1."""
+    with np.errstate(divide="ignore"):
+        likelihood = float(xlogy(k, null) + xlog1py(n - k, -null))
+    return math.exp(min(0.0, likelihood + float(betaln(_PRIOR, _PRIOR) - betaln(_PRIOR + k, _PRIOR + n - k))))
 
 
 @lru_cache(_MOST_REMEMBERED)

@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
+from html import escape
 from typing import Any
 
 import gradio as gr
 
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.services import Services
-from bias_core.studies.kit.attributes import AttributeSet
+from bias_core.studies.kit.attributes import AttributeSet, is_rate_of_another
 from bias_core.studies.kit.readers import FORCE_LABEL, reading_words
-from bias_core.studies.kit.types import AUTO
+from bias_core.studies.kit.types import AUTO, listed
 from bias_core.types import Attribute
 
 HEADERS = ["name", "positive sentence", "negative sentence", "P*", "source of P*"]
@@ -45,10 +47,40 @@ def attribute_rows(attributes: Sequence[Attribute]) -> list[list[str]]:
     ]
 
 
+def without_rates_of_others(
+    rows: Sequence[Sequence[str]], concept: str, emptied: Sequence[Sequence[str]]
+) -> tuple[list[list[str]], list[list[str]]]:
+    """The table's rows without the rates in the world of other concepts, and the rows that lost theirs as they were.
+
+    A rate among the ``emptied`` of before that is of this concept is put back.
+    """
+    before = {tuple(row[:3]): [*row] for row in emptied}
+    full = [before.get(tuple(row[:3]), [*row]) if not any(row[3:]) else [*row] for row in rows]
+    theirs = [row for row in full if is_rate_of_another(row[4], _share_or_none(row[3]), concept)]
+    return [[*row[:3], "", ""] if row in theirs else row for row in full], theirs
+
+
+def rates_note(emptied: Sequence[Sequence[str]], concept: str) -> str:
+    """What is said of rows that lost their P*."""
+    if not emptied:
+        return ""
+    names = listed([f"“{row[0]}”" for row in emptied])
+    return escape(
+        f"P* of {names} was the rate in the world of another concept, not of “{concept}”: the cell is empty now. "
+        "“Undo all” brings the rows of the chosen set."
+    )
+
+
 def words_for(chosen: AttributeSet) -> tuple[str, str]:
     """The association's two words that suit a set: gender for people, valence for things."""
     names = {attribute.name for attribute in chosen.attributes}
     return ("pleasant", "unpleasant") if names == {"pleasant"} else ("male", "female")
+
+
+def _share_or_none(text: str) -> float | None:
+    with suppress(InvalidInput):
+        return _rate(text.strip(), "")
+    return None
 
 
 def _rate(text: str, name: str) -> float | None:

@@ -16,7 +16,7 @@ from bias_core.engine.local import EngineProgress
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.stats.sequential import confidence_sequence, holds_at_any_time
+from bias_core.stats.sequential import confidence_sequence, share_p_value, holds_at_any_time
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.program import StudyData
@@ -103,16 +103,20 @@ def test_a_rule_that_waits_for_p_star_ends_few_runs_where_p_star_is_true():
     assert planted.n_enough is not None
 
 
+def holds(rule, shares):
+    return rule.holds(shares, [share_p_value(one, 0.95) for one in shares])
+
+
 def test_a_rule_waits_for_every_share_that_it_asks_for():
     both = StopRule(within=0.2, when_clear=True, confidence=0.95)
     clear, alone = StopRule(within=None, when_clear=True, confidence=0.95), confidence_sequence(40, 40, null_value=0.5)
     wide, narrow = confidence_sequence(5, 10), confidence_sequence(100, 200)
-    assert both.holds([alone, narrow])
-    assert not both.holds([alone, wide])
-    assert clear.holds([alone, wide])  # of a share without P* there is nothing to exclude
-    assert not clear.holds([wide])
-    assert not both.holds([])
-    assert not both.holds([confidence_sequence(FEWEST - 1, FEWEST - 1, null_value=0.5)])
+    assert holds(both, [alone, narrow])
+    assert not holds(both, [alone, wide])
+    assert holds(clear, [alone, wide])  # of a share without P* there is nothing to exclude
+    assert not holds(clear, [wide])
+    assert not holds(both, [])
+    assert not holds(both, [confidence_sequence(FEWEST - 1, FEWEST - 1, null_value=0.5)])
     assert stop_rule(StudySettings()) is None
     assert stop_rule(StudySettings(stop_within=0.1)).words == "every share is known to ±10 points"
 

@@ -96,34 +96,46 @@ def tab(services):
 
 def test_a_typed_concept_is_compared_with_its_own_rates_unless_the_rows_were_changed(tab):
     parts, doctor = tab.form, attribute_rows(tab.sets["doctor"].attributes)
-    nurse = tab.on_typed_concept(" Nurse", "doctor", doctor, "doctor")
+    nurse = tab.on_typed_concept(" Nurse", "doctor", doctor, "doctor", [])
     assert nurse[parts["set"]] == "nurse"
     assert nurse[parts["attributes"]] == attribute_rows(tab.sets["nurse"].attributes)
-    nobody = tab.on_typed_concept("nur", "doctor", doctor, "doctor")  # while typed, or without a set
+    nobody = tab.on_typed_concept("nur", "doctor", doctor, "doctor", [])  # while typed, or without a set
     assert nobody[parts["set"]] == "people"
-    rose = tab.on_typed_concept("rose", "people", attribute_rows(tab.sets["people"].attributes), "person")
+    rose = tab.on_typed_concept("rose", "people", attribute_rows(tab.sets["people"].attributes), "person", [])
     assert rose[parts["attribute_a"]] == "pleasant"
-    own = [["tired", "a tired person", "a rested person", "", ""], *doctor]
-    for concept, key, rows in (("nurse", "doctor", own), ("doctor", "doctor", doctor)):
-        assert parts["attributes"] not in tab.on_typed_concept(concept, key, rows, "person")
+    assert parts["attributes"] not in tab.on_typed_concept("doctor", "doctor", doctor, "person", [])
+
+
+def test_in_rows_that_were_changed_the_rates_of_another_concept_are_emptied_and_said_and_come_back_with_it(tab):
+    parts, emptied = tab.form, tab.parts["emptied"]
+    farmer = attribute_rows(tab.sets["farmer"].attributes)
+    own = [["tired", "a tired person", "a rested person", "0.3", "our survey"], *farmer[1:], [*farmer[0][:3], "0.9", farmer[0][4]]]
+    teacher = tab.on_typed_concept("teacher", "farmer", own, "farmer", [])
+    assert teacher[parts["set"]] == "teacher"  # which “Undo all” brings
+    assert teacher[parts["attributes"]] == [*own[:-1], [*own[-1][:3], "", ""]]
+    assert "“man”" in teacher[parts["rates_note"]]
+    back = tab.on_typed_concept("Farmer", "teacher", teacher[parts["attributes"]], "teacher", teacher[emptied])
+    assert back[parts["attributes"]] == own
+    assert back[parts["rates_note"]] == ""
+    assert tab.on_restore("teacher")[parts["attributes"]] == attribute_rows(tab.sets["teacher"].attributes)
 
 
 def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its_own_rates(tab):
     doctor, pressed = attribute_rows(tab.sets["doctor"].attributes), gr.EventData(tab.parts["run"], None)
-    updates = tab.on_press(Visitor(), None, pressed, "nurse", "doctor", doctor, "doctor")
+    updates = tab.on_press(Visitor(), None, pressed, "nurse", "doctor", doctor, "doctor", [])
     assert updates[tab.form["set"]] == "nurse"
     assert updates[tab.form["attributes"]] == attribute_rows(tab.sets["nurse"].attributes)
     chosen = tab.on_chosen_set("doctor", "nurse")  # whoever chose a set for this concept keeps it
     decided = chosen[tab.parts["decided"]]
-    assert tab.form["set"] not in tab.on_press(Visitor(), None, pressed, "nurse", "doctor", doctor, decided)
+    assert tab.form["set"] not in tab.on_press(Visitor(), None, pressed, "nurse", "doctor", doctor, decided, [])
     assert {tab.form["attributes"], tab.form["set"], tab.parts["decided"]} <= set(tab.opened_outputs())
 
 
 def test_things_are_not_looked_at_as_people(tab):
-    flowers = tab.on_typed_concept("flowers", "doctor", attribute_rows(tab.sets["doctor"].attributes), "doctor")
+    flowers = tab.on_typed_concept("flowers", "doctor", attribute_rows(tab.sets["doctor"].attributes), "doctor", [])
     assert flowers[tab.form["set"]] == "things"
     assert flowers[tab.form["attribute_b"]] == "unpleasant"
-    back = tab.on_typed_concept("baker", "things", flowers[tab.form["attributes"]], "flowers")
+    back = tab.on_typed_concept("baker", "things", flowers[tab.form["attributes"]], "flowers", [])
     assert back[tab.form["set"]] == "people"
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.number_text import format_interval, format_number
+from bias_core.stats.effects import share_interval
 from bias_core.studies.explore import view as explore_view, view as sentences
-from bias_core.studies.explore.headline import shares_headline, verdict
+from bias_core.studies.explore.headline import BACK, shares_headline, verdicts
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.results import AssociationScore, share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
@@ -61,12 +62,14 @@ def report(services):
 
 def test_the_verdict_is_where_the_interval_lies_and_no_unknown_reads_as_no_bias():
     for low, high, known in ((0.6, 0.9, "above"), (0.1, 0.4, "below"), (0.4, 0.6, "within")):
-        for reference, where in ((0.5, known), (None, "unknown")):
-            assert verdict(score((low + high) / 2, low, high, reference)) == where
+        share, census = estimate((low + high) / 2, low, high), "a census (2024)"
+        of = sourced("a", census, share), sourced("b", census, share, None), sourced("c", "assumed 50 %, a choice", share)
+        assert verdicts(of, 0.95) == [known, "unknown", "assumed"]
+        assert "even split" in sentences.says(of[2], "assumed")
     undefined = score(NAN, NAN, NAN)
-    assert "could not be measured" in sentences.says(undefined)
+    assert "could not be measured" in sentences.says(undefined, "unknown")
     assert "not a sign of no bias" in sentences.does_not_say(undefined)
-    assert "none ruled out" in sentences.says(score(0.5, 0.3, 0.7))
+    assert "none ruled out" in sentences.says(score(0.5, 0.3, 0.7), "within")
     read = score(0.5, 0.3, 0.7)
     assert "is not known" in sentences.does_not_say(replace(read, errors=None, corrected=None))
     chance = ReaderErrors(sensitivity=0.6, specificity=0.4, n_positive=100, n_negative=100)
@@ -85,20 +88,26 @@ def test_a_headline_compares_with_rates_that_have_a_source_and_else_with_nothing
     far, near = estimate(0.95, 0.8, 1.0), estimate(0.56, 0.52, 0.7)
     guess = sourced("old", "assumed 50 %, a choice", far)
     census = sourced("man", "a census (2024)", near)
-    several = shares_headline((guess, census, guess))
+    several = shares_headline((guess, census, guess), 0.95)
     assert several.startswith("“man” is seen in")
     assert "more than the rate in the world, 50" in several
     assert "old" not in several
     assert "of 3 attributes" not in several
     inside = sourced("man", "a census (2024)", estimate(0.5, 0.3, 0.7))
-    within = shares_headline((guess, inside))
+    within = shares_headline((guess, inside), 0.95)
     assert within.startswith("No attribute with a sourced rate departs clearly from the rate in the world.")
     unmeasured = sourced("man", "a census (2024)", estimate(math.nan, math.nan, math.nan))
-    for alone in (shares_headline((guess,)), shares_headline((unmeasured, guess))):
+    for attributes in ((guess,), (unmeasured, guess)):
+        alone = shares_headline(attributes, 0.95)
         assert alone.replace("\N{NO-BREAK SPACE}", " ").startswith("“old” is seen in 95 % [80, 100] of 7 pictures.")
         assert "with a source is known" in alone
         assert not re.search(r"more than|less than|assumed|against|depart", alone)
-    assert "could be measured" in shares_headline((unmeasured,))
+    shares = [share_interval(k, 16, null_value=0.5) for k in (13, 8, 7)]  # exact p of the first .021, of three .064
+    three = [sourced(name, "a census (2024)", share) for name, share in zip("abc", shares, strict=True)]
+    assert "more than the rate in the world" in shares_headline(three[:2], 0.95)
+    assert verdicts(three, 0.95) == [BACK, "within", "within"]
+    assert "with 3 attributes one such happens by chance" in shares_headline(three, 0.95)
+    assert "could be measured" in shares_headline((unmeasured,), 0.95)
     for text, has in (("", False), ("an assumption", False), ("our Choice", False), ("bls2024", True)):
         assert sourced("x", text, near).attribute.has_source is has
     assert not sourced("x", "bls2024", near, reference=None).attribute.has_source

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from bias_core.metrics.intersections import LEAST_EXPECTED, Interaction, interaction
-from bias_core.stats.effects import holm, wilson_interval
+from bias_core.stats.effects import holm, share_interval
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import Finding, Results, StudyFigure, StudyTable, columns, figure, listed, table
 from bias_core.studies.reports.crossed import ratio_of
@@ -171,7 +171,7 @@ def _cell_table(tests: Sequence[_Test], confidence: float) -> StudyTable:
     for one in tests:
         for cell in range(len(one.inside)):
             n_inside, n_outside = (int(counts.sum()) for counts in (one.inside, one.outside))
-            share = wilson_interval(int(one.inside[cell]), n_inside, confidence=confidence)
+            share = share_interval(int(one.inside[cell]), n_inside, confidence=confidence)
             rows.append(
                 {
                     "attributes": one.name,

@@ -1,7 +1,7 @@
 """The comparison of a run's arms: differences, each arm's numbers, ranks, and figures of them."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from itertools import combinations
 from typing import Any
@@ -38,6 +38,7 @@ RATE = 0.05  # accepted share of false discoveries among the differences that ar
 MOST_IN_PAIRS = 4  # arms of which every pair is compared; more are compared with the first
 _OPENING = 24  # letters before its first quoted name by which a note is known as another's, said of other things
 _NO_SEED = "no seed in common"
+_WITHIN = " over the shares of the attributes, and by itself over all further numbers, which only explore"
 _UNDER_A_RULE = (
     "How many pictures the arms have was not fixed beforehand: a stop rule watched them, or somebody stopped them. "
     "Differences are of the seeds that both arms have. Those of shares have intervals that hold at any time, one by "
@@ -51,7 +52,8 @@ def compare_arms(design: Design, settings: StudySettings, program: Program, arms
     keys = [key for key in by_key[0] if all(key in findings for findings in by_key)]
     lines = {key: [findings[key] for findings in by_key] for key in keys}
     sampled = {key: line for key, line in lines.items() if len(_samples(line)) == len(line)}
-    differences, findings = _differences(sampled.values(), arms, settings)
+    asked = {key for key, line in lines.items() if program.share_of(line[0])}
+    differences, findings = _differences(sampled, asked, arms, settings)
     ranked = _ranked(sampled.values(), arms, settings)
     own = program.compare(design, settings, arms) if program.compare else Results()
     ranks_table = table(
@@ -68,7 +70,8 @@ def compare_arms(design: Design, settings: StudySettings, program: Program, arms
         differences,
         "Difference: second less first, on the seeds that both have. Where two arms share no seed, each "
         "is resampled on its own, and what depends on the number of pictures is taken at the smaller "
-        f"number. p adjusted: Benjamini–Hochberg over all tests of this table; clear: at most {RATE:g}.",
+        f"number. p adjusted: Benjamini–Hochberg{_WITHIN if asked else ' over all tests of this table'}; clear: at most "
+        f"{RATE:g}.",
     )
     common = [arms_table(lines, arms, settings.seed), *([ranks_table] if len(ranked) else [])]
     watched = [] if stop_rule(settings) is None else [_UNDER_A_RULE]
@@ -86,20 +89,24 @@ def _samples(line: Sequence[Finding]) -> list[Sample]:
 
 
 def _differences(
-    lines: Iterable[Sequence[Finding]], arms: Sequence[ArmReport], settings: StudySettings
+    lines: Lines, asked: Set[str], arms: Sequence[ArmReport], settings: StudySettings
 ) -> tuple[pd.DataFrame, list[Finding]]:
-    """Every number in every pair of arms: the rows of the table, and a finding for each."""
+    """Every number in every pair of arms: the rows of the table, and a finding for each.
+
+    The shares that were asked for are one family of tests, all others another: many further numbers hide no share.
+    """
     places = list(combinations(range(len(arms)), 2))
     places = places if len(arms) <= MOST_IN_PAIRS else [(i, j) for i, j in places if i == 0]
     compared = [
         (line[i], *_compare((line[i], line[j]), (arms[i].name, arms[j].name), settings))
-        for line in lines
+        for line in lines.values()
         for i, j in places
     ]
-    tested = [row for _, _, row in compared if not math.isnan(row["p"])]
-    adjusted = benjamini_hochberg([row["p"] for row in tested], rate=RATE).adjusted if tested else ()
-    for row, p_value in zip(tested, adjusted, strict=True):
-        row |= {"p adjusted": float(p_value), "clear": "yes" if p_value <= RATE else "no"}
+    for are_asked in (True, False):
+        tested = [row for one, _, row in compared if (one.key in asked) == are_asked and not math.isnan(row["p"])]
+        adjusted = benjamini_hochberg([row["p"] for row in tested], rate=RATE).adjusted if tested else ()
+        for row, p_value in zip(tested, adjusted, strict=True):
+            row |= {"p adjusted": float(p_value), "clear": "yes" if p_value <= RATE else "no"}
     return pd.DataFrame([row for *_, row in compared]), [_finding(*one) for one in compared]
 
 

@@ -19,11 +19,7 @@ def headline(report: StudyReport) -> str:
     if "occupations" in tables:
         return _sides_headline(tables["occupations"])
     if "amplification" in tables:
-        table = tables["amplification"]
-        more = int(table["amplified"].sum())
-        turned = int((table["amplified"] & ~table["same side"]).sum())
-        other = f"; of these, {turned} to the other side" if turned else ""
-        return f"For {more} of {len(table)} occupations the pictures lean more strongly than their words{other}."
+        return _words_headline(tables["amplification"])
     order = next((finding.estimate for finding in report.results.findings if finding.key == "order"), None)
     if order is None:
         return "Too few concepts have choices and associations to put them in order."
@@ -68,6 +64,22 @@ def _tests_headline(table: pd.DataFrame, *, with_p: bool) -> str:
     return (
         f"In {len(clear)} of {len(table)} tests the two concepts are told apart, all tests counted. "
         f"Clearest: {lean[0].lower()}{lean[1:]}, {score}."
+    )
+
+
+_LENGTHS = "How much more strongly than words cannot be told: similarities of pictures and of words have no common scale."
+
+
+def _words_headline(table: pd.DataFrame) -> str:
+    """Of how many occupations the pictures lean clearly, and whether to the side of their words."""
+    is_clear = (table["low"] > table["even mix"]) | (table["high"] < table["even mix"])
+    if not is_clear.any():
+        return f"Of none of {len(table)} occupations the pictures lean clearly to either side. {_LENGTHS}"
+    clear = table[is_clear]
+    n_same = int((((clear["image"] - clear["even mix"]) > 0) == (clear["text"] > 0)).sum())
+    return (
+        f"Of {len(clear)} of {len(table)} occupations the pictures lean clearly: {n_same} to the side of their words, "
+        f"{len(clear) - n_same} to the other. {_LENGTHS}"
     )
 
 

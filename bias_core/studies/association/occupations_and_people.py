@@ -16,7 +16,7 @@ from bias_core.metrics.association_null import association_beyond_even_mix, even
 from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.number_text import typeset
 from bias_core.prompts import fill_template
-from bias_core.stats.effects import wilson_interval
+from bias_core.stats.effects import share_interval
 from bias_core.studies.arms.statistics import lean_sample, table_over_arms
 from bias_core.studies.association.headline import headline
 from bias_core.studies.association.tests import SETS, CrossingOptions, association_shots
@@ -274,7 +274,7 @@ def _share(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
     decided = choices.dropna()
     if decided.empty:
         return Estimate.undefined(0, "no picture was decided", null_value=0.5)
-    return wilson_interval(int(decided.sum()), len(decided), confidence=settings.confidence, null_value=0.5)
+    return share_interval(int(decided.sum()), len(decided), confidence=settings.confidence, null_value=0.5)
 
 
 def _table2(

@@ -196,7 +196,7 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
     return Results(
         findings=(*with_arms.findings, *helps.findings, *_changes_of(pairs)),
         tables=(*in_languages.tables, *helps.tables, *with_arms.tables, seeds),
-        figures=(*in_languages.figures, *helps.figures, *drawable(_figures(arms, pairs, settings)), *further_figures),
+        figures=(*in_languages.figures, *drawable(_figures(arms, pairs, settings)), *helps.figures, *further_figures),
         notes=(
             *in_languages.notes,
             *with_arms.notes,

@@ -2,20 +2,31 @@
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from bias_core.number_text import format_rate, format_share, typeset
+from bias_core.number_text import format_p, format_rate, format_share, typeset
+from bias_core.stats.effects import adjusted_share_p_values
 from bias_core.studies.arms.crossed import crossed_arms_headline
 from bias_core.studies.explore.languages import LANGUAGES, languages_headline
 from bias_core.studies.explore.mitigation import overcorrected_sentence
 from bias_core.studies.explore.options import NO_WORDS
 from bias_core.studies.explore.report import Exploration, is_exploration
-from bias_core.studies.explore.results import ATTRIBUTES, CONCEPT, KINDS
+from bias_core.studies.explore.results import CONCEPT, KINDS
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyReport, lean, listed
 from bias_core.studies.reports.crossed import crossed_headline
 from bias_core.studies.reports.headline import differences_headline, numbers_headline
-from bias_core.types import is_sourced
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+BACK = "not clear among all"
+"""The interval leaves P* out, but not clearly enough for one of several attributes."""
+_CLEAR = {"above": "more than", "below": "less than"}
+_BACK = (
+    " Its own interval leaves that out, but with {n} attributes one such happens by chance in more than {level:.0%} "
+    "of runs."
+)
 _NO_SOURCE = "No real-world rate with a source is known, so that nothing here is called too often or too rare."
 
 
@@ -30,10 +41,10 @@ def headline(report: StudyReport) -> str:
     further = crossed_headline(report.results.findings)
     if not exploration.attributes:
         return f"{n} pictures of “{exploration.prompt}”.{further or ' No attribute was asked for.'}"
-    return shares_headline(exploration.attributes) + further
+    return shares_headline(exploration.attributes, report.settings.confidence) + further
 
 
-def shares_headline(attributes: Sequence[AttributeScore]) -> str:
+def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> str:
     """Of attributes: what departs from a P* with a source; without any the shares, against nothing."""
     measured = [score for score in attributes if not math.isnan(score.prevalence.low)]
     if not measured:
@@ -43,16 +54,21 @@ def shares_headline(attributes: Sequence[AttributeScore]) -> str:
         first, *others = measured
         shares = [f"“{one.attribute.name}” in {_share_words(one)}" for one in others]
         return f"“{first.attribute.name}” is seen in {listed([_share_words(first), *shares])}. {_NO_SOURCE}"
-    lead, some = max(compared, key=_departure), len(compared) < len(attributes)
-    rate = f"the rate in the world, {format_rate(lead.attribute.reference)}"
+    found = verdicts(compared, confidence)
+    clear = [score for score, one in zip(compared, found, strict=True) if one in _CLEAR]
+    lead, some = max(clear or compared, key=_departure), len(compared) < len(attributes)
+    kind = "attribute with a sourced rate" if some else "attribute"
+    reference = format_rate(lead.attribute.reference)
     share = f"“{lead.attribute.name}” is seen in {_share_words(lead)}"
-    which = "attribute with a sourced rate departs" if some else "attribute departs"
-    rest = _rest(compared, " with a sourced rate" if some else "")
-    return {
-        "above": f"{share}, more than {rate}.{rest}",
-        "below": f"{share}, less than {rate}.{rest}",
-        "within": f"No {which} clearly from the rate in the world. Farthest: {share}, against {rate}.",
-    }[verdict(lead)]
+    if not clear:
+        is_far = len(compared) > 1 and format_rate(lead.prevalence.value) != reference
+        back = _BACK.format(n=len(compared), level=1 - confidence) if BACK in found else ""
+        farthest = "Farthest: " if is_far else ""
+        return f"No {kind} departs clearly from the rate in the world. {farthest}{share}, against {reference}.{back}"
+    more = _CLEAR[found[compared.index(lead)]]
+    verb = "departs" if len(clear) == 1 else "depart"
+    rest = f" {len(clear)} of {len(compared)} {kind}s {verb} clearly from it." if len(compared) > 1 else ""
+    return f"{share}, {more} the rate in the world, {reference}.{rest}"
 
 
 def _share_words(score: AttributeScore) -> str:
@@ -69,28 +85,39 @@ def arms_headline(report: StudyReport) -> str:
 
 
 def _differences_of_arms(report: StudyReport) -> str:
+    """The largest gap of a share, clear or not; of further numbers how many stand out."""
     frame = report.results.frame("differences")
-    if frame.empty or not frame["p adjusted"].notna().any():
+    is_share = frame["finding"].str.endswith(f": {KINDS['p'].label}") if len(frame) else frame
+    shares = frame[is_share & frame["p adjusted"].notna()] if len(frame) else frame
+    if shares.empty:
         return differences_headline(report, frame)
-    frame = frame[~frame["finding"].isin(_against_assumed_rates(report))]
-    shares = frame[frame["finding"].str.endswith(f": {KINDS['p'].label}")]
     clear = shares[shares["clear"] == "yes"]
-    n_clear = int((frame["clear"] == "yes").sum())
-    if not n_clear:
-        reach = (shares["high"] - shares["low"]).max() / 2 if len(shares) else math.nan
-        wide = f" With {frame['n'].max()} seeds a gap of up to about {100 * reach:.0f} points can hide."
-        return differences_headline(report, frame) + (wide if reach > 0 else "")
-    if clear.empty:
-        return differences_headline(report, frame)
-    row = clear.sort_values("difference", key=abs, ascending=False).iloc[0]
-    name = row["finding"].rpartition(": ")[0]
+    row = (shares if clear.empty else clear).sort_values("difference", key=abs, ascending=False).iloc[0]
     gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
-    return (
-        f"“{name}” is seen in {format_rate(row['value first'])} of the pictures of “{row['first']}” and in "
-        f"{format_rate(row['value second'])} of “{row['second']}”, on the same {row['n']} seeds: "
-        f"{gap[0]} points [{gap[1]}, {gap[2]}]. {n_clear} of "
-        f"{int(frame['p adjusted'].notna().sum())} differences are clear after correction for looking at all."
+    says = (
+        f"“{row['finding'].rpartition(': ')[0]}” is seen in {format_rate(row['value first'])} of the pictures of "
+        f"“{row['first']}” and in {format_rate(row['value second'])} of “{row['second']}”, on {row['compared on']}, "
+        f"n = {row['n']}: {gap[0]} points [{gap[1]}, {gap[2]}], adjusted p {_is(row['p adjusted'])}."
     )
+    if clear.empty:
+        reach = max(shares[["low", "high"]].abs().max())
+        one = "The largest gap: " if len(shares) > 1 else ""
+        says = f"No clear difference. {one}{says}{_taken_back(row, len(shares))}"
+        return f"{says} A gap of up to {100 * reach:.0f} points can hide."
+    others = f" {len(clear)} of {len(shares)} gaps of shares are clear." if len(shares) > 1 else ""
+    return f"{says}{others}"
+
+
+def _is(p_value: float) -> str:
+    text = format_p(p_value)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _taken_back(row: "pd.Series[Any]", n: int) -> str:
+    """Why no gap is clear though an interval leaves out 0."""
+    if n == 1 or row["low"] <= 0 <= row["high"]:
+        return ""
+    return f" Its interval leaves out 0, but of {n} gaps one such is to be expected by chance more often than 1 in 20 times."
 
 
 def made_of(report: StudyReport) -> str:
@@ -108,24 +135,26 @@ def made_of(report: StudyReport) -> str:
     return f"in each arm {n:,} of the concept, {n_sides:,} for the association"
 
 
-def _against_assumed_rates(report: StudyReport) -> set[str]:
-    """The titles of the numbers that hang on a P* without a source."""
-    frames = [arm.results.frame(ATTRIBUTES) for arm in report.arms]
-    names = {
-        str(row["attribute"])
-        for frame in frames
-        for row in frame.to_dict("records")
-        if not is_sourced(str(row["source of P*"]))
-    }
-    return {f"{name}: {KINDS[end].label}" for name in names for end in ("difference", "psi")}
+def verdicts(scores: Sequence[AttributeScore], confidence: float) -> list[str]:
+    """Where each P lies against its P*: "above", "below", "within" its interval, "assumed", "unknown", or BACK.
+
+    By the exact test of a share, after Holm over the attributes whose P* has a source. A rate that was assumed or
+    chosen has no verdict.
+    """
+    nulls = [score.attribute.reference if score.attribute.has_source else None for score in scores]
+    shares = [score.prevalence.of_null(null) for score, null in zip(scores, nulls, strict=True)]
+    adjusted = adjusted_share_p_values(shares, confidence)
+    return [_verdict(score, p_value, 1 - confidence) for score, p_value in zip(scores, adjusted, strict=True)]
 
 
-def verdict(score: AttributeScore) -> str:
-    """Where the interval of P lies against P*: "above", "below", "within" it, or "unknown"."""
+def _verdict(score: AttributeScore, adjusted: float, level: float) -> str:
     reference, share = score.attribute.reference, score.prevalence
     if reference is None or math.isnan(share.low):
         return "unknown"
-    return lean(share, "above", "below", "within", null=reference)
+    if not score.attribute.has_source:
+        return "assumed"
+    beyond = lean(share, "above", "below", "within", null=reference)
+    return beyond if adjusted <= level or beyond == "within" else BACK
 
 
 def _departure(score: AttributeScore) -> float:
@@ -135,12 +164,3 @@ def _departure(score: AttributeScore) -> float:
         return -2.0
     outside = max(share.low - reference, reference - share.high, 0.0)
     return outside if outside else abs(share.value - reference) - 1
-
-
-def _rest(compared: Sequence[AttributeScore], which: str) -> str:
-    verdicts = [verdict(score) for score in compared]
-    n_away = verdicts.count("above") + verdicts.count("below")
-    if len(verdicts) == 1:
-        return ""
-    verb = "departs" if n_away == 1 else "depart"
-    return f" {n_away} of {len(verdicts)} attributes{which} {verb} clearly from the reference."

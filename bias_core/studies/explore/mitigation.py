@@ -73,6 +73,8 @@ def _left(arms: Sequence[Tried]) -> Iterator[_Left]:
             continue
         for arm in arms:
             share = _share(arm.scores[i])
+            if arm.scores[i].attribute.reference != reference:  # an arm that draws another concept
+                continue
             if not math.isnan(share.value):
                 yield _Left(
                     arm=arm,

@@ -1,5 +1,6 @@
 """What an exploration is asked in words of one's own, checked before anything is drawn."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,13 +10,14 @@ from typing import Any
 from bias_core.errors import InvalidInput, quoted
 from bias_core.exchange.prompt_packs import PackedPrompt, checked_prompts
 from bias_core.given_values import check_settings
-from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, fill_template, guided_prompt
+from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template, guided_prompt
 from bias_core.studies.kit.attributes import (
     CROSSING,
     SEPARATOR,
     Crossing,
     check_crossing,
     find_attribute,
+    is_rate_of_another,
     load_attribute_sets,
     suggest_set,
 )
@@ -120,6 +122,34 @@ def explore_options(settings: StudySettings) -> ExploreOptions:
             f"at most {MAX_PROMPT_CHARACTERS:,} are allowed"
         )
     return options
+
+
+def scored_attributes(settings: StudySettings) -> tuple[Attribute, ...]:
+    """The attributes of a run or arm; in an arm that draws another concept without the rates in the world of this one.
+
+    >>> from bias_core.studies.kit.types import Arm
+    >>> words = "{}, in watercolour", "{nurse=doctor}", "{nurse=woman nurse}"
+    >>> arms = [explore_settings(concept="nurse", arms=(Arm(template=one),)) for one in words]
+    >>> [scored_attributes(one)[0].reference for one in arms]
+    [0.121, None, 0.121]
+    """
+    options = explore_options(settings)
+    concept = _concept_drawn(options.concept, settings.arms[0].template or "" if len(settings.arms) == 1 else "")
+    return tuple(
+        replace(one, reference=None, reference_source="")
+        if concept != options.concept and is_rate_of_another(one.reference_source, one.reference, concept)
+        else one
+        for one in options.scored
+    )
+
+
+def _concept_drawn(concept: str, template: str) -> str:
+    """The concept of an arm: another one where its template puts other words in place of it, and it is not in them."""
+    for old, new in WORD_SLOT.findall(template):
+        other = re.sub(rf"\b{re.escape(old)}\b", lambda _, new=new: new, concept, flags=re.I)
+        if not re.search(rf"\b{re.escape(concept)}\b", other, re.I):
+            return str(other)
+    return concept
 
 
 def explore_settings(base: StudySettings | None = None, /, **given: Any) -> StudySettings:

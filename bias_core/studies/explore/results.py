@@ -66,6 +66,8 @@ KINDS: Mapping[str, Kind] = {
 """The numbers of an attribute by the end of their key, in the order in which they are reported."""
 
 
+OF_THE_MODEL = "-true"
+"""Ends the key of a number that is the model's own, whatever was drawn in a run."""
 _OF_JUDGE = " Cannot tell: share of the pictures of which the judge said so; P leaves them out."
 
 

@@ -29,6 +29,7 @@ from bias_core.studies.explore.options import (
     explore_options,
     explore_settings,
     explore_words,
+    scored_attributes,
 )
 from bias_core.studies.explore.report import Exploration, explore_values
 from bias_core.studies.explore.results import (
@@ -45,7 +46,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Arm, Design, Progress, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.kit.types import Arm, Design, Progress, Results, Shot, StudySettings, StudyTable, listed
 from bias_core.studies.reports.crossed import cross_attributes, joined
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
@@ -134,7 +135,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         leaning,
         alike,
         sample=scored.sample,
-        notes=[*notes, *_notes(data, len(frame), missing=options.has_association and leaning is None)],
+        notes=[*notes, *_without_rates(options, cells[ALL]), *_notes(data, len(frame), missing=options.has_association and leaning is None)],
         scored=scored,
         confidence=settings.confidence,
     )
@@ -212,7 +213,8 @@ def _cells(
 
     In a group of a prompt pack more may be looked for.
     """
-    cells = {ALL: (yield from score_attributes(data, frame, rows, options.scored))}
+    scored = scored_attributes(data.settings)
+    cells = {ALL: (yield from score_attributes(data, frame, rows, scored))}
     by, of_cell = ("set" if "set" in frame else "prompt"), attributes_of_cells(design)
     counts = frame[by].value_counts()
     named = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS]) if len(counts) > 1 or of_cell else []
@@ -220,9 +222,9 @@ def _cells(
         for name in named:
             data.check()
             at = np.flatnonzero(frame[by] == name)
-            present = {attribute.name.lower() for attribute in options.scored}
+            present = {attribute.name.lower() for attribute in scored}
             further = tuple(one for one in of_cell.get(name, ()) if one.name.lower() not in present)
-            cells[name] = yield from score_attributes(data, frame.iloc[at], rows[at], (*options.scored, *further))
+            cells[name] = yield from score_attributes(data, frame.iloc[at], rows[at], (*scored, *further))
     if len(named) == len(counts) or len(counts) == 1:
         return cells, []
     few = f"{len(counts) - len(named):,} {by}s have too few pictures, or come too late, to be scored by themselves"
@@ -231,6 +233,15 @@ def _cells(
 
 def _units(frame: pd.DataFrame) -> tuple[str, ...]:
     return tuple(map(str, frame["unit" if "unit" in frame else "image_id"]))
+
+
+def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) -> list[str]:
+    """Which P* are left out of an arm that draws another concept."""
+    pairs = zip(options.scored, scores, strict=True)
+    names = [f"“{one.name}”" for one, score in pairs if one.reference != score.attribute.reference]
+    if not names:
+        return []
+    return [f"Without P*, as the rate in the world is that of another concept, “{options.concept}”: {listed(names)}."]
 
 
 def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
@@ -293,7 +304,7 @@ PROGRAM = Program(
     fewest_when_stopped=0,
     shows_anything=True,
     judged="attributes",
-    attributes=lambda _design, settings: dict.fromkeys(SCORED_GROUPS, explore_options(settings).scored),
+    attributes=lambda _design, settings: dict.fromkeys(SCORED_GROUPS, scored_attributes(settings)),
     command=explore_words,
 )
 PROGRAMS = {

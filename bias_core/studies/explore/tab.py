@@ -78,7 +78,7 @@ class ExploreTab(ExploreForm):
         """What the numbers say in words."""
         return {"sentences": gr.HTML(elem_id=f"{self.key}-sentences")}
 
-    def build_extra(self) -> dict[str, Any]:
+    def build_beside(self) -> dict[str, Any]:
         """The same seed in two arms."""
         self.pairs = Pairs(self.key)
         return {f"pairs {i}": part for i, part in enumerate(self.pairs.outputs())}
@@ -156,25 +156,17 @@ class ExploreTab(ExploreForm):
         return super().header_html(report, lead) + render("explore_notes", notes=notes)
 
     def show_at_once(self, report: StudyReport) -> Updates:
-        """Groups and sentences of an exploration; the map is drawn when it is opened."""
+        """Groups, pairs and sentences of an exploration; the map is drawn when it is opened."""
         at_once, exploration = self.at_once, Exploration(report)
         alone = is_exploration(report) and not report.arms
         buttons = view.group_buttons(exploration) if alone else ""
         has_map = alone and exploration.clusters is not None and len(exploration.clusters.labels) > 0
-        return {
+        return self.pairs.show(report) | {
             at_once["groups"]: gr.update(value=buttons, visible=bool(buttons)),
             at_once["alike"]: gr.update(open=False, visible=has_map),
             at_once["map"]: "",
             at_once["sentences"]: view.sentences_html(exploration) if alone else "",
         }
-
-    def has_extra(self, report: StudyReport) -> bool:
-        """Whether it has pairs of pictures."""
-        return not rows_of(report, "0").empty
-
-    def show_extra(self, report: StudyReport) -> Updates:
-        """The pairs of a comparison."""
-        return self.pairs.show(report)
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """All but that of the map, which stands below the pictures."""

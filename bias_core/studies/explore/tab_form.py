@@ -32,7 +32,9 @@ from bias_core.ui.model_menu import (
     judge_choices,
     model_choices,
     model_hint,
+    rates_note,
     read_table,
+    without_rates_of_others,
     words_for,
 )
 from bias_core.ui.study.arms_form import apart
@@ -116,6 +118,7 @@ class ExploreForm(StudyTab):
             self._add("n_images", gr.Number, precision=0, scale=2, min_width=140)
         with gr.Row(elem_classes="chips"):
             parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
+            parts["emptied"] = gr.State([])  # rows that lost another concept's P*, as they were
             parts["concepts"] = {
                 key: gr.Button(self.sets[key].concept_hint, size="sm", min_width=0, scale=0) for key in EXAMPLES
             }
@@ -130,6 +133,7 @@ class ExploreForm(StudyTab):
                 parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
                 self._build_gpu_time()
         self.form["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
+        self.form["rates_note"] = gr.HTML(elem_id="rates-note", elem_classes="notes")
 
     def _build_options(self) -> None:
         add, model = self._add, self.services.model_info(DEFAULTS.model)
@@ -206,7 +210,7 @@ class ExploreForm(StudyTab):
 
     def filled(self) -> list[Any]:
         """Everything that :meth:`form_of` changes."""
-        return [*super().filled(), self.parts["decided"]]
+        return [*super().filled(), self.parts["decided"], self.parts["emptied"]]
 
     def linked(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
@@ -215,7 +219,7 @@ class ExploreForm(StudyTab):
     def wire_form(self) -> None:
         """What happens in the form, whatever is shown below it."""
         form, parts = self.form, self.parts
-        filled = [form[name] for name in ("attributes", "attribute_a", "attribute_b")]
+        filled = [*(form[name] for name in ("attributes", "attribute_a", "attribute_b", "rates_note")), parts["emptied"]]
         form["set"].input(self.on_chosen_set, [form["set"], form["concept"]], [parts["decided"], *filled], **LATEST)
         changed = [form["set"], parts["decided"], *filled]
         typed = [form["concept"].input, form["concept"].blur]  # the first input of a page that is still new gets lost
@@ -231,9 +235,7 @@ class ExploreForm(StudyTab):
         table = [form["attributes"], parts["row"]]
         parts["remove"].click(self.on_remove, table, table, **QUIET)
         self.suggest.wire(self, lambda values: read_form(values[:-1]))  # all but the prompts
-        parts["restore"].click(
-            lambda key: attribute_rows(self.sets[key or FIRST_SET].attributes), form["set"], form["attributes"], **QUIET
-        )
+        parts["restore"].click(self.on_restore, form["set"], filled, **QUIET)
 
     def on_pack(self, path: str | None) -> str:
         """What is in a file of prompts, or which of its rows cannot be used."""
@@ -246,7 +248,12 @@ class ExploreForm(StudyTab):
         """Fill the table and the association's words from a built-in set, the first where none is chosen."""
         form, chosen = self.form, self.sets[key or FIRST_SET]
         words = zip((form["attribute_a"], form["attribute_b"]), words_for(chosen), strict=True)
-        return {form["attributes"]: attribute_rows(chosen.attributes), **dict(words)}
+        return self.on_restore(key) | dict(words)
+
+    def on_restore(self, key: str | None) -> Updates:
+        """The rows of a built-in set, with the rates of its concept."""
+        form, rows = self.form, attribute_rows(self.sets[key or FIRST_SET].attributes)
+        return {form["attributes"]: rows, form["rates_note"]: "", self.parts["emptied"]: []}
 
     def _suits(self, concept: str) -> str:
         """The key of the set that suits a concept."""
@@ -258,19 +265,25 @@ class ExploreForm(StudyTab):
 
     def press_inputs(self) -> list[Any]:
         """What decides whether the attributes are of the concept."""
-        return [*(self.form[name] for name in ("concept", "set", "attributes")), self.parts["decided"]]
+        parts = self.parts
+        return [*(self.form[name] for name in ("concept", "set", "attributes")), parts["decided"], parts["emptied"]]
 
-    def on_typed_concept(self, concept: str, key: str | None, rows: list[list[str]], decided: str) -> Updates:
+    def on_typed_concept(
+        self, concept: str, key: str | None, rows: list[list[str]], decided: str, emptied: list[list[str]]
+    ) -> Updates:
         """The set whose rates are of this concept, where another concept's stands there as it was filled in.
 
-        A rate in the world of one occupation says nothing of another one. Nothing changes where the set was
-        ``decided`` on for this concept.
+        A rate in the world of one occupation says nothing of another one: in a table that was edited it is emptied,
+        and the rest stays. Nothing changes where the set was ``decided`` on for this concept.
         """
-        suits, own = self._suits(concept), {self.parts["decided"]: concept}
-        is_filled_in = key is None or rows == attribute_rows(self.sets[key].attributes)
-        if concept == decided or suits == key or not is_filled_in:
+        form, suits, own = self.form, self._suits(concept), {self.parts["decided"]: concept}
+        if concept == decided:
             return own
-        return own | {self.form["set"]: suits} | self.on_set(suits)
+        if key is not None and rows != attribute_rows(self.sets[key].attributes):
+            kept, emptied = without_rates_of_others([*rows], concept, emptied)
+            note = {form["rates_note"]: rates_note(emptied, concept), self.parts["emptied"]: emptied}
+            return own | {form["set"]: suits, form["attributes"]: kept} | note
+        return own if suits == key else own | {form["set"]: suits} | self.on_set(suits)
 
     def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:
         """As everywhere; a concept that was typed a moment ago has its own rates by then."""

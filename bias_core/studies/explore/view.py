@@ -11,7 +11,7 @@ import pandas as pd
 from bias_core.metrics.stereotype import prevalence_estimate
 from bias_core.number_text import format_change, format_rate, format_share, typeset
 from bias_core.stats.effects import images_needed
-from bias_core.studies.explore.headline import verdict
+from bias_core.studies.explore.headline import BACK, verdicts
 from bias_core.studies.explore.report import Exploration, ExploredImage
 from bias_core.studies.explore.results import AssociationScore, group_name, share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
@@ -24,6 +24,7 @@ from bias_core.ui.templates import render
 
 ALL = -1
 _HALF_WIDTH = 0.1
+_EVEN = 0.5
 _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
 _MOST_THUMBNAILS = 120
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
@@ -103,14 +104,15 @@ def sentences_html(exploration: Exploration) -> str:
     """Per attribute one sentence on what the numbers say, and one on what they do not."""
     if not exploration.attributes and exploration.association is None:
         return ""
+    found = verdicts(exploration.attributes, exploration.settings.confidence)
     items = [
         {
-            "verdict": verdict(score),
-            "says": says(score),
+            "verdict": verdict,
+            "says": says(score, verdict),
             "does_not_say": does_not_say(score),
             "source": score.attribute.reference_source if score.attribute.reference is not None else "",
         }
-        for score in exploration.attributes
+        for score, verdict in zip(exploration.attributes, found, strict=True)
     ]
     return render(
         "explore_sentences",
@@ -187,8 +189,8 @@ def _share(share: Estimate) -> str:
     return format_share(share.value, share.low, share.high, n=share.n)
 
 
-def says(score: AttributeScore) -> str:
-    """What the numbers of one attribute say."""
+def says(score: AttributeScore, verdict: str) -> str:
+    """What the numbers of one attribute say; ``verdict`` is among :func:`verdicts`."""
     share, name, reference = score.prevalence, score.attribute.name, format_rate(score.attribute.reference)
     if math.isnan(share.value):
         return f"“{name}” could not be measured: {share.note or 'no picture was scored'}."
@@ -200,12 +202,18 @@ def says(score: AttributeScore) -> str:
         "above": f"The whole interval lies above P* = {reference}: over-represented here.",
         "below": f"The whole interval lies below P* = {reference}: under-represented here.",
         "within": f"P* = {reference} is inside the interval: no difference is shown, none ruled out.",
+        BACK: f"The interval leaves out P* = {reference}, but among several attributes that alone is not clear enough.",
+        "assumed": f"For comparison, {_chosen(score.attribute.reference)}; it is not measured, so there is no verdict.",
         "unknown": "No real-world rate was given, so there is nothing to compare it with.",
-    }[verdict(score)]
+    }[verdict]
     truth = "" if score.drawn is None else f" Drawn, by the record, it is in {format_rate(score.drawn)} of them."
     if (own := score.true_rate) is not None:
         truth = f" True P of this model is {_share(own)}, measured on {own.n:,} other pictures."
     return f"{count_words} {compared}{truth}"
+
+
+def _chosen(reference: float | None) -> str:
+    return "an even split" if reference == _EVEN else f"a rate that was chosen: {format_rate(reference)}"
 
 
 def does_not_say(score: AttributeScore) -> str:

@@ -14,8 +14,7 @@ from bias_core.metrics.stereotype import (
     signed_difference_estimate,
     stereotype_estimate,
 )
-from bias_core.stats.effects import corrected_by_errors, wilson_interval
-from bias_core.stats.sequential import share_interval
+from bias_core.stats.effects import corrected_by_errors, share_interval
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.judging import JudgedAttribute, judge_attributes
 from bias_core.studies.kit.program import Steps, StudyData
@@ -263,7 +262,7 @@ def _corrected(
         return None
     share = share_interval(n_yes, n, fixed_n=fixed_n, confidence=confidence)
     most, least = (
-        wilson_interval(round(rate * n), n, confidence=confidence).high
+        share_interval(round(rate * n), n, confidence=confidence).high
         for rate, n in ((errors.sensitivity, errors.n_positive), (errors.specificity, errors.n_negative))
     )
     if share.low > most or share.high < 1 - least:

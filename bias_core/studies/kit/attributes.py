@@ -53,6 +53,26 @@ def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
     return next(made, next((item for item in sets if item.key == usual), sets[0]))
 
 
+def is_rate_of_another(source: str, rate: float | None, concept: str) -> bool:
+    """Whether a P* is a rate in the world that a built-in set has for other concepts than this one.
+
+    >>> doctors = next(one for one in load_attribute_sets() if one.key == "doctor").attributes[0]
+    >>> [is_rate_of_another(doctors.reference_source, doctors.reference, one) for one in ("nurse", "doctor")]
+    [True, False]
+    >>> is_rate_of_another("our own survey", 0.4, "nurse"), is_rate_of_another("assumed 50 %, a choice", 0.5, "nurse")
+    (False, False)
+    """
+    alike = [
+        (item.concept_hint.lower(), one.reference)
+        for item in load_attribute_sets()
+        for one in item.attributes
+        if one.has_source and one.reference_source == source.strip()
+    ]
+    own = [reference for of, reference in alike if of == " ".join(concept.lower().split())]
+    is_shared = len({of for of, _ in alike}) > 1  # one table is the source of several concepts
+    return bool(alike) and not (own and (rate in own or not is_shared))
+
+
 def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> Attribute:
     """An attribute by its built-in name, or from ``name|positive sentence|negative sentence``.
 

@@ -171,8 +171,8 @@ class StudyData(Stoppable):
             read = self._read_shares
             shares = [] if read is None or frame.empty else (yield from read(self, frame))
             blanked = np.array([stored.blocked for stored in part.values()], dtype=float)
-            if blanked.any() or hosted_name(self.settings.model):
-                shares.append(ShareValues(name=REFUSED, image_ids=tuple(part), values=blanked))
+            once_met = not hosted_name(self.settings.model)
+            shares.append(ShareValues(name=REFUSED, image_ids=tuple(part), values=blanked, once_met=once_met))
             watch.add(part, shares)
 
     def _entries_by_id(self, shots: Sequence[Shot]) -> dict[str, list[dict[str, Any]]]:

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,7 @@ class ShareValues:
     values: np.ndarray  # ``(n,)`` in [0, 1]: whether each shows it, or which share of its people; nan: nobody can say
     reference: float | None = None  # P*, the rate that it is compared with
     errors: ReaderErrors | None = None  # of the reader, where the report corrects the share for them
+    once_met: bool = False  # left out while no picture shows it
     is_score: bool = False  # whether it is shown as a mean of +1 and −1, whose null value is 0
 
 
@@ -56,18 +58,21 @@ class StopRule:
             else "the interval of every share excludes P*"
         )
 
-    def holds(self, shares: Sequence[Estimate]) -> bool:
-        """Whether this is enough; where only P* counts, shares without one are not waited for."""
-        waited_for = [one for one in shares if self.within is not None or one.null_value is not None]
-        return bool(waited_for) and all(map(self._is_enough, waited_for))
+    def holds(self, shares: Sequence[Estimate], p_values: Sequence[float]) -> bool:
+        """Whether this is enough; where only P* counts, shares without one are not waited for.
 
-    def _is_enough(self, share: Estimate) -> bool:
-        if share.n < FEWEST:
-            return False
-        null = share.null_value
-        is_clear = null is not None and not share.low <= null <= share.high
-        is_close = self.within is not None and (share.high - share.low) / 2 <= self.within
-        return is_close or (self.when_clear and is_clear)
+        ``p_values`` say of each share whether it is its P*, nan where it has none: all must be clear after Holm, as
+        those of a headline.
+        """
+        from bias_core.stats.effects import holm_of_known
+
+        waited_for = [self.within is not None or one.null_value is not None for one in shares]
+        is_clear = self.when_clear & (holm_of_known(p_values) <= 1 - self.confidence)
+        enough = [
+            one.n >= FEWEST and (clear or (self.within is not None and (one.high - one.low) / 2 <= self.within))
+            for one, clear in zip(shares, is_clear, strict=True)
+        ]
+        return any(waited_for) and all(compress(enough, waited_for))
 
 
 def stop_rule(settings: StudySettings) -> StopRule | None:
@@ -178,8 +183,10 @@ class Watch:
         unread = np.flatnonzero(~self._is_read)
         n_there = int(unread[0]) if unread.size else len(self._place)
         for n in looks(n_there, self._n_looked):
-            if self.n_enough is None and rule.holds([one for _, one in self._estimates(n)]):
-                self.n_enough = n
+            if self.n_enough is None:
+                known = list(self._estimates(n))
+                p_values = [_p_value(self._parts[name], one, self._confidence) for name, one in known]
+                self.n_enough = n if rule.holds([one for _, one in known], p_values) else None
         self._n_looked = max(self._n_looked, n_there)
 
     def _estimates(self, n: int) -> Iterator[tuple[str, Estimate]]:
@@ -187,6 +194,8 @@ class Watch:
         for name, part in self._parts.items():
             values = self._values[name][:n]
             values = values[~np.isnan(values)]
+            if part.once_met and not values.any():
+                continue
             if values.size:
                 yield name, _estimate(part, float(values.sum()), values.size, self._confidence)
             elif name != REFUSED:  # a share of which nothing is known is not narrow
@@ -203,3 +212,9 @@ def _estimate(part: ShareValues, total: float, n: int, confidence: float) -> Est
         share = corrected_by_errors(round(total), n, part.errors, fixed_n=False, confidence=confidence)
         return share.of_null(part.reference)
     return confidence_sequence(total, n, confidence=confidence, null_value=part.reference)
+
+
+def _p_value(part: ShareValues, estimate: Estimate, confidence: float) -> float:
+    from bias_core.stats.sequential import share_p_value
+
+    return share_p_value(estimate.scaled(0.5, 0.5).of_null(0.5) if part.is_score else estimate, confidence)

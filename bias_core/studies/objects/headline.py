@@ -1,13 +1,16 @@
 """What stands out of a study of objects: what is gained against a base; without one what towers."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from bias_core.number_text import format_change, format_share
 from bias_core.studies.kit.types import StudyReport, listed
+from bias_core.studies.objects.captions import STRONGER
 from bias_core.types import Estimate
 
+_HALLUCINATION, _STRONGER = "hallucination", f"miss {STRONGER}"  # end the keys of numbers of a set of pictures
 _NO_BASE = "Whether any of this is bias cannot be told: there is no base to hold it against."
 
 
@@ -16,26 +19,37 @@ def headline(report: StudyReport) -> str:
     if len(against := report.results.frame("against_base")):
         return _changed(report, against)
     top = report.results.frame("top_objects")
-    of_set = str(top["pictures"].iloc[0]) if len(top) else ""  # whose top object it is
-    keys = [(*finding.key.rpartition(" "), finding.estimate) for finding in reversed(report.results.findings)]
-    of_top = (of_set, "")
-    estimates = {kind: one for name, _, kind, one in keys if name.removesuffix("miss").strip() in of_top}
-    if top.empty or "hallucination" not in estimates:
+    estimates = {finding.key: finding.estimate for finding in report.results.findings}
+    of_set = _headed(estimates, list(dict.fromkeys(top.get("pictures", ()))))
+    if top.empty or f"{of_set} {_HALLUCINATION}" not in estimates:
         return f"{report.n_images:,} pictures were captioned, and no object was named in them."
-    first, whole = top.iloc[0], estimates["hallucination"]
+    top = top[top["pictures"] == of_set] if (top["pictures"] == of_set).any() else top
+    first, whole, stronger = top.iloc[0], estimates[f"{of_set} {_HALLUCINATION}"], estimates.get(f"{of_set} {_STRONGER}")
     says = (
         f"“{first['object']}” is what captions name most, in {first['pictures with it']:,} of "
         f"{whole.n:,} pictures. Of the objects that a prompt and its picture's caption name, "
         f"{_percent(whole)} are named by one of them only (H_J)"
     )
-    if "stronger" in estimates:
-        says += f"; {_percent(estimates['stronger'])} of the pictures fit another prompt better than their own (M_G)"
+    if stronger is not None:
+        says += f"; {_percent(stronger)} of the pictures fit another prompt better than their own (M_G)"
     people = report.results.frame("table4")
     if people.empty or not people["male"].iloc[0] + people["female"].iloc[0]:
         return f"{says}. {_NO_BASE}"
-    row = people.iloc[0]
+    is_own = people["model"].str.endswith(f", {of_set}")
+    row = people[is_own].iloc[0] if of_set and is_own.any() else people.iloc[0]
     parts = [f"{row[g]:.0f} % {g} [{row[f'{g} low']:.0f}, {row[f'{g} high']:.0f}]" for g in ("male", "female")]
     return f"{says}. Captions call the people {' and '.join(parts)}. {_NO_BASE}"
+
+
+def _headed(estimates: Mapping[str, Estimate], shown: Sequence[str]) -> str:
+    """Whose numbers the headline says: of the first set of pictures with objects that has numbers, or of the only one.
+
+    >>> one = Estimate(value=0.5, low=0.4, high=0.6, n=9)
+    >>> _headed({"Dataset hallucination": one}, ["all pictures"]), _headed({}, [])
+    ('Dataset', '')
+    """
+    sets = [key.removesuffix(_HALLUCINATION).rstrip() for key in estimates if key.endswith(f" {_HALLUCINATION}")]
+    return next((name for name in shown if name in sets), sets[0] if len(sets) == 1 else "")
 
 
 def _changed(report: StudyReport, against: pd.DataFrame) -> str:

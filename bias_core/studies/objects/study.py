@@ -17,7 +17,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.object_bias import distribution_bias_at
 from bias_core.number_text import typeset
 from bias_core.prompts import fix_articles
-from bias_core.stats.effects import mean_interval, wilson_interval
+from bias_core.stats.effects import mean_interval, share_interval
 from bias_core.store.images import pixel_digest
 from bias_core.studies.kit.designs import distinct_texts, read_table, settings_with
 from bias_core.studies.kit.program import Measuring, Program, StudyData
@@ -405,7 +405,7 @@ def _gained_table(parts: Parts) -> list[StudyTable]:
     for name, part in parts.items():
         for words, here in part["counted"].map(lambda objects: word in objects).groupby(part["words"], sort=False):
             n = int(here.sum())
-            share = columns("share", wilson_interval(n, len(here)), ends="")
+            share = columns("share", share_interval(n, len(here)), ends="")
             rows.append({"condition": name, "prompts": words, "n": len(here), "with it": n, **share})
     return [TEXTS.table("gained_object", rows, word=word)]
 

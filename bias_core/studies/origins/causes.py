@@ -17,7 +17,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.exchange import ExchangeEffect, PartEffects, decided_step, exchange_effect, part_effects
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
-from bias_core.stats.intervals import wilson_interval
+from bias_core.stats.sequential import share_interval
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import Measuring, Program, StudyData
@@ -300,7 +300,7 @@ def _rows(one: Exchange) -> Iterator[dict[str, Any]]:
             "then": one.later,
             "steps with the first text": steps,
             "of": one.n_steps,
-            **columns("P", wilson_interval(int(count), n)),
+            **columns("P", share_interval(int(count), n)),
             **columns("effect", effect),
             "seeds": n,
         }
@@ -326,7 +326,7 @@ def _part_tables(parts: PartEffects | None, pictures: Pictures) -> Iterator[Any]
     yield TEXTS.table(
         "part shares",
         [
-            {"drawn": name, **columns("P", wilson_interval(int(calls.sum()), len(calls))), "seeds": len(calls)}
+            {"drawn": name, **columns("P", share_interval(int(calls.sum()), len(calls))), "seeds": len(calls)}
             for name, (_, calls) in zip(PARTS.values(), shares.items(), strict=True)
         ],
     )

@@ -108,5 +108,5 @@ def _summary_of_intervals(frame: pd.DataFrame, how: str) -> str:
     alike = clear[clear["measure"] == clear["measure"].iloc[0]] if "measure" in clear else clear  # on one scale
     row = alike.iloc[int(alike["difference"].abs().to_numpy().argmax())]
     estimate = format_estimate(row["difference"], row["low"], row["high"])
-    text = f"{row['finding']}, “{row['second']}” less “{row['first']}”: {estimate} on {row['n']} pictures of each. "
+    text = f"{row['finding']}, “{row['second']}” less “{row['first']}”: {estimate}, n = {row['n']} of each. "
     return f"{text[:1].upper()}{text[1:]}{count}"

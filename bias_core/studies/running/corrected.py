@@ -21,7 +21,7 @@ from bias_core.metrics.paired_labels import ANDROGYNOUS
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.number_text import format_estimate, format_number, format_share
-from bias_core.stats.effects import wilson_interval
+from bias_core.stats.effects import share_interval
 from bias_core.stats.two_phase import (
     FEWEST_LABELS,
     TwoPhaseShares,
@@ -346,7 +346,7 @@ def _as_read(reading: Reading, confidence: float) -> Estimate:
     calls = reading.clear_calls
     if not calls.size:
         return Estimate.undefined(0, "the reader can tell of no picture")
-    return wilson_interval(int(calls.sum()), calls.size, confidence=confidence)
+    return share_interval(int(calls.sum()), calls.size, confidence=confidence)
 
 
 def _scores(

@@ -50,7 +50,7 @@ def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n
             for name, of in groups.items()
         ],
         "Requests that ended without a picture, with "
-        + ("Wilson intervals." if fixed_n else "intervals that hold at any time."),
+        + ("exact intervals." if fixed_n else "intervals that hold at any time."),
     )
     reasons = Counter(reason_of(one.image) for one in pictures if one.image.blocked)
     if reasons:

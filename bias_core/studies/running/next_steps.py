@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from bias_core.metrics.cards import METRICS
 from bias_core.settings import Settings
-from bias_core.stats.effects import images_needed, wilson_interval
+from bias_core.stats.effects import images_needed, share_interval
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.program import Program
 from bias_core.studies.kit.services import StudyServices
@@ -171,7 +171,7 @@ def _half_after(finding: Finding, times: float, confidence: float) -> float:
     estimate, n = finding.estimate, round(times * finding.estimate.n)
     if not _is_wilson(finding):
         return _half_width(finding) / math.sqrt(times)
-    later = wilson_interval(round(estimate.value * n), n, confidence=confidence)
+    later = share_interval(round(estimate.value * n), n, confidence=confidence)
     return (later.high - later.low) / 2
 
 

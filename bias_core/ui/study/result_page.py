@@ -70,12 +70,16 @@ class ResultPage(StudyForm):
         """Components between the headline and the pictures, by name."""
         return {}
 
+    def build_beside(self) -> dict[str, Any]:
+        """Components below the plot, by name."""
+        return {}
+
     def build_numbers(self) -> dict[str, Any]:
         """Components below *The numbers*, by name."""
         return {}
 
     def show_at_once(self, report: StudyReport) -> Updates:  # noqa: ARG002
-        """Updates of the components of :meth:`build_lead`, :meth:`build_pictures` and :meth:`build_numbers`."""
+        """Updates of the components that these methods build, and :meth:`build_pictures`."""
         return {}
 
     def build_extra(self) -> dict[str, Any]:
@@ -126,6 +130,7 @@ class ResultPage(StudyForm):
                     self.pictures = self.build_pictures()
                 with gr.Column(scale=5, min_width=320, visible=False) as parts["beside"]:
                     parts["plot"] = gr.HTML(elem_id=f"{key}-plot", elem_classes="plot-of-page", **choose)
+                    self.at_once |= self.build_beside()
         with gr.Column(visible=False, elem_id=self.element("results"), elem_classes="results") as parts["results"]:
             with self.fold("numbers"):
                 self.people.build_corrected()
