@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.effects import (
+    adjusted_share_p_values,
     benjamini_hochberg,
     bootstrap_interval,
     corrected_prevalence,
@@ -22,10 +24,11 @@ from bias_core.stats.effects import (
     percentile_estimate,
     wilson_interval,
 )
+from bias_core.stats.exact_shares import exact_interval, exact_p_value
 from bias_core.stats.jackknife import jackknife_interval
 from bias_core.stats.mean_noise import pair_noise, product_noise
 from bias_core.stats.permutation import permutation_test
-from bias_core.stats.sequential import confidence_sequence, difference_sequence, share_interval
+from bias_core.stats.sequential import confidence_sequence, difference_sequence, share_interval, share_p_value
 from bias_core.stats.strata import stratified_mean
 from bias_core.stats.two_phase import (
     N_DRAWS,
@@ -55,6 +58,61 @@ def test_wilson_agrees_with_scipy_and_has_a_width_at_the_ends(n_positive, n):
     np.testing.assert_allclose([estimate.low, estimate.high], [other.low, other.high], atol=1e-12)
     assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
     assert estimate.high - estimate.low > 0.1
+
+
+def acceptability(k, n, null):
+    """Blaker's, as a sum of the probabilities of all counts whose smaller tail is no more probable than that of k."""
+    each = stats.binom.pmf(np.arange(n + 1), n, null)
+    tails = np.minimum(np.cumsum(each), np.cumsum(each[::-1])[::-1])
+    return float(each[tails <= tails[k] * (1 + 1e-9)].sum())
+
+
+@pytest.mark.parametrize("n", [1, 3, 8, 13])
+def test_the_exact_interval_is_what_its_test_does_not_reject(n):
+    grid = np.linspace(0.001, 0.999, 400)
+    for k, confidence in itertools.product(range(n + 1), (0.9, 0.95)):
+        found, p_values = exact_interval(k, n, confidence=confidence), [acceptability(k, n, null) for null in grid]
+        kept = grid[np.array(p_values) > 1 - confidence]
+        assert found.low == (0 if k == 0 else pytest.approx(kept[0], abs=0.003))
+        assert found.high == (1 if k == n else pytest.approx(kept[-1], abs=0.003))
+        for null in grid[::9]:
+            assert (exact_p_value(k, n, null) <= 1 - confidence) == (not found.low <= null <= found.high)
+        outer = stats.binomtest(k, n).proportion_ci(confidence, method="exact")
+        assert outer.low - 1e-9 <= found.low <= k / n <= found.high <= outer.high + 1e-9
+
+
+def test_a_share_at_its_null_value_is_called_different_in_at_most_one_run_in_twenty():
+    worst = dict.fromkeys(("exact", "Wilson"), 0.0)
+    for n, null in itertools.product((8, 16, 32, 64), np.arange(0.05, 0.96, 0.01)):
+        each = stats.binom.pmf(np.arange(n + 1), n, null)
+        for name, interval in (("exact", exact_interval), ("Wilson", wilson_interval)):
+            found = [interval(k, n) for k in range(n + 1)]
+            wrong = sum(p for p, one in zip(each, found, strict=True) if not one.low <= null <= one.high)
+            worst[name] = max(worst[name], wrong)
+    assert worst["exact"] <= 0.05
+    assert worst["Wilson"] > 0.1  # of 8
+
+
+def test_of_several_shares_at_their_null_values_any_is_called_different_in_one_run_in_twenty():
+    rng, nulls = np.random.default_rng(0), (0.121, 0.5, 0.562, 0.761)
+    by_count = [[share_interval(k, 16, null_value=null) for k in range(17)] for null in nulls]
+    draws = np.column_stack([rng.binomial(16, null, 4000) for null in nulls])
+    runs = [[of[k] for of, k in zip(by_count, counts, strict=True)] for counts in draws]
+    any_clear = [np.nanmin(adjusted_share_p_values(run, 0.95)) <= 0.05 for run in runs]
+    alone = [any(not one.low <= one.null_value <= one.high for one in run) for run in runs]
+    assert np.mean(any_clear) <= 0.05
+    assert np.mean(alone) > 0.08
+
+
+def test_p_of_a_share_is_that_of_the_interval_beside_it():
+    for k, n, null in ((13, 16, 0.5), (3, 40, 0.2), (40, 40, 0.8)):
+        watched = share_interval(k, n, fixed_n=False, null_value=null)
+        at_the_end = share_p_value(watched.of_null(watched.low), 0.95)
+        assert share_p_value(watched, 0.95) == pytest.approx(min(1.0, math.exp(-log_mixture(null, k, n))), rel=1e-6)
+        assert at_the_end == pytest.approx(0.05, rel=1e-6)
+    corrected = replace(corrected_prevalence(59, 100, sensitivity=0.95, specificity=0.95), method="another")
+    assert share_p_value(corrected.of_null(corrected.low), 0.95) == pytest.approx(0.05)
+    assert math.isnan(share_p_value(share_interval(3, 9), 0.95))
 
 
 def test_bootstrap_of_a_mean_is_close_to_its_t_interval():
@@ -133,18 +191,18 @@ def test_samples_that_do_not_vary_have_no_effect_size():
 
 
 def test_rogan_gladen_by_hand():
-    # (0.59 + 0.95 - 1) / (0.95 + 0.95 - 1) = 0.54 / 0.9 = 0.6; Wilson's ends are corrected the same way.
+    # (0.59 + 0.95 - 1) / (0.95 + 0.95 - 1) = 0.54 / 0.9 = 0.6; the exact ends are corrected the same way.
     estimate = corrected_prevalence(59, 100, sensitivity=0.95, specificity=0.95)
-    low, high = proportion_confint(59, 100, method="wilson")
+    low, high = proportion_confint(59, 100, method="binom_test")  # whose test is another one, of the same ends here
     assert estimate.value == pytest.approx(0.6)
-    assert estimate.low == pytest.approx((low - 0.05) / 0.9)
-    assert estimate.high == pytest.approx((high - 0.05) / 0.9)
+    assert estimate.low == pytest.approx((low - 0.05) / 0.9, abs=0.0005)
+    assert estimate.high == pytest.approx((high - 0.05) / 0.9, abs=0.002)
 
 
 def test_a_perfect_reader_needs_no_correction():
     estimate = corrected_prevalence(3, 7, sensitivity=1, specificity=1)
-    wilson = wilson_interval(3, 7)
-    assert (estimate.value, estimate.low, estimate.high) == (wilson.value, wilson.low, wilson.high)
+    exact = exact_interval(3, 7)
+    assert (estimate.value, estimate.low, estimate.high) == (exact.value, exact.low, exact.high)
 
 
 def test_a_share_below_the_false_alarm_rate_is_zero_with_a_note():
@@ -473,7 +531,7 @@ def test_several_looks_narrow_each_other_and_say_when_nothing_is_left():
 
 
 def test_the_fixed_interval_stands_only_where_n_was_fixed():
-    assert share_interval(7, 11, null_value=0.3) == wilson_interval(7, 11, null_value=0.3)
+    assert share_interval(7, 11, null_value=0.3) == exact_interval(7, 11, null_value=0.3)
     assert share_interval(7, 11, fixed_n=False, null_value=0.3) == confidence_sequence(7, 11, null_value=0.3)
 
 

@@ -116,7 +116,7 @@ def stereotype_test_score(
     left out of the score, never read as -1, and lower ``coverage``; ``bounds`` say how far they could move it. Two
     people of one picture are not independent. Where no picture gives more than one person the interval is exact,
     and with androgynous people the adjusted Wald one of a difference of two shares of the same people [bonett2012];
-    otherwise it is a bootstrap over pictures, and Wilson's over pictures where these are all alike, because a
+    otherwise it is a bootstrap over pictures, and exact over pictures where these are all alike, because a
     bootstrap of equal pictures has no width. With fewer than about 20 pictures of two a 95 % bootstrap interval covers
     the truth in 84 to 100 % of simulated cases.
 
@@ -280,7 +280,7 @@ def _share_over_images(
         return share_interval(int(hits.sum()), n_images, confidence=confidence)
     if np.ptp(kinds[:, 0] / kinds[:, 1]) == 0:
         alike = share_interval(value * n_images, n_images, confidence=confidence)
-        return replace(alike, note="all pictures are alike, so the interval is Wilson's over pictures")
+        return replace(alike, note="all pictures are alike, so the interval is that of as many shares of pictures")
     draws = np.random.default_rng(rng).multinomial(n_images, frequency / n_images, size=n_resamples) @ kinds
     return percentile_estimate(value, draws[:, 0] / draws[:, 1], n=n_images, confidence=confidence)
 

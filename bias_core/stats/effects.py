@@ -19,6 +19,7 @@ from bias_core.stats.intervals import (
     normal_estimate as normal_estimate,
     percent,
     percentile_estimate as percentile_estimate,
+    wilson_interval as wilson_interval,
 )
 from bias_core.stats.permutation import (
     Alternative as Alternative,

@@ -36,7 +36,7 @@ def exact_interval(n_positive: int, n: int, *, confidence: float = 0.95, null_va
 
     >>> estimate = exact_interval(8, 10)
     >>> round(estimate.low, 3), round(estimate.high, 3)
-    (0.472, 0.963)
+    (0.444, 0.963)
     """
     check_confidence(confidence)
     k, n = _counts(n_positive, n)

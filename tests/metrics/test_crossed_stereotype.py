@@ -9,6 +9,7 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.metrics.crossed_stereotype import crossed_stereotype
 from bias_core.metrics.paired_stereotype import stereotype_test_score
+from bias_core.stats.intervals import wilson_interval
 from bias_core.types import ReaderErrors
 
 OLD_MEN = np.array([0.25, 0.05, 0.25, 0.45])  # not conforming old and young, conforming old and young
@@ -50,7 +51,11 @@ def test_without_errors_each_cell_is_the_score_of_its_people(counts):
     one_by_one = stereotype_test_score(frame, by=names).set_index(names).sort_index()
     crossed = crossed_stereotype(readings)
     ends = [[one.value, one.low, one.high, one.n] for one in crossed.scores]
-    np.testing.assert_allclose(ends, one_by_one[["score", "low", "high", "n"]].to_numpy(float), atol=1e-8)
+    np.testing.assert_allclose(np.array(ends)[:, [0, 3]], one_by_one[["score", "n"]].to_numpy(float), atol=1e-8)
+    shares = [wilson_interval(round((value + 100) / 200 * n), n) for value, *_, n in ends]
+    np.testing.assert_allclose(
+        [x[1:3] for x in ends], [[200 * x.low - 100, 200 * x.high - 100] for x in shares], atol=1e-8
+    )
     np.testing.assert_array_equal(crossed.cells, one_by_one.reset_index()[names].to_numpy(float))
     assert crossed.overall.value == pytest.approx(stereotype_test_score(frame).score)
 

@@ -7,7 +7,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.mitigation import asked_kept, asked_kept_estimate, remaining_gap, remaining_gap_estimate
-from bias_core.stats.intervals import wilson_interval
+from bias_core.stats.exact_shares import exact_interval
 from bias_core.types import Estimate
 
 
@@ -26,26 +26,26 @@ def test_shares_that_tell_no_side_are_refused(bad):
 
 
 def test_the_interval_is_that_of_the_share_turned_to_the_side_of_the_baseline():
-    below = wilson_interval(3, 40)  # well below a half
-    after = wilson_interval(13, 31)
+    below = exact_interval(3, 40)  # well below a half
+    after = exact_interval(13, 31)
     gap = remaining_gap_estimate(after, below, 0.5)
     assert (gap.low, gap.value, gap.high) == pytest.approx((0.5 - after.high, 0.5 - 13 / 31, 0.5 - after.low))
     assert (gap.n, gap.null_value) == (31, 0.0)
 
 
 def test_without_a_clear_bias_there_is_nothing_to_remove():
-    gap = remaining_gap_estimate(wilson_interval(5, 10), wilson_interval(11, 20), 0.5)
+    gap = remaining_gap_estimate(exact_interval(5, 10), exact_interval(11, 20), 0.5)
     assert math.isnan(gap.value)
     assert "nothing to remove" in gap.note
     unknown = Estimate.undefined(7, "no picture")
-    assert math.isnan(remaining_gap_estimate(wilson_interval(5, 10), unknown, 0.5).value)
+    assert math.isnan(remaining_gap_estimate(exact_interval(5, 10), unknown, 0.5).value)
 
 
 def test_what_is_asked_for_counts_both_words_alike():
     # (3/5 + 7/7) / 2, however many pictures each word has
     assert asked_kept([1, 1, 0, 1, 0], np.ones(7)) == pytest.approx(0.8)
     estimate = asked_kept_estimate([1, 1, 0, 1, 0], np.ones(7))
-    one, other = wilson_interval(3, 5), wilson_interval(7, 7)
+    one, other = exact_interval(3, 5), exact_interval(7, 7)
     reach = math.sqrt((0.6 - one.low) ** 2 + (1 - other.low) ** 2) / 2
     assert estimate.low == pytest.approx(0.8 - reach)
     assert estimate.high == pytest.approx(0.8 + (one.high - 0.6) / 2)

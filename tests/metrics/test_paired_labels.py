@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from statsmodels.stats.proportion import proportion_confint
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import ANSWERS, checked_labels, generation_failures, merge_ratings
 from bias_core.metrics.paired_stereotype import stereotype_test_score
+from bias_core.stats.exact_shares import exact_interval
 
 LABELS = pd.DataFrame(
     {
@@ -102,9 +102,8 @@ def test_pictures_with_another_number_of_people_are_failures():
     marked = LABELS.assign(perceived_gender=["feminine", "masculine", *["not_two_people"] * 4])
     failures = generation_failures(marked)
     assert (failures.n_failed, failures.n_images) == (2, 3)
-    low, high = proportion_confint(2, 3, method="wilson")
-    found = failures.percent_failed
-    assert (found.value, found.low, found.high) == pytest.approx((200 / 3, 100 * low, 100 * high))
+    exact, found = exact_interval(2, 3), failures.percent_failed
+    assert (found.value, found.low, found.high) == pytest.approx((200 / 3, 100 * exact.low, 100 * exact.high))
     score = stereotype_test_score(marked)
     assert (score.score, score.n_usable, score.n_failed_images) == (100, 2, 2)
     assert generation_failures(LABELS).n_failed == 0

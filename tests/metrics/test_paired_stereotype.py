@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
+from bias_core.stats.exact_shares import exact_interval
 
 STUDIES = Path(__file__).parents[2] / "assets" / "studies"
 OCCUPATIONS = pd.read_csv(STUDIES / "pst_occupations.csv")
@@ -167,21 +167,21 @@ def test_a_group_without_usable_people_is_nan_with_a_note():
     assert gap.loc["nurse", "note"] == "paired: nobody is usable"
 
 
-def test_one_person_a_picture_has_wilsons_interval():
+def test_one_person_a_picture_has_the_exact_interval():
     # 2 feminine of 7 nurses: STS = 200 * 2/7 - 100.
     result = stereotype_test_score(alone("nurse", "feminine", 2, 7))
-    low, high = proportion_confint(2, 7, method="wilson")
+    low, high = exact_interval(2, 7).low, exact_interval(2, 7).high
     assert (result.confidence_interval.low, result.confidence_interval.high) == pytest.approx(
         (200 * low - 100, 200 * high - 100)
     )
     assert (result.percent_feminine.low, result.percent_feminine.high) == pytest.approx((100 * low, 100 * high))
-    assert result.confidence_interval.method == "Wilson 95 %"
+    assert result.confidence_interval.method == "exact binomial 95 %"
 
 
 def test_pictures_that_are_all_alike_still_have_an_interval():
     # Five pictures, all people conform: as sure as five of five, not as ten of ten.
     result = stereotype_test_score(pairs(["fm"] * 5))
-    low, _ = proportion_confint(5, 5, method="wilson")
+    low = exact_interval(5, 5).low
     assert (result.score, result.confidence_interval.high) == (100, 100)
     assert result.confidence_interval.low == pytest.approx(200 * low - 100)
     assert "alike" in result.confidence_interval.note
@@ -230,10 +230,12 @@ def test_the_interval_covers_what_was_planted_where_people_of_a_picture_look_ali
     assert 88 <= null <= 99
 
 
-def test_the_gap_has_newcombes_interval():
+def test_the_gap_has_newcombes_interval_of_exact_ones():
     result = stereotype_gap(alone("CEO", "masculine", 3, 11), alone("CEO", "masculine", 5, 7))
     # Conforming: 8 of 11 and 2 of 7; 200 (8/11 - 2/7) = 88.3.
-    low, high = confint_proportions_2indep(8, 11, 2, 7, method="newcomb", compare="diff")
+    one, other, gap = exact_interval(8, 11), exact_interval(2, 7), 8 / 11 - 2 / 7
+    low = gap - math.hypot(8 / 11 - one.low, other.high - 2 / 7)
+    high = gap + math.hypot(one.high - 8 / 11, 2 / 7 - other.low)
     assert result.gap.value == pytest.approx(200 * (8 / 11 - 2 / 7))
     assert (result.gap.low, result.gap.high) == pytest.approx((200 * low, 200 * high))
     assert (result.gap.n, result.gap.null_value) == (18, 0)

@@ -5,7 +5,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.steps_seen import first_seen_steps, visible_steps
-from bias_core.stats.intervals import wilson_interval
+from bias_core.stats.exact_shares import exact_interval
 
 N_SEEDS, N_STEPS = 11, 7
 
@@ -15,7 +15,7 @@ def test_visible_steps_by_hand():
     steps = visible_steps([[-1, 1, 1], [1, -1, 1], [1, 1, -1], [0.1, 0.1, 0.1]])
     np.testing.assert_array_equal(steps.each, [2, 3, np.nan, 1])
     assert (steps.typical, steps.n_seen) == (2, 3)  # of 1, 2, 3
-    assert steps.by_typical == wilson_interval(2, 4)
+    assert steps.by_typical == exact_interval(2, 4)
 
 
 def test_first_seen_steps_by_hand():
@@ -23,7 +23,7 @@ def test_first_seen_steps_by_hand():
     steps = first_seen_steps([[1, -1, -1], [1, 1, 1], [-1, -1, -1]], [[1, 1, -1], [-1, 1, 1], [1, -1, -1]])
     np.testing.assert_array_equal(steps.each, [2, np.nan, 1])
     assert (steps.typical, steps.n_seen) == (1, 2)
-    assert steps.by_typical == wilson_interval(1, 3)
+    assert steps.by_typical == exact_interval(1, 3)
 
 
 def test_both_are_what_a_loop_over_seeds_finds():
@@ -41,7 +41,7 @@ def test_a_planted_step_is_found_whatever_the_seeds_that_never_show_it():
     own[:8, 3:] = 0.2
     for steps in (visible_steps(own, confidence=0.9), first_seen_steps(np.full(own.shape, -0.1), own, confidence=0.9)):
         assert (steps.typical, steps.n_seen) == (4, 8)
-        assert steps.by_typical == wilson_interval(8, N_SEEDS, confidence=0.9)
+        assert steps.by_typical == exact_interval(8, N_SEEDS, confidence=0.9)
 
 
 def test_what_no_seed_shows_has_no_step_and_an_interval_that_rules_little_out():

@@ -81,12 +81,12 @@ def test_the_reference_becomes_the_null():
 
 
 def test_the_interval_moves_with_the_reference_and_is_cut_at_zero():
-    # P = 5/7, reference 0.6: difference 0.1143. Wilson for 5 of 7 is (0.358934, 0.917783).
+    # P = 5/7, reference 0.6: difference 0.1143. The exact interval of 5 of 7 is (0.341261, 0.946625).
     prevalence = prevalence_estimate([1.0] * 5 + [0.0] * 2, [0.5] * 7)
     signed = signed_difference_estimate(prevalence, 0.6)
     assert signed.value == pytest.approx(5 / 7 - 0.6)
-    assert signed.low == pytest.approx(0.358934 - 0.6, abs=1e-5)
-    assert signed.high == pytest.approx(0.917783 - 0.6, abs=1e-5)
+    assert signed.low == pytest.approx(0.341261 - 0.6, abs=1e-5)
+    assert signed.high == pytest.approx(0.946625 - 0.6, abs=1e-5)
     score = stereotype_estimate(prevalence, 0.6)
     assert (score.value, score.low, score.high) == (signed.value, 0, signed.high)
     assert (score.n, score.null_value) == (7, 0.0)

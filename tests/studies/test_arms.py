@@ -334,7 +334,7 @@ def test_equal_arms_are_called_different_about_as_seldom_as_promised(world):
     assert any("different seeds" in note for note in found.results.notes)
 
 
-def test_every_score_is_compared_and_p_is_adjusted_over_all_tests(fakes, report):
+def test_every_score_is_compared_and_p_is_adjusted_over_the_shares_and_over_all_else(fakes, report):
     assert fakes.manifests.find(report.run_id).title == "a photo of a doctor: fair against extreme"
     frame = table(report, "differences")
     names = list(frame["finding"])
@@ -346,10 +346,11 @@ def test_every_score_is_compared_and_p_is_adjusted_over_all_tests(fakes, report)
     n = {f.title.partition(",")[0]: f.estimate.n for f in report.results.findings}
     assert n.pop("male and female: shown where asked for") == 2 * 7
     assert set(n.values()) == {40}
-    tested = frame.dropna(subset=["p"]).sort_values("p")
-    # Benjamini–Hochberg by hand: the least of p n / rank from this rank upwards
-    raw = tested["p"].to_numpy() * len(tested) / np.arange(1, len(tested) + 1)
-    np.testing.assert_allclose(tested["p adjusted"], np.minimum.accumulate(raw[::-1])[::-1].clip(max=1))
+    for is_share in (True, False):
+        tested = frame[frame["finding"].str.endswith(": P") == is_share].dropna(subset=["p"]).sort_values("p")
+        # Benjamini–Hochberg by hand: the least of p n / rank from this rank upwards
+        raw = tested["p"].to_numpy() * len(tested) / np.arange(1, len(tested) + 1)
+        np.testing.assert_allclose(tested["p adjusted"], np.minimum.accumulate(raw[::-1])[::-1].clip(max=1))
 
 
 def test_the_seed_table_gives_the_same_difference(report):

@@ -10,6 +10,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
+from bias_core.stats.intervals import wilson_interval
 from bias_core.studies.kit.designs import find_design, program_of, read_table
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.origins.cells import Published
@@ -169,7 +170,8 @@ def test_doctors_of_table_2(world):
     assert any("a classifier reads the pictures" in note for note in report.results.notes)
     assert not any("paper labels" in note for note in report.results.notes)
     # Newcombe's interval from Wilson's: Δ - √((p1 - l1)² + (u2 - p2)²), for the counts as read.
-    below = math.hypot(indian["P"] - indian["P low"], plain["P high"] - plain["P"])
+    one, other = (wilson_interval(round(line["P"] * line["n"]), line["n"]) for line in (indian, plain))
+    below = math.hypot(one.value - one.low, other.high - other.value)
     assert indian["added low"] == pytest.approx(indian["added"] - below, abs=1e-9)
 
 

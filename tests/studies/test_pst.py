@@ -269,7 +269,8 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     raters = frame(report, "table1")
     assert (raters["raters"] == 3).all()
     assert (raters["Fleiss' κ"] < 0.9).all()
-    assert "labelled by people" in report.results.notes[0]
+    assert report.results.notes[0] == "162 of 162 answers of people in labels.csv counted."
+    assert "labelled by people" in report.results.notes[1]
     nobody_reads = replace(SMALL, labels=labels, options={"labeller": "people"})
     alone = run(OCCUPATIONS, nobody_reads, services)
     assert findings(alone)["paired_overall"].estimate == findings(small)["paired_overall"].estimate

@@ -109,7 +109,11 @@ def test_a_typed_concept_is_compared_with_its_own_rates_unless_the_rows_were_cha
 def test_in_rows_that_were_changed_the_rates_of_another_concept_are_emptied_and_said_and_come_back_with_it(tab):
     parts, emptied = tab.form, tab.parts["emptied"]
     farmer = attribute_rows(tab.sets["farmer"].attributes)
-    own = [["tired", "a tired person", "a rested person", "0.3", "our survey"], *farmer[1:], [*farmer[0][:3], "0.9", farmer[0][4]]]
+    own = [
+        ["tired", "a tired person", "a rested person", "0.3", "our survey"],
+        *farmer[1:],
+        [*farmer[0][:3], "0.9", farmer[0][4]],
+    ]
     teacher = tab.on_typed_concept("teacher", "farmer", own, "farmer", [])
     assert teacher[parts["set"]] == "teacher"  # which “Undo all” brings
     assert teacher[parts["attributes"]] == [*own[:-1], [*own[-1][:3], "", ""]]

@@ -193,19 +193,19 @@ def test_a_mark_that_cannot_be_set_is_said_in_place_and_another_question_forgets
 
 
 def test_the_report_says_how_raters_did_on_the_checks(tab, services, visitor, run):
-    gold = {"share": 99, "gold": "1: feminine\n2: feminine"}
-    key = opened(tab, services, visitor, run, "feminine", "masculine", n=2, raters=2, **gold)
+    gold = {"share": 99, "gold": "1: feminine\n2: feminine\n3: feminine"}
+    key = opened(tab, services, visitor, run, "feminine", "masculine", n=3, raters=2, **gold)
     told = tab.on_open(visitor, None, key)
     report = told[tab.parts["report"]]
     tables = {table.key: table.frame for table in report.results.tables}
     checks = tables["checks"]
-    assert checks["known"].tolist() == ["feminine"] * 4  # two pictures, two positions
+    assert checks["known"].tolist() == ["feminine"] * 6  # three pictures, two positions
     assert set(checks["right"] / checks["answers"]) <= {0, 0.5, 1}
     assert "1 masculine" in set(checks["said instead"])
     raters = tables["raters"].set_index("known right")
-    assert raters["fails checks"].to_dict() == {"2 of 2": False, "0 of 2": True}
-    assert "2 of 4 attention checks failed" in told[tab.parts["progress"]]
-    assert "Attention checks <small>(4 rows)</small>" in details(tab, told)
+    assert raters["fails checks"].to_dict() == {"3 of 3": False, "0 of 3": True}
+    assert "3 of 6 attention checks failed" in told[tab.parts["progress"]]
+    assert "Attention checks <small>(6 rows)</small>" in details(tab, told)
 
 
 def test_another_visitor_sees_neither_the_run_nor_the_task(tab, visitor, run):

@@ -63,7 +63,11 @@ def report(services):
 def test_the_verdict_is_where_the_interval_lies_and_no_unknown_reads_as_no_bias():
     for low, high, known in ((0.6, 0.9, "above"), (0.1, 0.4, "below"), (0.4, 0.6, "within")):
         share, census = estimate((low + high) / 2, low, high), "a census (2024)"
-        of = sourced("a", census, share), sourced("b", census, share, None), sourced("c", "assumed 50 %, a choice", share)
+        of = (
+            sourced("a", census, share),
+            sourced("b", census, share, None),
+            sourced("c", "assumed 50 %, a choice", share),
+        )
         assert verdicts(of, 0.95) == [known, "unknown", "assumed"]
         assert "even split" in sentences.says(of[2], "assumed")
     undefined = score(NAN, NAN, NAN)

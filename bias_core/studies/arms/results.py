@@ -38,7 +38,7 @@ RATE = 0.05  # accepted share of false discoveries among the differences that ar
 MOST_IN_PAIRS = 4  # arms of which every pair is compared; more are compared with the first
 _OPENING = 24  # letters before its first quoted name by which a note is known as another's, said of other things
 _NO_SEED = "no seed in common"
-_WITHIN = " over the shares of the attributes, and by itself over all further numbers, which only explore"
+_WITHIN = "shares of attributes, and by themselves over all further numbers, which only explore"
 _UNDER_A_RULE = (
     "How many pictures the arms have was not fixed beforehand: a stop rule watched them, or somebody stopped them. "
     "Differences are of the seeds that both arms have. Those of shares have intervals that hold at any time, one by "
@@ -70,8 +70,8 @@ def compare_arms(design: Design, settings: StudySettings, program: Program, arms
         differences,
         "Difference: second less first, on the seeds that both have. Where two arms share no seed, each "
         "is resampled on its own, and what depends on the number of pictures is taken at the smaller "
-        f"number. p adjusted: Benjamini–Hochberg{_WITHIN if asked else ' over all tests of this table'}; clear: at most "
-        f"{RATE:g}.",
+        f"number. p adjusted: Benjamini–Hochberg over all {_WITHIN if asked else 'tests of this table'}; clear: at "
+        f"most {RATE:g}.",
     )
     common = [arms_table(lines, arms, settings.seed), *([ranks_table] if len(ranked) else [])]
     watched = [] if stop_rule(settings) is None else [_UNDER_A_RULE]

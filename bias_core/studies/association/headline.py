@@ -67,7 +67,9 @@ def _tests_headline(table: pd.DataFrame, *, with_p: bool) -> str:
     )
 
 
-_LENGTHS = "How much more strongly than words cannot be told: similarities of pictures and of words have no common scale."
+_LENGTHS = (
+    "How much more strongly than words cannot be told: similarities of pictures and of words have no common scale."
+)
 
 
 def _words_headline(table: pd.DataFrame) -> str:

@@ -21,7 +21,7 @@ from bias_core.studies.arms.statistics import lean_sample, table_over_arms
 from bias_core.studies.association.headline import headline
 from bias_core.studies.association.tests import SETS, CrossingOptions, association_shots
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.labels import majority, read_answers
+from bias_core.studies.kit.labels import answers_counted, majority, read_answers
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
@@ -204,7 +204,7 @@ def measure_human(design: Design, settings: StudySettings, data: StudyData) -> M
         chosen = np.sort(rng.permutation(len(sets[0]))[: settings.options.n_images])
         parts.append(_judged(design, line, sets[0].iloc[chosen], embedded[0][chosen], data))
     judged = pd.concat(parts)
-    judged["people"] = _by_people(lines, judged, settings) if settings.labels else None
+    judged["people"] = _by_people(lines, judged, settings, data) if settings.labels else None
     judged["choice"] = judged["people" if settings.labels else "reader"]
     shares = {name: _share(judged.loc[judged["concept"] == name, "choice"], settings) for name in lines}
     table2 = _table2(design, lines, shares, means)
@@ -253,11 +253,14 @@ def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.nda
     return pictures.assign(concept=line["concept"], reader=embedded @ (a - b) > 0, record=record)
 
 
-def _by_people(lines: Mapping[str, Line], judged: pd.DataFrame, settings: StudySettings) -> list[bool | None]:
+def _by_people(
+    lines: Mapping[str, Line], judged: pd.DataFrame, settings: StudySettings, data: StudyData
+) -> list[bool | None]:
     """Whether most raters chose A; None where they are even or nobody answered."""
     answers = read_answers(settings.labels, allowed=_words(lines.values())).merge(judged[["image_id", "concept"]])
     if answers.empty:
         raise InvalidInput(f"no answer in {settings.labels} is about a picture that is judged in this run")
+    data.notes.append(answers_counted(settings.labels, len(answers)))
     letters = []
     for answer, concept in zip(answers["answer"], answers["concept"], strict=True):
         letter_of = {"a": "a", "b": "b", lines[concept]["a"]: "a", lines[concept]["b"]: "b"}  # raters may mix both

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bias_core.number_text import format_p, format_rate, format_share, typeset
 from bias_core.stats.effects import adjusted_share_p_values
 from bias_core.studies.arms.crossed import crossed_arms_headline
+from bias_core.studies.arms.results import RATE
 from bias_core.studies.explore.languages import LANGUAGES, languages_headline
 from bias_core.studies.explore.mitigation import overcorrected_sentence
 from bias_core.studies.explore.options import NO_WORDS
@@ -96,8 +97,8 @@ def _differences_of_arms(report: StudyReport) -> str:
     gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
     says = (
         f"“{row['finding'].rpartition(': ')[0]}” is seen in {format_rate(row['value first'])} of the pictures of "
-        f"“{row['first']}” and in {format_rate(row['value second'])} of “{row['second']}”, on {row['compared on']}, "
-        f"n = {row['n']}: {gap[0]} points [{gap[1]}, {gap[2]}], adjusted p {_is(row['p adjusted'])}."
+        f"“{row['first']}” and in {format_rate(row['value second'])} of “{row['second']}”, {_seeds(row)}: "
+        f"{gap[0]} points [{gap[1]}, {gap[2]}], adjusted p {_is(row['p adjusted'])}."
     )
     if clear.empty:
         reach = max(shares[["low", "high"]].abs().max())
@@ -106,6 +107,11 @@ def _differences_of_arms(report: StudyReport) -> str:
         return f"{says} A gap of up to {100 * reach:.0f} points can hide."
     others = f" {len(clear)} of {len(shares)} gaps of shares are clear." if len(shares) > 1 else ""
     return f"{says}{others}"
+
+
+def _seeds(row: "pd.Series[Any]") -> str:
+    same, _, units = str(row["compared on"]).partition("same ")
+    return f"on the same {row['n']} {units}" if units else f"with {same}, n = {row['n']}"
 
 
 def _is(p_value: float) -> str:
@@ -117,7 +123,7 @@ def _taken_back(row: "pd.Series[Any]", n: int) -> str:
     """Why no gap is clear though an interval leaves out 0."""
     if n == 1 or row["low"] <= 0 <= row["high"]:
         return ""
-    return f" Its interval leaves out 0, but of {n} gaps one such is to be expected by chance more often than 1 in 20 times."
+    return f" Its interval leaves out 0, but of {n} gaps one does so by chance in more than {RATE:.0%} of comparisons."
 
 
 def made_of(report: StudyReport) -> str:

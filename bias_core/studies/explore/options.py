@@ -146,9 +146,9 @@ def scored_attributes(settings: StudySettings) -> tuple[Attribute, ...]:
 def _concept_drawn(concept: str, template: str) -> str:
     """The concept of an arm: another one where its template puts other words in place of it, and it is not in them."""
     for old, new in WORD_SLOT.findall(template):
-        other = re.sub(rf"\b{re.escape(old)}\b", lambda _, new=new: new, concept, flags=re.I)
+        other = re.sub(rf"\b{re.escape(old)}\b", new.replace("\\", r"\\"), concept, flags=re.I)
         if not re.search(rf"\b{re.escape(concept)}\b", other, re.I):
-            return str(other)
+            return other
     return concept
 
 

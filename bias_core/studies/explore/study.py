@@ -117,7 +117,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         return Results(notes=tuple(_notes(data, 0, missing=False)))
     rows = yield from data.embed(frame)
     leaning = yield from _association(options, data, frame, rows)
-    cells, notes = yield from _cells(design, options, data, frame, rows)
+    cells, notes = yield from _cells(design, data, frame, rows)
     recognised = recognised_concept(options, data, rows, _units(frame))
     alike = _alike(options, settings, rows)
     data.keep(frame, number=_numbers(settings, options, frame), **picture_columns(cells[ALL], leaning, alike))
@@ -135,7 +135,11 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
         leaning,
         alike,
         sample=scored.sample,
-        notes=[*notes, *_without_rates(options, cells[ALL]), *_notes(data, len(frame), missing=options.has_association and leaning is None)],
+        notes=[
+            *notes,
+            *_without_rates(options, cells[ALL]),
+            *_notes(data, len(frame), missing=options.has_association and leaning is None),
+        ],
         scored=scored,
         confidence=settings.confidence,
     )
@@ -207,7 +211,7 @@ def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
 
 
 def _cells(
-    design: Design, options: ExploreOptions, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
+    design: Design, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
 ) -> Steps[tuple[dict[str, tuple[AttributeScore, ...]], list[str]]]:
     """The scores of all pictures, then of the prompts (or groups of prompts) with most; what is to be said of others.
 

@@ -219,7 +219,10 @@ class ExploreForm(StudyTab):
     def wire_form(self) -> None:
         """What happens in the form, whatever is shown below it."""
         form, parts = self.form, self.parts
-        filled = [*(form[name] for name in ("attributes", "attribute_a", "attribute_b", "rates_note")), parts["emptied"]]
+        filled = [
+            *(form[name] for name in ("attributes", "attribute_a", "attribute_b", "rates_note")),
+            parts["emptied"],
+        ]
         form["set"].input(self.on_chosen_set, [form["set"], form["concept"]], [parts["decided"], *filled], **LATEST)
         changed = [form["set"], parts["decided"], *filled]
         typed = [form["concept"].input, form["concept"].blur]  # the first input of a page that is still new gets lost

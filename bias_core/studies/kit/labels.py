@@ -22,15 +22,7 @@ def read_answers(path: str, *, allowed: Collection[str]) -> pd.DataFrame:
         Other columns are passed over, and so are rows without an answer.
     allowed : the words that an answer may be; case, blanks and hyphens do not matter.
     """
-    try:
-        table = pd.read_csv(Path(path).expanduser(), dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise StorageError(f"cannot read people's answers {path}: {error}") from error
-    table = table.rename(columns=lambda name: str(name).strip().lower())
-    if missing := [name for name in ("image_id", "answer") if name not in table]:
-        raise InvalidInput(
-            f"{path} has no column {' and '.join(missing)}; answers need the columns {', '.join(COLUMNS)}"
-        )
+    table = _read(path)
     answers = pd.DataFrame({name: table[name].str.strip() if name in table else "" for name in COLUMNS})
     for name in ("position", "answer"):
         answers[name] = answers[name].str.lower().str.replace(r"[\s-]+", "_", regex=True)
@@ -40,6 +32,33 @@ def read_answers(path: str, *, allowed: Collection[str]) -> pd.DataFrame:
         example = repr(strange.iloc[0]) if len(strange) else "no answer at all"
         raise InvalidInput(f"answers in {path} are one of {', '.join(allowed)}; got {example}")
     return answers
+
+
+def check_answers_fit(path: str, image_ids: Collection[str]) -> None:
+    """Raise InvalidInput where no answer is about one of these pictures; StorageError where there is no such file."""
+    about = _read(path)["image_id"].str.strip()
+    if not about.isin(list(image_ids)).any():
+        first = f"; the first is about {about.iloc[0]!r}" if len(about) else ""
+        raise InvalidInput(f"none of the {len(about):,} answers in {path} is about a picture of this run{first}")
+
+
+def answers_counted(path: str, n_counted: int) -> str:
+    """How many of the answers in the file counted, in a sentence."""
+    n = int((_read(path)["answer"].str.strip() != "").sum())
+    return f"{n_counted:,} of {n:,} answers of people in {Path(path).name} counted."
+
+
+def _read(path: str) -> pd.DataFrame:
+    try:
+        table = pd.read_csv(Path(path).expanduser(), dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise StorageError(f"cannot read people's answers {path}: {error}") from error
+    table = table.rename(columns=lambda name: str(name).strip().lower())
+    if missing := [name for name in ("image_id", "answer") if name not in table]:
+        raise InvalidInput(
+            f"{path} has no column {' and '.join(missing)}; answers need the columns {', '.join(COLUMNS)}"
+        )
+    return table
 
 
 def majority(answers: pd.DataFrame) -> "pd.Series[str]":

@@ -24,7 +24,11 @@ def headline(report: StudyReport) -> str:
     if top.empty or f"{of_set} {_HALLUCINATION}" not in estimates:
         return f"{report.n_images:,} pictures were captioned, and no object was named in them."
     top = top[top["pictures"] == of_set] if (top["pictures"] == of_set).any() else top
-    first, whole, stronger = top.iloc[0], estimates[f"{of_set} {_HALLUCINATION}"], estimates.get(f"{of_set} {_STRONGER}")
+    first, whole, stronger = (
+        top.iloc[0],
+        estimates[f"{of_set} {_HALLUCINATION}"],
+        estimates.get(f"{of_set} {_STRONGER}"),
+    )
     says = (
         f"“{first['object']}” is what captions name most, in {first['pictures with it']:,} of "
         f"{whole.n:,} pictures. Of the objects that a prompt and its picture's caption name, "

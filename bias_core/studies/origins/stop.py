@@ -269,7 +269,8 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
     if best.others is not None:
         says += f"; {typeset(best.others, '.3f')} to the other pictures"
     # Whether the score is optimistic is said of all of them at once.
-    entries = [(f"{key} text", "closest text", replace(best.score, note=""), says)]
+    title = "text that tells it apart most" if settings.options.contrast else "closest text"
+    entries = [(f"{key} text", title, replace(best.score, note=""), says)]
     if cluster.drawn_rows is not None:
         says = f"Its own pictures come to {typeset(cluster.own_closeness(), '.3f')} of each other"
         if len(cluster.others):

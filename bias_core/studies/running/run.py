@@ -18,6 +18,7 @@ from bias_core.models.hosted import hosted_name
 from bias_core.store.manifests import STALE_SECONDS, Manifest, Status
 from bias_core.studies.arms.results import compare_arms
 from bias_core.studies.kit.designs import program_of, typed_options
+from bias_core.studies.kit.labels import check_answers_fit
 from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.program import Program, StudyData, StudyPlan, nothing_ahead
 from bias_core.studies.kit.protocol import papers_readers, with_protocol
@@ -121,6 +122,11 @@ def plan_study(
         if not estimate:
             check_work_of_arms(plans, services.settings)
         return _plan_together(design, settings, plans, session)
+    if settings.labels and not program.takes_labels:
+        raise InvalidInput(
+            f"{design.name} has no use for people's answers: what its pictures show is read by a program. Leave labels "
+            "out; a task that corrects a finished run is made with: study label RUN"
+        )
     check = looks_at_stop(cancelled)
     settings, rows, shots = _laid_out(design, settings, services, program, check, estimate=estimate)
     world = rows.world(shots, services)
@@ -140,6 +146,8 @@ def plan_study(
         rows=tuple(_rows_of(shots, rows, check)),
         versions=library_versions() | {"model_revision": rows.revision},
     )
+    if settings.labels and is_here:
+        check_answers_fit(settings.labels, {row.id for row in manifest.rows})
     if read and is_here:
         program.ready(settings, services)
     return StudyPlan(
