@@ -27,6 +27,7 @@ from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD
 from bias_core.stats.effects import share_interval
 from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights
 from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.labels import AUTOMATIC
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import (
     Design,
@@ -42,7 +43,6 @@ from bias_core.studies.kit.types import (
     figure,
     table,
 )
-from bias_core.studies.paired.labelling import AUTOMATIC
 from bias_core.studies.running.corrected import HOW, Corrector, PeopleAnswers, shares_of_attribute
 from bias_core.studies.running.run import run_study
 from bias_core.studies.running.run_readings import CANNOT_TELL, readings_of

@@ -4,6 +4,7 @@ On the diffusion model those that draw in a way of their own, and one that does 
 """
 
 import math
+import re
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
@@ -18,6 +19,7 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict, to_markdown
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.run import complete, run_study
 from tests.shared import RealServices
 
@@ -193,6 +195,16 @@ def test_nothing_in_the_report_is_empty(report):
     assert not [part.key for part in results.figures if part.data.empty]
     markdown = to_markdown(report)
     assert all(part.title in markdown for part in (*results.tables, *results.figures))
+
+
+def test_the_headline_names_what_is_there_and_speaks_of_a_finding(report):
+    said, markdown = headline(report), to_markdown(report)
+    named = re.findall("“([^”]+)”", said)
+    assert all(name in markdown.replace(said, "", 1) for name in named), said
+    if report.design.name.startswith("tbyb"):
+        assert ("no object was named" in said) == report.results.frame("top_objects").empty
+    findings = {finding.key: finding.estimate for finding in report.results.findings}
+    assert all(math.isnan(one.value) for one in findings.values()) == ("Nothing could be" in said), said
 
 
 def test_the_same_manifest_gives_the_same_report_and_draws_nothing(study, report, later, asked):

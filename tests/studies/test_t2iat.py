@@ -222,7 +222,7 @@ def test_people_s_answers_decide_by_majority_and_are_compared_with_the_reader(se
     assert shares["Insects"] == shares["Family"] == 1
     assert findings(report)["kappa"].estimate.value < 0.5
     assert (frame(report, "judged")["people"] != "").all()
-    assert "judged by people" in report.results.notes[0]
+    assert "judged by people" in report.results.notes[1]
 
 
 def test_undecided_pictures_are_left_out(services, judged, tmp_path):
@@ -239,7 +239,7 @@ def test_undecided_pictures_are_left_out(services, judged, tmp_path):
 def test_answers_about_other_pictures_or_in_other_words_are_refused(services, judged, tmp_path):
     flowers = frame(judged, "judged").loc[0, "image_id"]
     for image_id, answer, words in (
-        ("elsewhere", "a", "no answer"), ("elsewhere", "nice", "'nice'"), (flowers, "male", "flowers is judged 'male'"),
+        ("elsewhere", "a", "none of the"), ("elsewhere", "nice", "'nice'"), (flowers, "male", "flowers is judged 'male'"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=words):
             run(HUMAN, replace(JUDGED, labels=labels_of(tmp_path, [(image_id, answer, 1)])), services)

@@ -7,6 +7,8 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError
 
+AUTOMATIC = "automatic"
+"""As the rater of a CSV: a reader's answer and no person's."""
 COLUMNS = ("image_id", "position", "answer", "rater")
 
 
@@ -44,7 +46,9 @@ def check_answers_fit(path: str, image_ids: Collection[str]) -> None:
 
 def answers_counted(path: str, n_counted: int) -> str:
     """How many of the answers in the file counted, in a sentence."""
-    n = int((_read(path)["answer"].str.strip() != "").sum())
+    table = _read(path)
+    is_given = (table["answer"].str.strip() != "") & (table.get("rater", "") != AUTOMATIC)
+    n = int(is_given.sum())
     return f"{n_counted:,} of {n:,} answers of people in {Path(path).name} counted."
 
 

@@ -26,7 +26,7 @@ from bias_core.store.readings import open_picture
 from bias_core.studies.kit.attributes import find_attribute, load_attribute_sets
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.judging import CALLS, ask_judge, calls_of, question_about
-from bias_core.studies.kit.labels import answers_counted, read_answers
+from bias_core.studies.kit.labels import AUTOMATIC, answers_counted, read_answers
 from bias_core.studies.kit.limits import leaving
 from bias_core.studies.kit.program import Steps, StudyData, encoder_of, judge_of
 from bias_core.studies.kit.readers import Reader
@@ -43,8 +43,8 @@ HALVES = "halves"  # instead of a finder: trust the prompt, and part every pictu
 MOST_ALSO_SEEN = 2  # attributes that a score is crossed with
 
 LABELLED = "Perceived gender is labelled"  # how the first note on labels begins
-AUTOMATIC, PEOPLE, BY_HAND = "automatic", "people", "by hand"
-"""Who gave a label; as the rater of a CSV, AUTOMATIC is a reader's answer and no person's."""
+PEOPLE, BY_HAND = "people", "by hand"
+"""Who gave a label, beside AUTOMATIC."""
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -206,7 +206,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
     if settings.labels:
         ratings = people_answers(people, settings.labels)
-        data.notes.append(answers_counted(settings.labels, len(ratings)))
+        data.notes.append(answers_counted(settings.labels, int((ratings["rater"] != AUTOMATIC).sum())))
         labelled["human"] = _merged(people, ratings[ratings["rater"] != AUTOMATIC])
         labelled["perceived_gender"] = _merged(people, ratings)
         labelled["rater"] = np.where(labelled["human"].notna(), PEOPLE, AUTOMATIC)

@@ -16,6 +16,7 @@ from bias_core.metrics.paired_stereotype import StereotypeTestScore, stereotype_
 from bias_core.number_text import format_number, format_share
 from bias_core.studies.arms.statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
 from bias_core.studies.kit.designs import ReportTexts
+from bias_core.studies.kit.labels import AUTOMATIC
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import (
@@ -36,8 +37,9 @@ from bias_core.studies.kit.watching import ShareValues, stop_rule
 from bias_core.studies.paired import labelling
 from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.headline import headline, is_clear
-from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED
+from bias_core.studies.paired.labelling import BY_HAND, LABELLED
 from bias_core.studies.reports.crossed import joined
+from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
 PAIRED, FAIRNESS = "paired", "fairness"
@@ -187,6 +189,8 @@ def gap_finding(
 ) -> Finding:
     """Score of ``one`` minus that of ``other``; ``more`` says what a positive difference means."""
     gap = stereotype_gap(one, other, **score_intervals(settings)).gap
+    if apart := _labelled_apart(one, other):
+        gap = Estimate.undefined(gap.n, apart, null_value=0.0)
     true = true_score(one), true_score(other)
     sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
     return finding(
@@ -194,11 +198,20 @@ def gap_finding(
         title,
         "stereotype_gap",
         gap,
-        f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}." if is_clear(gap) else "No clear difference.",
+        f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}."
+        if is_clear(gap)
+        else f"{apart[:1].upper()}{apart[1:]}." * bool(apart) or "No clear difference.",
         published=published,
         expected=None if true[0] is None or true[1] is None else true[0] - true[1],
-        sample=_sample([one, other]),
+        sample=None if apart else _sample([one, other]),
     )
+
+
+def _labelled_apart(one: pd.DataFrame, other: pd.DataFrame) -> str:
+    """Why two sets of people are not compared: nobody labelled both; "" where they can be."""
+    raters = [set(people.dropna(subset="perceived_gender").get("rater", ())) for people in (one, other)]
+    is_apart = all(raters) and raters[0].isdisjoint(raters[1])
+    return "no gap: people labelled the one, a program the other, and each reads in its own way" if is_apart else ""
 
 
 def _sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
@@ -262,6 +275,8 @@ def micro_scores(people: pd.DataFrame, by: Sequence[str], settings: StudySetting
     micro: pd.DataFrame = stereotype_gap(in_setting(people), in_setting(people, SINGLE), **options)[
         [*by, "gap", "low", "high"]
     ].rename(columns={"low": "gap low", "high": "gap high"})
+    if _labelled_apart(in_setting(people), in_setting(people, SINGLE)):
+        micro[["gap", "gap low", "gap high"]] = math.nan
     for setting in (SINGLE, PAIRED):
         some = in_setting(people, setting)
         names = {"score": f"STS {setting}", "n": f"n {setting}", "coverage": f"coverage {setting}"}
