@@ -239,7 +239,7 @@ def test_undecided_pictures_are_left_out(services, judged, tmp_path):
 def test_answers_about_other_pictures_or_in_other_words_are_refused(services, judged, tmp_path):
     flowers = frame(judged, "judged").loc[0, "image_id"]
     for image_id, answer, words in (
-        ("elsewhere", "a", "none of the"), ("elsewhere", "nice", "'nice'"), (flowers, "male", "flowers is judged 'male'"),
+        ("elsewhere", "a", "none of the"), ("elsewhere", "nice", "nice"), (flowers, "male", "flowers is judged 'male'"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=words):
             run(HUMAN, replace(JUDGED, labels=labels_of(tmp_path, [(image_id, answer, 1)])), services)
