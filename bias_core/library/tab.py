@@ -257,9 +257,10 @@ class RunsTab(StudyTab):
 
     def show_numbers(self, report: StudyReport) -> Updates:
         """A comparison of finished runs is no run: no command makes it."""
-        shown, is_run = super().show_numbers(report), report.design.kind != COMPARISON
-        copied = {self.parts[name] for name in ("shell", "python", "link")}
-        return shown | {part: gr.update(value=shown[part] if is_run else "", visible=is_run) for part in copied}
+        shown, copied = super().show_numbers(report), [self.parts[name] for name in ("shell", "python", "link")]
+        if report.design.kind == COMPARISON:
+            return shown | {part: gr.update(value="", visible=False) for part in copied}
+        return shown | {part: gr.update(value=shown[part], visible=True) for part in copied[:-1]}
 
     def link(self, report: StudyReport) -> str:
         """The address of the tab of its study."""

@@ -63,10 +63,10 @@ def query_of(request: Any) -> Mapping[str, str]:
 
 
 def address_of(tab: str, report: StudyReport) -> str:
-    """The address of a tab with a report's settings; one's own words and pictures do not travel in it."""
+    """The address of a tab with a report's settings; "" of one's own words and pictures, which cannot travel in it."""
     settings, design = report.settings, report.design
     if settings.images or any(arm.images for arm in settings.arms) or not is_shipped(design):
-        return f"?tab={tab}"
+        return ""
     declared = settings_of(StudySettings)
     chosen = [*_ALWAYS, *(name for name in changed_settings(settings) if name not in _ALWAYS)]
     texts = {"tab": tab, "study": design.name}

@@ -13,14 +13,14 @@ import pytest
 
 from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
-from bias_core.errors import UnknownModel
+from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.headline import headline
-from bias_core.studies.running.run import complete, run_study
+from bias_core.studies.running.run import complete, run_study, with_options
 from tests.shared import RealServices
 
 N_STEPS, SCALE = 2, 1e-6
@@ -161,6 +161,13 @@ def report(study, services):
 def test_every_study_of_the_papers_is_here():
     names = {d.name for d in list_designs()}  # explore is no study of a paper
     assert set(CASES) == names - {"explore"}
+
+
+def test_a_study_that_needs_a_diffusion_model_has_one_by_default_and_refuses_what_is_asked_for_in_its_place(services):
+    for name in ("oasis-spi", "causes"):
+        assert with_options(find_design(name), StudySettings()).model == DIFFUSION
+        with pytest.raises(InvalidInput, match="diffusion model"):
+            list(run_study(find_design(name), StudySettings(model=RENDERER, scale=SCALE), services))
 
 
 def test_a_condition_that_the_model_was_not_taught_is_refused_before_anything_is_drawn(services, asked):

@@ -1,6 +1,7 @@
 """The paired stereotype test finds what is planted, none where nothing is, says who labelled it, takes other labels."""
 
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import product
@@ -16,7 +17,7 @@ from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.identities import design_of_two
 from bias_core.studies.paired.labelling import chosen, labelled_people, people_of, relabelled
 from bias_core.studies.paired.pairs import power_identities
-from bias_core.studies.reports.text import table_of
+from bias_core.studies.reports.text import report_facts, table_of
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.study.downloads import take
 from bias_core.world.planted import published_rates
@@ -269,7 +270,11 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     raters = frame(report, "table1")
     assert (raters["raters"] == 3).all()
     assert (raters["Fleiss' κ"] < 0.9).all()
-    assert report.results.notes[0] == "162 of 162 answers of people in labels.csv counted."
+    counted = r"(\d+) of \1 answers in labels.csv counted, of 3 people about \d+ pictures."
+    assert re.fullmatch(counted, report.results.notes[0])
+        r"(\d+) of \1 answers in labels.csv counted, of 3 people about \d+ pictures.", report.results.notes[0]
+    )
+    assert "read by people (labels.csv), else calibration-clip" in report_facts(report)
     assert "labelled by people" in report.results.notes[1]
     nobody_reads = replace(SMALL, labels=labels, options={"labeller": "people"})
     alone = run(OCCUPATIONS, nobody_reads, services)

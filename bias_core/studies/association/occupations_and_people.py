@@ -260,7 +260,7 @@ def _by_people(
     answers = read_answers(settings.labels, allowed=_words(lines.values())).merge(judged[["image_id", "concept"]])
     if answers.empty:
         raise InvalidInput(f"no answer in {settings.labels} is about a picture that is judged in this run")
-    data.notes.append(answers_counted(settings.labels, len(answers)))
+    data.notes.append(answers_counted(settings.labels, answers))
     letters = []
     for answer, concept in zip(answers["answer"], answers["concept"], strict=True):
         letter_of = {"a": "a", "b": "b", lines[concept]["a"]: "a", lines[concept]["b"]: "b"}  # raters may mix both

@@ -370,10 +370,10 @@ class ExploreForm(StudyTab):
         return self._model_updates(shown.model, shown.condition) | filled | self.arms.show(arms)
 
     def link(self, report: StudyReport) -> str:
-        """The address of this tab with these settings; attributes and other words do not travel in it."""
+        """The address of this tab with these settings, "" of one's own pictures; attributes do not travel in it."""
         settings = report.settings
         if settings.images or report.design.kind != KIND:
-            return f"?tab={self.key}"
+            return ""
         values = {
             "tab": self.key,
             "concept": option_values(settings.options)["concept"],

@@ -44,12 +44,16 @@ def check_answers_fit(path: str, image_ids: Collection[str]) -> None:
         raise InvalidInput(f"none of the {len(about):,} answers in {path} is about a picture of this run{first}")
 
 
-def answers_counted(path: str, n_counted: int) -> str:
-    """How many of the answers in the file counted, in a sentence."""
+def answers_counted(path: str, counted: pd.DataFrame) -> str:
+    """How many of the answers of people in the file counted, and of whom and what they are, in a sentence."""
     table = _read(path)
-    is_given = (table["answer"].str.strip() != "") & (table.get("rater", "") != AUTOMATIC)
-    n = int(is_given.sum())
-    return f"{n_counted:,} of {n:,} answers of people in {Path(path).name} counted."
+    n = int(((table["answer"].str.strip() != "") & (table.get("rater", "") != AUTOMATIC)).sum())
+    by_people = counted[counted["rater"] != AUTOMATIC]
+    n_people, n_pictures = by_people["rater"].nunique(), by_people["image_id"].nunique()
+    return (
+        f"{len(by_people):,} of {n:,} answers in {Path(path).name} counted, of {n_people:,} "
+        f"{'person' if n_people == 1 else 'people'} about {n_pictures:,} pictures."
+    )
 
 
 def _read(path: str) -> pd.DataFrame:

@@ -206,7 +206,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
     if settings.labels:
         ratings = people_answers(people, settings.labels)
-        data.notes.append(answers_counted(settings.labels, int((ratings["rater"] != AUTOMATIC).sum())))
+        data.notes.append(answers_counted(settings.labels, ratings))
         labelled["human"] = _merged(people, ratings[ratings["rater"] != AUTOMATIC])
         labelled["perceived_gender"] = _merged(people, ratings)
         labelled["rater"] = np.where(labelled["human"].notna(), PEOPLE, AUTOMATIC)

@@ -59,7 +59,7 @@ def circumstances(report: StudyReport, part: Measured) -> Circumstances:
         prompts=_prompts(frame),
         read_prompts=_prompts(frame[frame["group"].isin(list(groups))]),
         origin=_origin(report, part, rows),
-        reader=" and ".join(dict.fromkeys(names)) or read_by(part.settings),
+        reader=read_by(part.settings) if part.settings.labels or not names else " and ".join(dict.fromkeys(names)),
         interval=f"{part.settings.confidence:.0%} interval{at_any_time(report)}",
     )
 

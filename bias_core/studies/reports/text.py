@@ -4,6 +4,7 @@ import math
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -204,8 +205,14 @@ def read_by(settings: StudySettings) -> str:
 
     >>> read_by(StudySettings(encoder="calibration-clip", judge="endpoint"))
     'calibration-clip, attributes by the judge endpoint'
+    >>> read_by(StudySettings(encoder="calibration-clip", labels="answers/three.csv"))
+    'people (three.csv), else calibration-clip'
     """
-    return settings.encoder + (f", attributes by the judge {settings.judge}" if settings.judge else "")
+    reader = settings.encoder + (f", attributes by the judge {settings.judge}" if settings.judge else "")
+    if not settings.labels:
+        return reader
+    alone = getattr(settings.options, "labeller", "") == "people"
+    return f"people ({Path(settings.labels).name})" + f", else {reader}" * (not alone)
 
 
 def report_facts(report: StudyReport) -> list[str]:

@@ -26,7 +26,7 @@ from bias_core.studies.kit.readers import check_readers, chosen_readers, fetch_r
 from bias_core.studies.kit.rewriting import rewriting_note
 from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import changed_settings, option_values
+from bias_core.studies.kit.setting_fields import given_settings, option_values
 from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, Shot, StudyReport, StudySettings, mapped
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.saved import encode, keep_report
@@ -36,6 +36,7 @@ from bias_core.studies.running.drawing import as_watched, draw_arms, too_early, 
 from bias_core.studies.running.drawn import before_drawing, refusals, rewritten_prompts, while_drawing
 from bias_core.studies.running.readers import beside
 from bias_core.studies.running.run_ids import run_id
+from bias_core.studies.running.settings_table import settings_table
 from bias_core.studies.running.size import MOST_ESTIMATED, check_size, check_work_of_arms, n_asked
 from bias_core.types import ImageRow
 
@@ -245,7 +246,7 @@ def _laid_out(
 def with_options(design: Design, settings: StudySettings) -> StudySettings:
     """The settings with the paper's where asked, the design's and its options; InvalidInput for one that cannot be."""
     settings = with_protocol(design, settings)
-    own = {name: value for name, value in design.settings.items() if name not in changed_settings(settings)}
+    own = {name: value for name, value in design.settings.items() if name not in given_settings(settings)}
     if program_of(design).watch is None and stop_rule(settings) is not None:
         raise InvalidInput(
             f"{design.name} has no shares that a stop rule could watch; leave stop_within and stop_when_clear out"
@@ -427,7 +428,9 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         design=plan.design,
         settings=plan.settings,
         results=replace(
-            results, notes=(*results.notes, *notes), tables=(*results.tables, *protocol_tables(plan, drawn))
+            results,
+            notes=(*results.notes, *notes),
+            tables=(*results.tables, *protocol_tables(plan, drawn), settings_table(plan.design, plan.settings)),
         ),
         n_planned=sum(data.n_planned for data in drawn),
         n_images=sum(map(len, frames)),

@@ -247,7 +247,7 @@ class ResultPage(StudyForm):
             parts["claim"]: claim(report),
             parts["shell"]: to_command(*run),
             parts["python"]: to_python(*run),
-            parts["link"]: self.link(report),
+            parts["link"]: gr.update(value=(link := self.link(report)), visible=bool(link)),
         }
 
     def _closed(self, report: StudyReport) -> Updates:
