@@ -50,7 +50,7 @@ def list_studies(
     *, markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/studies.md.")] = False
 ) -> None:
     """List the studies that come with the program."""
-    from bias_core.studies.reports.text import markdown_table
+    from bias_core.studies.reports.text import markdown_table, work
 
     with user_errors():
         if markdown:
@@ -59,19 +59,20 @@ def list_studies(
             return
         table = Table("study", "what it asks", "paper", "redraws")
         for design in list_designs():
-            table.add_row(design.name, design.title, design.reference, design.where)
+            table.add_row(design.name, design.title, work(design.reference), design.where)
         show_table(table)
 
 
 @app.command(name="show")
 def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]) -> None:
     """Show what a study draws and which options it has."""
+    from bias_core.studies.reports.text import work
     from bias_core.studies.running.run import with_options
 
     with user_errors():
         design = find_design(name)
         shots = program_of(design).shots(design, with_options(design, StudySettings()))
-        console.print(f"[bold]{design.title}[/bold] ({design.reference}, {design.where})")
+        console.print(f"[bold]{design.title}[/bold] ({work(design.reference)}, {design.where})")
         console.print(design.summary, markup=False)
         console.print(f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g.")
         for shot in shots[:: max(1, len(shots) // 5)][:5]:

@@ -29,6 +29,7 @@ from bias_core.studies.reports.text import (
     read_by,
     size_in_words,
     title_of,
+    work,
 )
 
 
@@ -83,7 +84,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
         beside=beside,
         title=title_of(report),
         headline=headline(report),
-        source=f" After {design.reference}, {design.where}." if design.reference else "",
+        source=f" After {work(design.reference)}, {design.where}." if design.reference else "",
         how=f" of {drawn_by(report)}, read by {read_by(settings)}{size}",
         overview=arms_overview(report),
         findings=finding_frame(report),

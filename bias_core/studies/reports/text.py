@@ -255,6 +255,15 @@ def work(key: str) -> str:
     return works[key].short if key in works else key
 
 
+def with_works(text: str) -> str:
+    """A text with works of the bibliography by their authors and year, where it has their keys.
+
+    >>> with_works("bls2024 (2024) as Table 14 of wan2024pst prints it")
+    'bls2024 (2024) as Table 14 of Wan and Chang 2024 prints it'
+    """
+    return re.sub(r"\b[a-z]+\d{4}\w*", lambda found: work(found[0]), text)
+
+
 def day_of(report: StudyReport) -> str:
     """The day on which it was measured (UTC), as 2026-11-22; "" where that is not on record."""
     return time.strftime("%Y-%m-%d", time.gmtime(report.created)) if report.created else ""
