@@ -55,21 +55,21 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
         first, *others = measured
         shares = [f"“{one.attribute.name}” in {_share_words(one)}" for one in others]
         return f"“{first.attribute.name}” is seen in {listed([_share_words(first), *shares])}. {_NO_SOURCE}"
-    found = verdicts(compared, confidence)
-    clear = [score for score, one in zip(compared, found, strict=True) if one in _CLEAR]
-    lead, some = max(clear or compared, key=_departure), len(compared) < len(attributes)
+    found = list(zip(compared, verdicts(compared, confidence), strict=True))
+    clear = [one for one in found if one[1] in _CLEAR]
+    lead, verdict = max(clear or found, key=lambda one: _departure(one[0]))
+    some = len(compared) < len(attributes)
     kind = "attribute with a sourced rate" if some else "attribute"
     reference = format_rate(lead.attribute.reference)
     share = f"“{lead.attribute.name}” is seen in {_share_words(lead)}"
     if not clear:
         is_far = len(compared) > 1 and format_rate(lead.prevalence.value) != reference
-        back = _BACK.format(n=len(compared), level=1 - confidence) if BACK in found else ""
+        back = _BACK.format(n=len(compared), level=1 - confidence) if verdict == BACK else ""
         farthest = "Farthest: " if is_far else ""
         return f"No {kind} departs clearly from the rate in the world. {farthest}{share}, against {reference}.{back}"
-    more = _CLEAR[found[compared.index(lead)]]
     verb = "departs" if len(clear) == 1 else "depart"
     rest = f" {len(clear)} of {len(compared)} {kind}s {verb} clearly from it." if len(compared) > 1 else ""
-    return f"{share}, {more} the rate in the world, {reference}.{rest}"
+    return f"{share}, {_CLEAR[verdict]} the rate in the world, {reference}.{rest}"
 
 
 def _share_words(score: AttributeScore) -> str:

@@ -3,9 +3,10 @@
 import pandas as pd
 
 from bias_core.number_text import format_change, format_estimate, format_given, format_interval, format_number, typeset
+from bias_core.stats.effects import adjusted_share_p_values
 from bias_core.studies.kit.types import StudyFigure, StudyReport, listed
 from bias_core.studies.reports.text import table_of
-from bias_core.types import is_sourced
+from bias_core.types import Estimate, is_sourced
 
 GAIN = "gain-"  # begins the keys of the figures of predicted gain
 PROMPTS = "table3"
@@ -25,7 +26,7 @@ def headline(report: StudyReport) -> str:
         "doctor_prevalence": ("table2", _doctor_sentence),
         "stereotypes_by_internet_users": ("figure3", _users_sentence),
     }[report.design.kind]
-    return sentence(table_of(report, key).frame)
+    return sentence(table_of(report, key).frame, report.settings.confidence)
 
 
 def _gain_sentence(figure: StudyFigure, table: pd.DataFrame) -> str:
@@ -70,7 +71,7 @@ def _stop_sentence(texts: pd.DataFrame) -> str:
     return " ".join(filter(None, [f"For this reader, {specific_texts}." if specific_texts else "", none]))
 
 
-def _stereotype_sentence(table: pd.DataFrame) -> str:
+def _stereotype_sentence(table: pd.DataFrame, confidence: float) -> str:
     comparable = table.dropna(subset=["P*"])
     comparable = comparable[comparable["P* from"].map(is_sourced)]
     which = f"of {len(comparable)} attributes with a sourced rate"
@@ -85,7 +86,12 @@ def _stereotype_sentence(table: pd.DataFrame) -> str:
             "called too high or too low."
         )
     comparable = _as_far_as_corrected(comparable)
-    above = comparable[comparable["P low"] > comparable["P*"]]
+    tested = [
+        Estimate(value=row["P"], low=row["P low"], high=row["P high"], n=row["n"], null_value=row["P*"])
+        for row in comparable.to_dict("records")
+    ]
+    is_clear = adjusted_share_p_values(tested, confidence) <= 1 - confidence
+    above = comparable[is_clear & (comparable["P low"] > comparable["P*"])]
     if above.empty:
         return f"None {which} is told to be shown more often than in the world."
     most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]
@@ -105,7 +111,7 @@ def _as_far_as_corrected(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{name: column.fillna(table[name]) for name, column in corrected.items()})
 
 
-def _doctor_sentence(table: pd.DataFrame) -> str:
+def _doctor_sentence(table: pd.DataFrame, _confidence: float) -> str:
     plain, others = _as_far_as_corrected(table).iloc[0], table.dropna(subset=["added"])
     parts = [
         f"{row['concept']} {format_change(row['added'], row['added low'], row['added high'])}"
@@ -121,7 +127,7 @@ def _doctor_sentence(table: pd.DataFrame) -> str:
     return f"{first} A nationality adds to that: {', '.join(parts)}{verdict}." if parts else first
 
 
-def _users_sentence(table: pd.DataFrame) -> str:
+def _users_sentence(table: pd.DataFrame, _confidence: float) -> str:
     if table[BEYOND].isna().all():
         return "No attribute of these nationalities has a real-world rate with a source, so that none is compared."
     parts = [

@@ -3,6 +3,7 @@
 from functools import cache
 from pathlib import Path
 
+import pandas as pd
 from jinja2 import Environment, StrictUndefined, Template
 
 from bias_core.exchange.export import DatasetFacts
@@ -10,14 +11,14 @@ from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.claims import claims
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.report_page import how_measured, works_of
-from bias_core.studies.reports.text import LIMITS, excerpt, finding_frame, markdown_table, notes_of, one_line
+from bias_core.studies.reports.text import LIMITS, finding_frame, markdown_table, notes_of, one_line
 
-_MOST_CLAIMS = 3
+_MOST_CLAIMS, _MOST_NUMBERS = 3, 8
 
 
 def to_model_card(report: StudyReport, export: DatasetFacts) -> str:
     """The section in Markdown; ``export`` are the facts that the dataset card has, too."""
-    findings, left_out = excerpt(finding_frame(report).rename(columns={"": "number"}))
+    findings, left_out = _leading(report)
     return _template().render(
         headline=headline(report),
         warning=report.warning,
@@ -31,6 +32,15 @@ def to_model_card(report: StudyReport, export: DatasetFacts) -> str:
         command=export.command,
         works=works_of(report),
     )
+
+
+def _leading(report: StudyReport) -> tuple[pd.DataFrame, str]:
+    """The numbers of the measure that the study is about first, and a sentence on what is left out."""
+    frame = finding_frame(report).rename(columns={"": "number"})
+    metrics = [finding.metric for finding in report.results.findings]
+    leading = frame[[metric == metrics[0] for metric in metrics]].head(_MOST_NUMBERS) if metrics else frame
+    left_out = f"{len(leading):,} of {len(frame):,} numbers" if len(leading) < len(frame) else ""
+    return leading, left_out
 
 
 @cache
