@@ -13,7 +13,7 @@ from bias_core.metrics.cards import METRICS
 from bias_core.number_text import typeset
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.types import Results, StudyFigure, StudySettings, StudyTable, finding, mark
+from bias_core.studies.kit.types import Results, StudyFigure, StudySettings, StudyTable, drawable, finding, mark
 from bias_core.studies.reports.verdicts import AS_PUBLISHED, HEADLINE
 from bias_core.types import Estimate
 from validation.repetitions import OWN_NULL
@@ -256,13 +256,15 @@ def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
     return TEXTS.table("verdicts", named("verdicts", pd.DataFrame(lines)), rule=rule())
 
 
-def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyFigure, StudyFigure]:
+def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyFigure, ...]:
     """The intervals that hold their target, and those that read bias where none is planted, as shares."""
     coverage = [mark(v.name, v.coverage, n=v.coverage.n) for v in verdicts if v.coverage]
     alarms = [mark(v.name, v.false_alarms, n=v.false_alarms.n) for v in verdicts if v.false_alarms]
-    return (
-        TEXTS.figure("coverage", coverage, {"null": nominal}, percent=100 * nominal),
-        TEXTS.figure("alarms", alarms, {"null": 1 - nominal}, percent=100 * (1 - nominal)),
+    return drawable(
+        [
+            TEXTS.figure("coverage", coverage, {"null": nominal}, percent=100 * nominal),
+            TEXTS.figure("alarms", alarms, {"null": 1 - nominal}, percent=100 * (1 - nominal)),
+        ]
     )
 
 

@@ -122,7 +122,7 @@ def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: flo
     --------
     >>> estimate = asked_kept_estimate([1, 1, 1, 0], [1, 1])
     >>> round(estimate.low, 3), estimate.value, round(estimate.high, 3), estimate.n
-    (0.477, 0.875, 0.977, 6)
+    (0.413, 0.875, 0.994, 6)
     """
     sides = [_shares(values, name) for values, name in ((kept_a, "kept_a"), (kept_b, "kept_b"))]
     shares = [share_interval(float(side.sum()), side.size, confidence=confidence) for side in sides]

@@ -253,7 +253,7 @@ def miss_rate_estimate(
     Examples
     --------
     >>> round(miss_rate_estimate([0.1] * 10).high, 3)
-    0.278
+    0.283
     """
     missed = _missed(p_miss, threshold)
     if threshold is None:

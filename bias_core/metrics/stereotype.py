@@ -83,7 +83,7 @@ def prevalence_estimate(
     --------
     >>> estimate = prevalence_estimate([0.3, 0.3, 0.2], [0.2, 0.2, 0.3], reference=0.5)
     >>> round(estimate.low, 3), round(estimate.high, 3), estimate.n
-    (0.208, 0.939, 3)
+    (0.135, 0.983, 3)
     """
     null = None if reference is None else probability(reference, "reference")
     presence = _presence(similarity_positive, similarity_negative, soft, temperature)

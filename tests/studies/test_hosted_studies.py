@@ -76,7 +76,7 @@ def test_refusals_are_a_finding_with_its_interval_and_rewriting_is_a_table(servi
     assert refusal.n == n == report.n_planned
     assert refusal.value == report.n_blocked / n > 0
     assert refusal.low < refusal.value < refusal.high
-    assert refusal.method == "Wilson 95 %"
+    assert refusal.method == "exact binomial 95 %"
     assert report.n_images == n - report.n_blocked
     assert table(report, "refusal_reasons").iloc[0]["pictures"] == report.n_blocked
     assert "moderation_blocked" in table(report, "refusal_reasons").iloc[0]["reason"]

@@ -117,7 +117,7 @@ def test_a_comparison_shows_arms_and_ranks_before_differences_in_markdown_too(ta
 
 def test_the_link_and_the_form_have_the_arms_of_the_run(tab, compared):
     report = compared[tab.parts["report"]]
-    query = dict(parse_qsl(compared[tab.parts["link"]][1:]))
+    query = dict(parse_qsl(compared[tab.parts["link"]]["value"][1:]))
     link = read_link(query, {tab.key: tab.studies}, tab.services)
     assert link.values["arms"] == report.settings.arms
     request = SimpleNamespace(query_params=query)

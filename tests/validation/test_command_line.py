@@ -57,7 +57,7 @@ def test_one_study_anew_is_written_beside_the_shipped_ones_and_shipped_without_i
     assert (out / name / "report.md").read_text().startswith("# Mitigation")
     assert set(pd.read_csv(out / name / "tables" / "repetitions.csv")["repetition"]) == {0, 1, 2}
     (saved,) = load_shipped(tmp_path / "validity")
-    assert [table.key for table in saved.report.results.tables] == ["verdicts", "summary"]
+    assert [table.key for table in saved.report.results.tables] == ["verdicts", "summary", "settings"]
     assert "pictures" not in json.loads((tmp_path / "validity" / f"{name}.json").read_text())["report"]["results"]
 
 

@@ -369,7 +369,7 @@ def test_the_report_gathers_the_verdicts(pairs, objects):
     assert {"validity-pairs/report.md", "validity-objects/figures/rise.svg"} <= set(files)
     assert not any("repetitions" in name for name in files)  # long tables stay out
     told = files["validity-pairs/report.md"].decode()
-    assert ". After wan2024pst" in told
+    assert ". After Wan and Chang 2024" in told
     assert "pictures of calibration-renderer, fair" in told
     for study in (pairs, objects):
         for row in table_of(study, "verdicts").frame.to_dict("records"):

@@ -29,7 +29,7 @@ def visible_sentence(steps: StepsSeen, n_steps: int) -> str:
 
     >>> from bias_core.metrics.steps_seen import visible_steps
     >>> visible_sentence(visible_steps([[-0.1, 0.2], [0.1, 0.1], [-0.2, -0.1]]), 2)
-    'It can be seen from the start, by then in 1 of 3 seeds [6 %, 79 %]; by step 2 in all 2 that end with it.'
+    'It can be seen from the start, by then in 1 of 3 seeds [2 %, 86 %]; by step 2 in all 2 that end with it.'
     >>> visible_sentence(visible_steps([[0.2, -0.1], [0.2, -0.1]]), 2)
     'It cannot be seen: the reader sees it in none of 2 finished pictures.'
     """
@@ -54,7 +54,7 @@ def first_sentence(steps: StepsSeen, n_steps: int) -> str:
     >>> from bias_core.metrics.steps_seen import first_seen_steps
     >>> steps = first_seen_steps([[-0.1, -0.1], [0.1, 0.1]], [[-0.1, 0.2], [0.1, 0.1]])
     >>> first_sentence(steps, 2).partition(", by then ")
-    ('Where the base prompt lacks it, it is first seen at step 2 of 2', ', by then ', 'in 1 of 2 seeds [9 %, 91 %]; in 1 never.')
+    ('Where the base prompt lacks it, it is first seen at step 2 of 2', ', by then ', 'in 1 of 2 seeds [3 %, 97 %]; in 1 never.')
     """  # noqa: E501 - one sentence
     n = len(steps.each)
     if not steps.n_seen:

@@ -259,7 +259,7 @@ def with_works(text: str) -> str:
     """A text with works of the bibliography by their authors and year, where it has their keys.
 
     >>> with_works("bls2024 (2024) as Table 14 of wan2024pst prints it")
-    'bls2024 (2024) as Table 14 of Wan and Chang 2024 prints it'
+    'U.S. Bureau of Labor Statistics 2024 (2024) as Table 14 of Wan and Chang 2024 prints it'
     """
     return re.sub(r"\b[a-z]+\d{4}\w*", lambda found: work(found[0]), text)
 

@@ -66,7 +66,9 @@ class Preset:
 
 def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
     """What the form asks for, with the design's options that are not empty; InvalidInput quotes what is wrong."""
-    given = {one.name: one.read_shown(form[key]) for key, one in FORM.items()}
+    given = {
+        one.name: value for key, one in FORM.items() if (value := one.read_shown(form[key])) != one.default
+    }  # what is left as it is leaves the study its own default
     options = {
         name: one.read_shown(form[OPTION + name])
         for name, one in option_settings(design).items()
