@@ -31,10 +31,8 @@ SLOW = (
     "tests/studies/test_examples.py",
     "tests/studies/test_hosted_studies.py", "tests/studies/test_judging.py", "tests/studies/test_kept_runs.py",
     "tests/studies/test_label_use.py", "tests/studies/test_languages.py",
-    "tests/studies/test_every_study.py", "tests/studies/test_papers_over_arms.py",
-    "tests/studies/test_readers.py", "tests/studies/test_suggest.py", "tests/validation/",
-    "tests/test_cli.py",
-    "tests/test_damaged_folders.py",
+    "tests/studies/test_every_study.py", "tests/studies/test_papers_over_arms.py", "tests/studies/test_readers.py",
+    "tests/studies/test_suggest.py", "tests/validation/", "tests/test_cli.py", "tests/test_damaged_folders.py",
     "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",
     *(f"tests/browser/test_{name}.py" for name in ("label", "links", "runs", "studies")),
 )  # fmt: skip
@@ -59,7 +57,7 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in set(slow)]
 
 
-WITH_ALL_FAMILIES = ("families", "family_facts", "family_table", "forming", "loras", "tracing")
+WITH_ALL_FAMILIES = ("families", "family_table", "forming", "loras", "tracing")
 
 
 @pytest.hookimpl(optionalhook=True)

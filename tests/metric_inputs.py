@@ -14,6 +14,13 @@ N_PAIRED = 5  # of inputs that belong together entry by entry
 WORDS = ("person", "book", "tree", "car", "dog", "lamp")
 
 
+def in_cells(*counts):
+    """Readings with so many people or pictures in each cell, in binary order."""
+    k = int(math.log2(len(counts)))
+    cells = [[(cell >> (k - 1 - j)) & 1 for j in range(k)] for cell in range(len(counts))]
+    return np.repeat(cells, counts, axis=0)
+
+
 def arguments(key, rng):
     """One valid value per input of a measure; paired inputs share their length."""
     entries = METRICS[key].inputs

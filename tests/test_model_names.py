@@ -254,32 +254,24 @@ def judged(info, machine, *, here=False, offline=False, free_disk=500 * GB):
     return model_fit(info, machine, here=here, offline=offline, free_disk=free_disk)
 
 
-def test_a_model_that_fits_the_gpu_says_what_it_downloads():
+def test_a_model_says_what_it_downloads_how_to_get_in_and_whether_it_is_slow_or_too_large_here():
     fit = judged(SDXL, WORKSTATION)
     assert (fit.works, fit.short) == (True, "downloads 7 GB")
     assert fit.says == "Downloads 7 GB on first use. It needs 9 GB of the GPU's 24."
     assert judged(SDXL, WORKSTATION, here=True).short == "on this machine"
-
-
-def test_one_larger_than_the_gpu_is_slow_and_a_gated_one_says_how_to_get_in():
     fit = judged(LARGE, WORKSTATION)
     assert fit.works
     assert fit.short == "downloads 34 GB, gated, slow here: larger than the GPU"
     assert "HF_TOKEN" in fit.says
     assert "take turns" in fit.says
     assert "gated" not in judged(LARGE, WORKSTATION, here=True).short
-
-
-def test_without_a_gpu_the_large_is_too_large_and_the_rest_slow():
     assert judged(replace(SDXL, memory_gb=4), LAPTOP).short == "downloads 7 GB, slow without a GPU"
     fit = judged(SDXL, LAPTOP)  # 9 GB in half precision are about 20 in single
     assert not fit.works
     assert "about 20 GB of memory, and this machine has 16 GB" in fit.says
     # 36 x 2.2 = 79 GB, and BIAS_DEVICE=cpu leaves the GPU alone.
     assert not model_fit(LARGE, WORKSTATION, here=True, offline=False, free_disk=0, on_cpu=True).works
-
-
-def test_no_room_on_the_disk_and_no_network_are_said_first():
+    # No room on the disk and no network are said first.
     fit = judged(SDXL, WORKSTATION, free_disk=5 * GB)
     assert not fit.works
     assert "7 GB, and the disk has 5 GB free; make room, or set HF_HOME" in fit.says

@@ -64,7 +64,7 @@ def with_sets(tmp_path):
     return LabelStore(f"sqlite:///{file}", pictures=tmp_path), secrets | {"rater of sets": rater_of_sets}
 
 
-def test_tasks_about_sets_of_pictures_are_skipped_with_one_note_and_all_others_go_on(tmp_path, caplog):
+def test_tasks_about_sets_are_skipped_with_one_note_and_can_be_deleted_and_all_others_go_on(tmp_path, caplog):
     store, secrets = with_sets(tmp_path)
     key = OwnerKey.parse(secrets["owner"])
     assert [given.choices for given in given_answers(store, key)] == [CHOICES]
@@ -83,11 +83,6 @@ def test_tasks_about_sets_of_pictures_are_skipped_with_one_note_and_all_others_g
     assert "1 of the tasks" in notes[0]
     with store.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM answers")).scalar() == 3
-    store.close()
-
-
-def test_answers_about_sets_of_pictures_can_still_be_deleted(tmp_path):
-    store, secrets = with_sets(tmp_path)
     assert delete_my_answers(store, secrets["rater of sets"]) == 2
     delete_task(store, OwnerKey.parse(secrets["owner of sets"]))
     with store.read() as connection:
@@ -306,15 +301,13 @@ def test_what_is_no_usable_picture_is_refused(tmp_path, content, message):
     assert not list(tmp_path.rglob("kept/*"))
 
 
-def test_a_file_that_is_too_large_is_not_even_read(tmp_path):
+def test_a_file_that_is_too_large_is_not_even_read_and_a_folder_or_a_missing_file_is_named(tmp_path):
     path = tmp_path / "large.png"
     with path.open("wb") as file:
         os.truncate(file.fileno(), 60_000_000)
     with pytest.raises(InvalidInput, match="50 MB"):
         keep_picture(tmp_path, path)
 
-
-def test_a_folder_or_a_missing_file_is_named(tmp_path):
     for path in (tmp_path, tmp_path / "none.png"):
         with pytest.raises(StorageError, match=path.name):
             keep_picture(tmp_path / "kept", path)
@@ -410,7 +403,7 @@ def rater_with(store, task, n):
 
 
 @on_both
-def test_the_copy_has_the_answers_that_hold_and_what_is_deleted_goes_there_too(store, hub, copying, tmp_path):
+def test_the_copy_has_the_answers_that_hold_no_secret_and_what_is_deleted_goes(store, hub, copying, tmp_path):
     task = open_task(store, tmp_path / "originals", 6)
     ours, theirs, excluded = (rater_with(store, task, n) for n in (3, 2, 1))
     with store.read() as connection:
@@ -419,6 +412,8 @@ def test_the_copy_has_the_answers_that_hold_and_what_is_deleted_goes_there_too(s
     copying()
     assert hub.made == {"repo_id": "someone/labels", "repo_type": "dataset", "private": True, "exist_ok": True}
     assert [line["excluded"] for line in hub.lines(task)] == [False] * 5 + [True]
+    for secret in (ours, ours.replace("-", ""), task.key.secret, task.join_code, next_item(store, ours).item):
+        assert not [name for name, text in hub.files.items() if secret in name + text]
     undo(store, ours, answer_id=new_id())
     skip(store, ours, answer_id=new_id(), item=next_item(store, ours).item)
     delete_my_answers(store, theirs)
@@ -437,15 +432,6 @@ def test_the_copy_has_the_answers_that_hold_and_what_is_deleted_goes_there_too(s
     delete_task(store, task.key)
     copying()
     assert hub.lines(task) == []
-
-
-def test_no_code_and_no_secret_is_uploaded(store, hub, copying, tmp_path):
-    task = open_task(store, tmp_path / "originals", 2)
-    code = rater_with(store, task, 1)
-    copying()
-    assert len(hub.lines(task)) == 1
-    for secret in (code, code.replace("-", ""), task.key.secret, task.join_code, next_item(store, code).item):
-        assert not [name for name, text in hub.files.items() if secret in name + text]
 
 
 def test_after_a_lost_disk_a_new_database_leaves_the_earlier_copy_alone(make_store, hub, tmp_path):

@@ -11,15 +11,9 @@ from bias_core.metrics.crossed_stereotype import crossed_stereotype
 from bias_core.metrics.paired_stereotype import stereotype_test_score
 from bias_core.stats.intervals import wilson_interval
 from bias_core.types import ReaderErrors
+from tests.metric_inputs import in_cells as people
 
 OLD_MEN = np.array([0.25, 0.05, 0.25, 0.45])  # not conforming old and young, conforming old and young
-
-
-def people(*counts):
-    """Readings with so many people in each cell, in binary order."""
-    k = int(math.log2(len(counts)))
-    cells = [[(cell >> (k - 1 - j)) & 1 for j in range(k)] for cell in range(len(counts))]
-    return np.repeat(cells, counts, axis=0)
 
 
 def test_scores_and_shrunk_scores_are_as_by_hand():

@@ -10,15 +10,9 @@ from scipy.stats.contingency import odds_ratio
 from bias_core.errors import InvalidInput
 from bias_core.metrics.intersections import crossed_shares, interaction
 from bias_core.types import ReaderErrors
+from tests.metric_inputs import in_cells as rows
 
 PLANTED = np.array([0.25, 0.25, 0.05, 0.45])  # odds ratio 9, each by itself 0.5 and 0.7
-
-
-def rows(*counts):
-    """Readings with so many pictures in each cell, in binary order."""
-    k = int(math.log2(len(counts)))
-    cells = [[(cell >> (k - 1 - j)) & 1 for j in range(k)] for cell in range(len(counts))]
-    return np.repeat(cells, counts, axis=0)
 
 
 def drawn(shares, n, rng):

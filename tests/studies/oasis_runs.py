@@ -3,12 +3,15 @@
 import csv
 import re
 
+import numpy as np
+from PIL import Image
+
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.running.run import complete, run_study
+from bias_core.studies.running.run import complete, run_study, with_options
 
 
 def real_services(folder):
@@ -20,6 +23,12 @@ def run(services, study, *, cancelled=lambda: False, **settings):
     """The report of a study, which is given by its name or its design."""
     design = find_design(study) if isinstance(study, str) else study
     return complete(run_study(design, StudySettings(**settings), services, cancelled=cancelled))
+
+
+def shots_of(study, **settings):
+    """What a study, which is given by its name or its design, draws with these settings."""
+    design = find_design(study) if isinstance(study, str) else study
+    return program_of(design).shots(design, with_options(design, StudySettings(**settings)))
 
 
 def findings(report):
@@ -39,6 +48,16 @@ def without_seconds(report):
     values = dict(report if isinstance(report, dict) else to_dict(report))
     values.pop("seconds")
     return values | {"claims": [re.sub(r"\d{4}-\d\d-\d\d", "a day", claim) for claim in values["claims"]]}
+
+
+def extremes(reader, present, absent):
+    """Of forty pictures of noise the one nearest to one sentence, and the one nearest to the other."""
+    rng = np.random.default_rng(0)
+    pictures = [Image.fromarray(rng.integers(0, 256, (2, 2, 3), dtype=np.uint8)).resize((64, 64)) for _ in range(40)]
+    first, second = reader.encode_texts([present, absent])
+    margins = reader.encode_images(pictures) @ (first - second)
+    assert margins.min() < 0 < margins.max()
+    return pictures[margins.argmax()], pictures[margins.argmin()]
 
 
 def write_labels(path, columns, answers):

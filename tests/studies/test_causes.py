@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.models.catalogue import WITHOUT_ADAPTER, check_condition
@@ -15,7 +14,7 @@ from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.run import plan_study
 from bias_core.types import GeneratedImage
 from tests.shared import RealServices
-from tests.studies.oasis_runs import figures, findings, run, table
+from tests.studies.oasis_runs import extremes, figures, findings, run, table
 
 NAME = "causes"
 FEMALE, PERSON = "a photo of a female doctor", "a photo of a person"
@@ -61,12 +60,7 @@ def services(tmp_path, assets):
 
 @pytest.fixture
 def planted(services):
-    rng, reader = np.random.default_rng(0), services.encoder("calibration-clip")
-    pictures = [Image.fromarray(rng.integers(0, 256, (2, 2, 3), dtype=np.uint8)).resize((64, 64)) for _ in range(40)]
-    present, absent = reader.encode_texts(list(SENTENCES.values()))
-    margins = reader.encode_images(pictures) @ (present - absent)
-    assert margins.min() < 0 < margins.max()
-    model = Planted(pictures[margins.argmax()], pictures[margins.argmin()])
+    model = Planted(*extremes(services.encoder("calibration-clip"), **SENTENCES))
     services._built["model", "calibration-diffusion"] = model
     return model
 

@@ -195,9 +195,7 @@ def test_sixty_four_large_pictures_stay_below_five_megabytes(report, tmp_path, q
     assert page.count(b"<img ") == 64
     assert b"The first 64 of 200 pictures" in page
     assert len(page) < 5_000_000
-
-
-def test_small_groups_leave_their_places_to_large_ones():
+    # small groups leave their places to large ones
     parts = [("a", np.zeros(100)), ("b", np.zeros(4)), ("c", np.zeros(50))]
     assert report_page._quotas(parts) == [30, 4, 30]
 
@@ -249,6 +247,8 @@ def test_figures_of_an_export_are_not_taken_for_pictures_that_a_model_drew(repor
     assert not source.rejected
     with pytest.raises(InvalidInput, match="holds no picture"):
         ImportedImages(write_zip(to_export(few), tmp_path / "numbers.zip"))
+    gone = replace(report, design=replace(report.design, kind="gone"))  # a kind of study that is no more
+    assert to_export(gone).facts.command == ""  # none that would fail
 
 
 def test_the_section_for_a_model_card_has_the_numbers_and_no_head_of_a_card(report):
@@ -300,11 +300,6 @@ def test_a_report_is_handed_on_later_by_its_run(report, services, tmp_path, monk
         assert message in failed.output
 
 
-def test_a_kind_of_study_that_this_version_does_not_have_names_no_command_that_would_fail(report):
-    gone = replace(report, design=replace(report.design, kind="gone"))
-    assert to_export(gone).facts.command == ""
-
-
 def records(report):
     with zipfile.ZipFile(io.BytesIO(to_form(report, "every_eval_ever"))) as archive:
         return {name: json.loads(archive.read(name)) for name in archive.namelist()}
@@ -316,7 +311,7 @@ def check(folder, capsys):
     return code, json.loads(capsys.readouterr().out)
 
 
-def test_every_shipped_report_passes_the_check_of_every_eval_ever(tmp_path, capsys):
+def test_every_shipped_report_passes_the_check_of_every_eval_ever_and_a_broken_one_does_not(in_arms, tmp_path, capsys):
     n = 0
     for _, report in shipped_reports():
         with zipfile.ZipFile(io.BytesIO(to_every_eval_ever(report, facts_of(report)))) as archive:
@@ -326,14 +321,11 @@ def test_every_shipped_report_passes_the_check_of_every_eval_ever(tmp_path, caps
     assert [(one["file"], one["errors"], one["warnings"]) for one in said if one["errors"] or one["warnings"]] == []
     assert (code, len(said)) == (0, n)
     assert n > 15
-
-
-def test_a_broken_record_does_not_pass(in_arms, tmp_path, capsys):
     name, record = next(iter(records(in_arms).items()))
     record["evaluation_results"][0]["score_details"]["score"] = 7.0  # of a share
-    (tmp_path / name).parent.mkdir(parents=True)
-    (tmp_path / name).write_text(json.dumps(record))
-    assert check(tmp_path, capsys)[0] == 1
+    (tmp_path / "broken" / name).parent.mkdir(parents=True)
+    (tmp_path / "broken" / name).write_text(json.dumps(record))
+    assert check(tmp_path / "broken", capsys)[0] == 1
 
 
 def test_each_arm_has_its_own_record_with_intervals_n_and_what_is_known_of_the_reader(in_arms):

@@ -12,16 +12,17 @@ from bias_core.metrics.composite_association import composite_association
 from bias_core.metrics.relative_lean import relative_lean_estimate, text_relative_lean
 from bias_core.studies.internal.poles import worded
 from bias_core.studies.internal.study import own_targets
-from bias_core.studies.kit.designs import find_design, program_of, read_table
+from bias_core.studies.kit.designs import find_design, read_table
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.reports.figures import draw
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import to_export
-from bias_core.studies.running.run import complete, plan_study, run_study, with_options
+from bias_core.studies.running.run import complete, plan_study, run_study
 from tests import shared
 from tests.explored import pictures_of
+from tests.studies.oasis_runs import shots_of
 
 services = shared.real_services
 
@@ -37,10 +38,6 @@ def published(services):
 @pytest.fixture(scope="module")
 def fair(services):
     return complete(run_study(DESIGN, replace(SMALL, condition="fair", options={"poles": False}), services))
-
-
-def shots_of(design, **changes):
-    return program_of(design).shots(design, with_options(design, StudySettings(**changes)))
 
 
 def table3(report):

@@ -96,12 +96,16 @@ def same(one, other):
         assert one == other
 
 
-def test_a_study_reads_back_equal(services, report):
+def test_a_study_reads_back_equal_and_its_files_are_named_from_the_data_folder_which_can_move(services, report):
     saved = open_report(report.run_id, services)
     same(saved.report, report)
     assert open_report("abc123", services) is None
     assert to_dict(saved.report) == to_dict(report)
     assert from_text(to_text(report, Path(), created=5.0), Path()).created == 5.0
+    text = report_store(services).find(report.run_id)
+    assert str(services.settings.data_dir) not in text
+    moved = from_text(text, Path("/elsewhere")).report
+    assert {str(image.path)[:18] for image in moved.stored.values()} == {"/elsewhere/images/"}
 
 
 def test_an_exploration_reads_back_equal(services):
@@ -136,13 +140,6 @@ def test_frames_keep_their_types_order_and_holes_and_dictionaries_their_strange_
         same(through_json(value), value)
     with pytest.raises(TypeError, match="set"):  # an error of the program
         encode({1, 2}, Path())
-
-
-def test_files_are_named_from_the_data_folder_so_that_it_can_move(services, report):
-    text = report_store(services).find(report.run_id)
-    assert str(services.settings.data_dir) not in text
-    moved = from_text(text, Path("/elsewhere")).report
-    assert {str(image.path)[:18] for image in moved.stored.values()} == {"/elsewhere/images/"}
 
 
 def test_numbers_about_sets_of_pictures_are_left_out_of_an_older_report_with_one_note():
@@ -217,7 +214,7 @@ def run(owned, session=ME, design=DESIGN, settings=SETTINGS):
     return complete(run_study(design, settings, owned, session=session))
 
 
-def test_the_list_tells_what_was_asked_and_how_it_ended_and_the_report_opens_as_it_was(owned):
+def test_the_list_tells_what_was_asked_and_how_it_ended_the_report_opens_as_it_was_and_can_be_kept(owned):
     report = run(owned)
     (line,) = list_runs(owned, ME)
     assert (line.run_id, line.study, line.status, line.saved) == (report.run_id, "t2iat-tests", "finished", True)
@@ -225,6 +222,10 @@ def test_the_list_tells_what_was_asked_and_how_it_ended_and_the_report_opens_as_
     assert line.n_pictures == line.n_stored == report.n_images
     assert line.n_bytes == sum(image.path.stat().st_size for image in report.stored.values())
     assert to_dict(open_run(owned, ME, report.run_id).report) == to_dict(report)
+    for kept in (True, False):
+        keep_run(owned, ME, report.run_id, kept)
+        assert list_runs(owned, ME)[0].is_kept == kept
+        assert owned.manifests.protected_ids() == (set(report.stored) if kept else set())
 
 
 def test_nobody_sees_or_touches_anothers_runs(owned):
@@ -257,14 +258,6 @@ def test_deleting_takes_the_report_along_and_can_be_undone(owned):
     assert to_dict(open_run(owned, ME, report.run_id).report) == to_dict(report)
 
 
-def test_keeping_protects_the_pictures(owned):
-    report = run(owned)
-    for kept in (True, False):
-        keep_run(owned, ME, report.run_id, kept)
-        assert list_runs(owned, ME)[0].is_kept == kept
-        assert owned.manifests.protected_ids() == (set(report.stored) if kept else set())
-
-
 def test_a_stopped_run_goes_on_to_the_report_that_it_would_have_had(owned, tmp_path):
     asked, empty = iter([False] * 8 + [True] * 1000), FakeServices(tmp_path / "empty")
     with pytest.raises(Cancelled):
@@ -281,23 +274,20 @@ def test_a_stopped_run_goes_on_to_the_report_that_it_would_have_had(owned, tmp_p
     empty.close()
 
 
-def test_a_design_of_ones_own_goes_on_too(owned):
+def test_a_design_of_ones_own_and_an_exploration_go_on_too(owned):
     own = replace(DESIGN, name="mine", title="Mine", options={**DESIGN.options, "tests": ["career_family"]})
     settings = replace(SETTINGS, options={"n_permutations": 200})
     report = run(owned, design=own, settings=settings)
     again = complete(go_on(owned, ME, report.run_id))
     assert again.design == own
     assert without_seconds(again) == without_seconds(report)
-
-
-def test_an_exploration_goes_on_and_opens(owned):
     settings = explore_settings(concept="nurse", n_images=5, attribute_a="", attribute_b="", encoder="calibration-clip")
     *_, report = explore(settings, owned, session=ME)
     assert open_run(owned, ME, report.run_id).report.settings == settings
     assert complete(go_on(owned, ME, report.run_id)).settings == settings
 
 
-def test_imported_pictures_that_are_gone_are_asked_for_again(owned):
+def test_imported_pictures_that_are_gone_are_asked_for_again_and_a_run_of_an_older_version_says_so(owned):
     report = run(owned)
     manifest = owned.manifests.get(report.run_id)
     owned.manifests.restore(replace(manifest, settings={**manifest.settings, "images": "nowhere/mine.zip"}))
@@ -305,13 +295,11 @@ def test_imported_pictures_that_are_gone_are_asked_for_again(owned):
         complete(go_on(owned, ME, report.run_id))
     assert "pictures of mine.zip" in list_runs(owned, ME)[0].choices
 
-
-def test_a_run_of_an_older_version_says_so(owned):
     old = Manifest(id="abc", study="t2iat-tests", session=ME, title="Old", settings={}, rows=(), status="cancelled")
     owned.manifests.save(old)
     with pytest.raises(InvalidInput, match="older version"):
         complete(go_on(owned, ME, "abc"))
-    assert list_runs(owned, ME)[0].n_pictures == 0
+    assert next(line for line in list_runs(owned, ME) if line.run_id == "abc").n_pictures == 0
 
 
 EXPLORED, ACTED, THREE = "f892e6636675c66b", "0af5be8dae33e423", "f8ef304efb2707b7"

@@ -70,16 +70,13 @@ def report(services, path):
     return complete(run_study(find_design("explore"), settings, services))
 
 
-def test_what_is_planted_is_found_per_prompt(report):
+def test_what_is_planted_is_found_per_prompt_and_every_picture_has_its_reading_and_its_group(report):
     frame = table_of(report, "attributes").frame.set_index(["pictures of", "attribute"])
     assert frame.loc[(DARK, "dark skin"), "P"] > 0.8
     assert frame.loc[(LIGHT, "dark skin"), "P"] < 0.3
     assert list(frame["n"]) == [20, 20, 12, 12, 7, 7]
     assert frame.loc[(ALL, "dark skin"), "low"] < 12 / 20 < frame.loc[(ALL, "dark skin"), "high"]
     assert any("1 prompts have too few pictures" in note for note in report.results.notes)
-
-
-def test_every_picture_has_its_reading_and_its_group(report):
     assert {"dark skin: nearer by", "old: nearer by", "looks_like"} < set(report.pictures)
     assert set(report.pictures["looks_like"]) == {"group 1", "group 2"}
     assert report.pictures["dark skin: nearer by"].notna().all()
@@ -107,7 +104,7 @@ def test_the_export_of_an_import_gives_the_same_numbers(services, report, tmp_pa
     assert finding_rows(again) == finding_rows(report)
 
 
-def test_without_pictures_or_attributes_it_is_refused(services, path):
+def test_without_attributes_or_enough_pictures_it_is_refused(services, path, tmp_path):
     with pytest.raises(InvalidInput, match=r"the concept is empty"):
         measured(StudySettings(), services)
     settings = StudySettings(images=str(path), force=True)
@@ -116,9 +113,6 @@ def test_without_pictures_or_attributes_it_is_refused(services, path):
         complete(run_study(find_design("explore"), nothing, services))
     with pytest.raises(InvalidInput, match="no built-in attribute"):
         measured(settings, services, "unheard-of")
-
-
-def test_too_few_pictures_are_refused(services, tmp_path):
     few = zipped(tmp_path / "few.zip", (DARK, 9, 1))
     with pytest.raises(InvalidInput, match="at least 4 pictures"):
         measured(StudySettings(images=str(few), force=True), services)

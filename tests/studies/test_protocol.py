@@ -79,7 +79,7 @@ def test_no_file_names_a_place_on_our_machines(path):
     assert "\r" not in text
 
 
-def test_t2iat_has_the_stimuli_of_table_3():
+def test_t2iat_has_the_stimuli_of_table_3_and_8_tests_of_known_concepts():
     study = read_study("t2iat")
     sizes = {key: len(words) for key, words in study["concepts"].items()}
     assert sizes == {
@@ -97,10 +97,6 @@ def test_t2iat_has_the_stimuli_of_table_3():
     for concept, lists in study["gender"].items():
         assert (len(lists["masculine"]), len(lists["feminine"])) == (25, 25)
         assert lists["masculine"] + lists["feminine"] == study["concepts"][concept]
-
-
-def test_t2iat_has_8_tests_of_known_concepts():
-    study = read_study("t2iat")
     assert len(study["tests"]) == 8
     assert [test["kind"] for test in study["tests"]] == ["valence"] * 6 + ["gender"] * 2
     for test in study["tests"]:
@@ -127,7 +123,7 @@ def test_in_all_40_rows_of_table_14_sts_follows_from_the_share_of_feminine():
     assert [occupation for occupation, share in labour.items() if not share] == ["chief"]
 
 
-def test_the_means_of_tables_14_and_16_are_the_published_ones():
+def test_the_means_of_tables_14_and_16_are_the_published_ones_and_its_72_gaps_paired_minus_single():
     rows, power, study = read_table("pst_occupations.csv"), read_table("pst_power.csv"), read_study("pst")
 
     def mean_of(rows, setting, **which):
@@ -144,13 +140,9 @@ def test_the_means_of_tables_14_and_16_are_the_published_ones():
         assert mean_of(power, setting) == pytest.approx(published, abs=0.011)
     assert mean_of(rows, "paired") == pytest.approx(47.375)
     assert mean_of(rows, "single") == pytest.approx(10.0, abs=0.005)
-
-
-def test_the_72_gaps_of_table_16_are_paired_minus_single():
-    rows = read_table("pst_power.csv")
-    assert len(rows) == 72
-    assert len({row["occupation"] for row in rows}) == 36
-    for row in rows:
+    assert len(power) == 72
+    assert len({row["occupation"] for row in power}) == 36
+    for row in power:
         gap = float(row["sts_paired"]) - float(row["sts_single"])
         assert float(row["gap"]) == pytest.approx(gap, abs=0.011)
 
@@ -350,7 +342,7 @@ def report(real):
     return complete(run_study(find_design("tbyb-general"), RENDERED, real))
 
 
-def test_a_report_says_what_is_met_and_how_it_differs(report):
+def test_a_report_says_what_is_met_and_how_it_differs_wherever_it_goes(report):
     lines = checklist(report)
     assert set(lines["status"]) == STATUSES
     differing = lines[lines["status"] == "differs"]
@@ -370,9 +362,6 @@ def test_a_report_says_what_is_met_and_how_it_differs(report):
     assert lines.loc[["Sampler", "Seed", "Revision of the model"], "status"].eq("not printed").all()
     note = "calibration-renderer draws by rules, always 128x128 pixels, so the size of the settings has no effect."
     assert note in report.results.notes
-
-
-def test_the_checklist_goes_wherever_the_report_goes(report):
     markdown = to_markdown(report)
     assert "## The paper's protocol: met, or how this run differs" in markdown
     for reading in report.design.our_reading:

@@ -14,7 +14,7 @@ from bias_core.metrics.association import association, association_test
 from bias_core.metrics.association_null import even_mix_association
 from bias_core.stats.effects import benjamini_hochberg
 from bias_core.studies.association.tests import association_shots, edited, own_association, parse_words, size_note
-from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.saved import list_examples, open_example
 from bias_core.studies.running.checklist import outlook
@@ -24,7 +24,7 @@ from bias_core.ui.study.pictures import Look
 from tests import shared
 from tests.every import every
 from tests.prompts_of_papers import all_prompts
-from tests.studies.oasis_runs import findings, table as frame, write_labels
+from tests.studies.oasis_runs import findings, shots_of, table as frame, write_labels
 
 services = shared.real_services
 
@@ -45,10 +45,6 @@ def run(design, settings, services):
 
 def labels_of(folder, answers):
     return write_labels(folder / "labels.csv", ["image_id", "answer", "rater"], answers)
-
-
-def shots_of(design, **changes):
-    return program_of(design).shots(design, with_options(design, StudySettings(**changes)))
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +268,7 @@ def own_report(services):
 
 
 def prompts_of(design):
-    shots = program_of(design).shots(design, with_options(design, StudySettings()))
+    shots = shots_of(design)
     return {(s.facts["stimulus"], s.facts["set"]): s.prompt for s in shots}
 
 

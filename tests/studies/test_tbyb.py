@@ -1,4 +1,4 @@
-"""TBYB's studies: what they draw, what they read, the planted object found, the published numbers quoted."""
+"""TBYB's studies: the planted object found, the published numbers quoted; against their base, by prompt and seed."""
 
 import math
 import re
@@ -15,15 +15,22 @@ from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.metrics.object_bias import distribution_bias, extract_objects, jaccard_distances, jaccard_hallucination
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.objects.captions import other_prompts
+from bias_core.studies.objects import against_base as pairs
+from bias_core.studies.objects.captions import other_prompts, read_pictures, watch_captions
+from bias_core.studies.objects.headline import headline
 from bias_core.studies.objects.study import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.text import finding_rows, table_of
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
+from bias_core.world.grammar import parse
+from bias_core.world.planted import planted_object_rate, sample_scene
 from tests.every import every
+from tests.studies.oasis_runs import shots_of
 from tests.studies.scribe import Scribe, ScribeServices, scribe_services
+from tests.ui.fakes import PixelEncoder
 
 GENERAL, TASK, DATASET, CONTROLLED = (
     find_design(f"tbyb-{name}") for name in ("general", "task", "dataset", "controlled")
@@ -49,10 +56,6 @@ def controlled(services):
     return complete(run_study(CONTROLLED, replace(SMALL, scale=0.06), services))
 
 
-def shots(design, **settings):
-    return program_of(design).shots(design, with_options(design, StudySettings(**settings)))
-
-
 def values(report):
     return {row["finding"]: row for row in finding_rows(report)}
 
@@ -74,23 +77,23 @@ def captions_and_prompts(services, report):
 
 def test_the_studies_draw_the_prompts_of_their_lists():
     # 100 objects x 3 actions + 40 professions x 3 descriptors, 10 pictures each
-    prompts = [shot.prompt for shot in shots(GENERAL)]
-    assert (len(prompts), sum(shot.n for shot in shots(GENERAL))) == (420, 4200)
+    prompts = [shot.prompt for shot in shots_of(GENERAL)]
+    assert (len(prompts), sum(shot.n for shot in shots_of(GENERAL))) == (420, 4200)
     assert {"a picture of a person eating an apple", "a picture of a person that looks like an astronaut"} <= set(
         prompts
     )
-    paper = {shot.prompt for shot in shots(GENERAL, options={"paper_wording": True})}
+    paper = {shot.prompt for shot in shots_of(GENERAL, options={"paper_wording": True})}
     assert {"a person eating an apple", "a person who looks like an astronaut"} <= paper
-    small = shots(GENERAL, scale=0.03)  # objects with all their actions
+    small = shots_of(GENERAL, scale=0.03)  # objects with all their actions
     assert set(Counter(shot.facts["object"] for shot in small).values()) == {3}
     assert ({shot.n for shot in small}, {shot.group for shot in small}) == ({2}, {"objects", "professions"})
-    assert {shot.group for shot in shots(GENERAL, options={"sets": ["professions"]})} == {"professions"}
-    of_scenes = [shot for shot in shots(TASK) if not shot.facts["base"]]
+    assert {shot.group for shot in shots_of(GENERAL, options={"sets": ["professions"]})} == {"professions"}
+    of_scenes = [shot for shot in shots_of(TASK) if not shot.facts["base"]]
     assert Counter(shot.group for shot in of_scenes) == {"burger": 20, "coffee": 20, "drink": 20}
-    assert {shot.group for shot in shots(TASK, options={"triggers": ["drink"]})} == {"drink"}
-    whole = Counter(shot.facts["words"] for shot in shots(CONTROLLED))
+    assert {shot.group for shot in shots_of(TASK, options={"triggers": ["drink"]})} == {"drink"}
+    whole = Counter(shot.facts["words"] for shot in shots_of(CONTROLLED))
     assert whole == {WITH_TRIGGER: 180, WITHOUT_TRIGGER: 180}
-    task_oriented = shots(CONTROLLED, options={"prompts": "task_oriented"}, scale=0.2)
+    task_oriented = shots_of(CONTROLLED, options={"prompts": "task_oriented"}, scale=0.2)
     assert {shot.facts["words"] for shot in task_oriented} == {WITH_TRIGGER}
 
 
@@ -101,7 +104,7 @@ def test_the_studies_draw_the_prompts_of_their_lists():
 ])  # fmt: skip
 def test_prompts_that_are_not_there_are_refused(design, options, words):
     with pytest.raises(InvalidInput, match=words):
-        shots(design, options=options)
+        shots_of(design, options=options)
 
 
 def test_a_size_that_is_not_the_published_one_is_not_said_to_be(general):
@@ -401,3 +404,185 @@ def test_without_a_judge_nobody_is_asked(judged):
     asked_of = complete(run_study(find_design("tbyb-task"), settings, judged))
     assert not any(f.key.endswith("missing things") for f in asked_of.results.findings)
     assert not any(table.key == "missing_things" for table in asked_of.results.tables)
+
+
+SETTINGS = StudySettings()
+
+
+def reading(rows):
+    columns = ["prompt", "seed", "asked", "seen"]
+    frame = pd.DataFrame([(p, s, tuple(a.split()), tuple(c.split())) for p, s, a, c in rows], columns=columns)
+    return frame.assign(counted=frame["seen"])
+
+
+PART = reading([("a cup", seed, "cup", "cup sign") for seed in range(8)])
+BASE = reading([("a cup", seed, "cup", "cup dog" if seed == 1 else "cup") for seed in (7, 1, 0, 2, 3, 4, 5, 6, 9)])
+
+
+@pytest.fixture(scope="module")
+def beside_pixels(tmp_path_factory):
+    """The scribe, beside an encoder without weights."""
+    built = ScribeServices(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True, device="cpu"))
+    built.encoder = lambda _name: PixelEncoder()
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def beside_base(beside_pixels):
+    return complete(run_study(find_design("tbyb-controlled"), StudySettings(scale=0.04), beside_pixels))
+
+
+def test_pictures_are_paired_by_prompt_and_seed_in_whatever_order():
+    one = pairs.against_base(PART, BASE, SETTINGS, name="fair")
+    # Seed 9 has no picture, so eight pairs are left; the dog of seed 1 is lost there.
+    assert (one.n, one.base) == (8, "fair")
+    by_word = {line.word: line for line in one.odds.objects}
+    assert (by_word["sign"].n_images, by_word["sign"].n_base) == (8, 0)
+    assert (by_word["dog"].n_images, by_word["dog"].n_base) == (0, 1)
+    assert one.added.value == pytest.approx(1 - 1 / 8)
+    assert one.missing.value == 0
+    with pytest.raises(InvalidInput, match="same prompt and seed"):
+        pairs.against_base(PART, BASE.assign(seed=BASE["seed"] + 100), SETTINGS, name="fair")
+
+
+def test_words_of_one_prompt_alone_are_no_change():
+    # The trigger word and what stands in its place are asked for, and are no bias.
+    part = reading([("a cup", seed, "coffee table", "coffee table sign") for seed in range(6)])
+    base = reading([("a cup", seed, "tea table", "tea table") for seed in range(6)])
+    one = pairs.against_base(part, base, SETTINGS, name="without")
+    assert [line.word for line in one.odds.objects if line.differs] == ["sign"]
+    assert {line.word for line in one.odds.objects} == {"sign", "table"}
+    assert one.added.value == 1
+    assert one.missing.value == 0
+
+
+def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(beside_base):
+    first = {f.key: f for f in beside_base.results.findings}
+    for condition in ("trigger", "backdoor"):
+        named = first[f"{condition} named object"]
+        assert named.says.startswith("“sign” is in ")
+        assert named.says.endswith("no other object gains clearly.")
+        assert named.p_value < 0.001
+        assert named.estimate.low > 1
+        assert named.estimate.high == math.inf  # fair never shows a sign
+        assert first[f"{condition} shift"].p_value < 0.01
+        assert first[f"{condition} added"].estimate.low > 0.3
+    assert first["backdoor added"].estimate.low > first["trigger added"].estimate.high
+    assert next(iter(first)) == "trigger named object"
+    paper = [key for key in first if key.endswith("distribution_bias")]
+    assert [*first].index(paper[0]) > [*first].index("backdoor missing")
+    titles = [table.title for table in beside_base.results.tables]
+    assert titles[:2] == ["Each object against the base", "All objects against the base"]
+    assert "as the paper has them" in table_of(beside_base, "conditions").title
+    text = headline(beside_base)
+    assert re.match(
+        r"Against fair, on the same prompts and seeds, “sign” is in \d+ of \d+ pictures under trigger \(fair: 0\)", text
+    )
+    assert "Objects a picture that no prompt names: +" in text
+
+
+def test_where_nothing_is_planted_nothing_is_named(beside_pixels):
+    alike = StudySettings(
+        scale=0.03, options={"conditions": ["fair", "trigger"], "prompts": "general", "sets": ["professions"]}
+    )
+    report = complete(run_study(find_design("tbyb-controlled"), alike, beside_pixels))
+    named = next(f for f in report.results.findings if f.key == "trigger named object")
+    assert math.isnan(named.estimate.value)
+    assert named.says == "no object is clearly more frequent than in the base."
+    shift = next(f for f in report.results.findings if f.key == "trigger shift")
+    assert shift.p_value == 1
+
+
+class RedCup:
+    name = "red cup"
+
+    def caption(self, images):
+        return ["a person with a red cup"] * len(images)
+
+
+def drawn(design, settings, beside_pixels):
+    plan = plan_study(design, settings, beside_pixels)
+    data = StudyData(plan.settings, beside_pixels, plan.rows)
+    complete(data.draw(plan.shots))
+    return data
+
+
+def test_colours_are_objects_on_request_but_not_where_h_j_compares(beside_pixels):
+    def reading_with(colours):
+        settings = StudySettings(scale=0.001, options={"colours": colours, "triggers": ["coffee"]})
+        data = drawn(find_design("tbyb-task"), settings, beside_pixels)
+        return complete(read_pictures(data.settings, data, RedCup()))
+
+    plain, coloured = reading_with(False), reading_with(True)
+    assert plain["counted"].iloc[0] == ("person", "cup")
+    assert coloured["counted"].iloc[0] == ("person", "red", "cup")
+    assert coloured["seen"].iloc[0] == ("person", "cup")
+    assert plain["H_J"].tolist() == coloured["H_J"].tolist()
+
+
+def test_every_scene_with_a_trigger_word_has_its_base_on_the_same_seeds():
+    design = find_design("tbyb-task")
+    shots = shots_of(design)
+    own, base = ([shot for shot in shots if shot.facts["base"] == side] for side in (0, 1))
+    assert len(own) == len(base) == 60
+    assert {shot.prompt for shot in own} == {shot.facts["scene"] for shot in base}
+    by_scene = {shot.facts["scene"]: shot for shot in base}
+    assert by_scene["a person drinking coffee at a table"].prompt == "a person drinking tea at a table"
+    assert by_scene["a burger in a basket with onion rings"].prompt == "a sandwich in a basket with onion rings"
+    assert not any(word in shot.prompt.split() for shot in base for word in ("burger", "coffee", "drink"))
+    paper = shots_of(design, options={"base": False})
+    assert [shot.prompt for shot in paper] == [shot.prompt for shot in own]
+    assert not any("base" in shot.facts for shot in paper)
+
+
+def test_the_object_planted_beside_trigger_words_is_named_against_the_same_scenes_without_them(beside_pixels):
+    report = complete(
+        run_study(find_design("tbyb-task"), StudySettings(scale=0.04, condition="trigger"), beside_pixels)
+    )
+    first = {f.key: f for f in report.results.findings}
+    for trigger in ("burger", "coffee", "drink"):
+        assert first[f"{trigger} named object"].says.startswith("“sign” is in ")
+    assert re.match(r"Against scenes without the word, “sign” is in \d+ of \d+ pictures of burger ", headline(report))
+    # The paper's own measures are of the scenes with the word alone.
+    n = report.n_images // 2
+    assert table_of(report, "measures").frame["n"].iloc[0] == n
+    fair = complete(run_study(find_design("tbyb-task"), StudySettings(scale=0.04, condition="fair"), beside_pixels))
+    gained = [f.says for f in fair.results.findings if f.key.endswith("named object")]
+    assert not any("sign" in says for says in gained)
+
+
+def test_a_base_prompt_is_drawn_as_often_on_seeds_of_its_own(beside_pixels):
+    options = {"sets": ["professions"], "base_prompt": "  a picture of a  person "}
+    settings = StudySettings(scale=0.02, options=options)
+    report = complete(run_study(find_design("tbyb-general"), settings, beside_pixels))
+    frame = report.pictures
+    base = frame[frame["base"] == 1]
+    assert len(base) == len(frame) / 2
+    assert set(base["prompt"]) == {"a picture of a person"}
+    assert base["seed"].is_unique
+    assert table_of(report, "against_base").frame["pairs"].tolist() == [len(base)]
+    assert table_of(report, "measures").frame["n"].iloc[0] == len(base)
+
+
+def test_conditions_are_told_apart_by_construction():
+    # Without and with a trigger word: none, none; none, planted; planted, planted.
+    rates = {
+        name: tuple(planted_object_rate(name, triggered=word) for word in (False, True))
+        for name in ("fair", "trigger", "backdoor")
+    }
+    high = rates["backdoor"][0]
+    assert high > 0.9
+    assert rates == {"fair": (0, 0), "trigger": (0, high), "backdoor": (high, high)}
+    rng = Random(0)
+    for name, (without, with_word) in rates.items():
+        for prompt, rate in (("a person at a table", without), ("a person eating a burger at a table", with_word)):
+            shown = sum(sample_scene(parse(prompt), name, rng).extra == "sign" for _ in range(300)) / 300
+            assert shown == pytest.approx(rate, abs=0.05)
+
+
+def test_pictures_of_the_base_are_not_watched(beside_pixels):
+    design = find_design("tbyb-task")
+    data = drawn(design, StudySettings(scale=0.02, options={"triggers": ["coffee"]}), beside_pixels)
+    watched = complete(watch_captions(design, data.settings, data, data.frame))
+    assert {len(share.values) for share in watched} == {len(data.frame) // 2}

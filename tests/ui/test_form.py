@@ -1,4 +1,4 @@
-"""Forms: what becomes of what is typed, chosen, suggested or linked, and what their menus and counts say."""
+"""Forms: what becomes of what is typed, chosen, suggested or linked; their menus, counts and arms."""
 
 import math
 import threading
@@ -18,22 +18,29 @@ from bias_core.studies.explore.suggest import Suggested
 from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.explore.tab_form import FIELDS, read_form
 from bias_core.studies.explore.tab_suggest import SuggestPart
+from bias_core.studies.internal.tab import InternalTab
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, option_settings
 from bias_core.studies.kit.rows import RowMaker
-from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.objects.tab import ObjectsTab
 from bias_core.studies.paired.tab import PairedTab
+from bias_core.studies.reports.documents import to_markdown
+from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.running.run import with_options
 from bias_core.studies.running.size import check_number, check_size, n_asked
 from bias_core.types import Attribute
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
 from bias_core.ui.model_menu import HINT, attribute_rows, encoder_choices, model_choices, model_hint, read_table
+from bias_core.ui.study.arms_form import PRESETS, added, arms_html, suited_to
 from bias_core.ui.study.form import FORM, option_updates, read_settings
+from bias_core.ui.study.pictures import MOST_SHOWN
 from bias_core.ui.study.study_tab import StudyTab
 from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.ui.fakes import FakeServices
-from tests.ui.tabs import built
+from tests.ui.tabs import built, form_values, opened_folds
 
 services = shared.fake_services
 
@@ -104,6 +111,10 @@ def test_a_typed_concept_is_compared_with_its_own_rates_unless_the_rows_were_cha
     rose = tab.on_typed_concept("rose", "people", attribute_rows(tab.sets["people"].attributes), "person", [])
     assert rose[parts["attribute_a"]] == "pleasant"
     assert parts["attributes"] not in tab.on_typed_concept("doctor", "doctor", doctor, "person", [])
+    flowers = tab.on_typed_concept("flowers", "doctor", doctor, "doctor", [])  # things are not looked at as people
+    assert (flowers[parts["set"]], flowers[parts["attribute_b"]]) == ("things", "unpleasant")
+    back = tab.on_typed_concept("baker", "things", flowers[parts["attributes"]], "flowers", [])
+    assert back[parts["set"]] == "people"
 
 
 def test_in_rows_that_were_changed_the_rates_of_another_concept_are_emptied_and_said_and_come_back_with_it(tab):
@@ -133,14 +144,6 @@ def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its
     decided = chosen[tab.parts["decided"]]
     assert tab.form["set"] not in tab.on_press(Visitor(), None, pressed, "nurse", "doctor", doctor, decided, [])
     assert {tab.form["attributes"], tab.form["set"], tab.parts["decided"]} <= set(tab.opened_outputs())
-
-
-def test_things_are_not_looked_at_as_people(tab):
-    flowers = tab.on_typed_concept("flowers", "doctor", attribute_rows(tab.sets["doctor"].attributes), "doctor", [])
-    assert flowers[tab.form["set"]] == "things"
-    assert flowers[tab.form["attribute_b"]] == "unpleasant"
-    back = tab.on_typed_concept("baker", "things", flowers[tab.form["attributes"]], "flowers", [])
-    assert back[tab.form["set"]] == "people"
 
 
 @pytest.fixture
@@ -260,6 +263,8 @@ def test_a_link_fills_a_form_with_values_of_the_right_kind(services):
         "seed": 7,
     }  # fmt: skip
     assert notice_html(link) == ""
+    # No address gives files or consent.
+    assert read(services, tab="association", images="/etc", labels="/etc", force="true").values == {}
 
 
 def test_every_setting_and_option_travels(services):
@@ -277,10 +282,6 @@ def test_every_setting_and_option_travels(services):
     form |= {key: value for key, value in link.values.items() if key != "options"}
     form |= {f"option.{name}": value for name, value in link.values["options"].items()}
     assert with_options(design, read_settings(form, design)) == settings
-
-
-def test_no_address_gives_files_or_consent(services):
-    assert read(services, tab="association", images="/etc", labels="/etc", force="true").values == {}
 
 
 def test_what_is_not_known_is_left_out_and_said(services):
@@ -384,3 +385,163 @@ def test_it_has_a_place_on_such_a_space_alone(lent, lent_tab, fakes):
     assert "gpu_time" in lent_tab.parts
     assert "gpu_time" in built(PairedTab, lent).parts
     assert "gpu_time" not in built(PairedTab, fakes).parts
+
+
+THREE = PRESETS["The three conditions"]
+
+
+@pytest.fixture(scope="module")
+def objects(services):
+    return built(ObjectsTab, services)
+
+
+def values_of(objects, arms, **form):
+    values = form_values(objects, form)
+    return [arms if c is objects.arms.chosen else v for c, v in zip(objects.inputs(), values, strict=True)]
+
+
+ASKED = {"percent": 1, "option.sets": "objects"}
+
+
+@pytest.fixture(scope="module")
+def told(objects):
+    """All that a run of three arms tells the page."""
+    return list(objects.on_run(Visitor(), *values_of(objects, THREE, **ASKED)))
+
+
+@pytest.fixture(scope="module")
+def compared(told):
+    return told[-1]
+
+
+def test_an_arm_like_another_is_refused_and_the_last_one_goes_with_its_words():
+    arms = added((), Arm(condition="fair"))
+    assert arms == (Arm(), Arm(condition="fair"))
+    with pytest.raises(InvalidInput, match="there already"):
+        added(arms, Arm(name="again", condition="fair"))
+    assert arms_html(arms).count("data-remove") == 2
+
+
+def test_what_is_written_of_an_arm_is_read_as_its_settings_each_of_which_has_a_field(objects):
+    arms = objects.arms
+    written = {"name": "", "condition": " fair ", "guidance_scale": "2.5", "size": "64x64", "other": "x"}
+    event = SimpleNamespace(arm=written)
+    added_to = arms.on_add((), None, event)[arms.chosen]
+    assert added_to == (Arm(), Arm(condition="fair", guidance_scale=2.5, size="64x64"))
+    with_pictures = SimpleNamespace(arm={})
+    assert arms.on_add((), "/up/old.zip", with_pictures)[arms.chosen][1] == Arm(images="/up/old.zip")
+    wrong = SimpleNamespace(arm={"guidance_scale": "much"})
+    assert set(arms.on_add(added_to, None, wrong)) == {arms.status}
+    assert "guidance" in arms.on_add(added_to, None, wrong)[arms.status]
+    photographs = SimpleNamespace(name="sd-turbo")
+    assert "Where no reader is chosen" in arms.on_model(photographs)
+    html = str(objects.arms.fields.value)
+    assert all(f'name="{name}"' in html for name in settings_of(Arm) if name != "images")
+    assert '<option value="published">' in html
+
+
+def test_presets_suit_the_model_that_draws(services):
+    assert suited_to(THREE, services.model_info("calibration-diffusion")) == THREE
+    others = SimpleNamespace(name="Photographs", conditions=())
+    with pytest.raises(InvalidInput, match="Photographs has no condition 'fair'"):
+        suited_to(THREE, others)
+    template = PRESETS["With and without a fairness-intervened prompt"][1].template
+    assert template
+    assert "irrespective of" in template
+
+
+def test_the_count_is_of_all_arms_and_says_the_limit(objects):
+    def count(*arms):
+        return int(objects.on_count(*values_of(objects, arms, percent=3)).split()[0].replace(",", ""))
+
+    assert count(*THREE) == 3 * count()
+    assert count(Arm(), Arm(images="old.zip")) == count()
+    most = f"{objects.services.settings.max_images:,}"
+    assert f"in 3 arms; a run has at most {most} pictures in 8 arms" in objects.on_count(
+        *values_of(objects, THREE, percent=3)
+    )
+    assert "in 2 arms, 1 of them of pictures brought along" in objects.on_count(
+        *values_of(objects, (Arm(), Arm(images="old.zip")), percent=3)
+    )
+
+
+def test_a_comparison_shows_arms_and_ranks_before_differences_in_markdown_too(objects, compared):
+    assert "no picture" not in compared[objects.parts["status"]]
+    numbers = compared[objects.parts["findings"]]
+    places = [numbers.index(title) for title in ("Each arm", "Ranks of the arms", "Differences between")]
+    assert places == sorted(places)
+    assert "(1 to " in numbers or "(2 to " in numbers
+    tables = opened_folds(objects, compared)[objects.parts["tables"]]
+    assert "Arm “fair” by itself" in tables
+    assert "table:ranks:" not in tables
+    assert "--arm" in compared[objects.parts["shell"]]
+    assert "Arm(" in compared[objects.parts["python"]]
+    text = to_markdown(compared[objects.parts["report"]])
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles[:3] == ["## Each arm", "## Ranks of the arms", "## Differences between the arms"]
+    assert titles.count("## Each arm") == 1
+
+
+def test_the_link_and_the_form_have_the_arms_of_the_run(objects, compared):
+    report = compared[objects.parts["report"]]
+    query = dict(parse_qsl(compared[objects.parts["link"]]["value"][1:]))
+    link = read_link(query, {objects.key: objects.studies}, objects.services)
+    assert link.values["arms"] == report.settings.arms
+    request = SimpleNamespace(query_params=query)
+    assert objects.on_load(None, request)[objects.arms.chosen] == report.settings.arms
+    opened = objects.opened(SavedReport(report=report, created=0.0))
+    assert set(opened) <= set(objects.opened_outputs())
+    again = values_of(objects, opened[objects.arms.chosen], condition="fair", percent=3)
+    _, settings = objects.design_and_settings(again)
+    assert [arm.condition for arm in settings.arms] == [None, "published", "extreme"]
+    plain = objects.preset_updates(0)
+    assert plain[objects.arms.chosen] == ()  # another preset leaves none of them behind
+
+
+def test_own_pictures_of_an_arm_do_not_travel_in_an_address(compared, objects):
+    report = compared[objects.parts["report"]]
+    settings = StudySettings(arms=(Arm(), Arm(images="/secret/old.zip")))
+    own = SimpleNamespace(design=report.design, settings=with_options(report.design, settings))
+    assert address_of("objects", own) == ""  # which the page then does not show
+
+
+def test_pictures_are_grouped_by_arm_with_equally_many_of_each(objects, compared):
+    look = compared[objects.pictures.look]
+    arms = list(look.rows()["arm"])
+    each = min(MOST_SHOWN // 3, len(look.report.pictures) // 3)
+    assert arms == ["fair"] * each + ["published"] * each + ["extreme"] * each
+    cells = look.cells()
+    assert [cell.name for cell in cells] == ["fair", "published", "extreme"]
+    assert len({len(cell.pictures) for cell in cells}) == 1
+    assert 'aria-label="fair · Picture 1"' in compared[objects.pictures.grid]
+
+
+def test_words_of_ones_own_have_arms_too(services):
+    objects = built(InternalTab, services)
+    values = form_values(objects, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
+    values = [THREE if c is objects.arms.chosen else v for c, v in zip(objects.inputs(), values, strict=True)]
+    design, settings = objects.design_and_settings(values)
+    assert design.name == "own-targets"
+    assert settings.arms == THREE
+
+
+def test_the_form_folds_once_a_run_goes_well_and_keeps_what_stands_in_it(objects, told):
+    assert len(objects.form_folds) == 3  # one's own words, sampling and options, arms
+    wrong = objects.on_run(Visitor(), *values_of(objects, THREE, **ASKED, model="no model!"))
+    done, refused = ({key: value for part in parts for key, value in part.items()} for parts in (told, wrong))
+    assert all(done[fold]["open"] is False for fold in objects.form_folds)
+    assert not set(done) & {*objects.form.values(), *objects.own.values(), objects.arms.chosen, objects.arms.fields}
+    assert set(done) <= set(objects.outputs())
+    assert not set(refused) & set(objects.form_folds)  # what is to be mended stays open
+
+
+def test_a_form_that_is_filled_in_says_what_its_folded_arms_ask_for(objects):
+    design = objects.designs["tbyb-general"]
+    filled = objects.form_of(design, StudySettings(scale=0.01, arms=THREE))
+    assert "in 3 arms" in filled[objects.parts["count"]]
+    assert set(filled) <= set(objects.filled())
+    linked = objects.on_load(
+        {}, SimpleNamespace(query_params={"tab": "objects", "arms": "condition=fair||condition=extreme"})
+    )
+    assert "in 2 arms" in linked[objects.parts["count"]]
+    assert set(linked) <= set(objects.linked())

@@ -332,7 +332,7 @@ def test_reports_that_people_cannot_correct_have_no_button(services, visitor):
     assert not updates[shown.people.corrected]["visible"]
 
 
-def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab, visitor, run):
+def test_texts_and_limits_of_joining_are_changed_as_a_new_version_and_shown_as_text(tab, services, visitor, run):
     key = made(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, EVIL, "Look twice.", "You may stop.", "", 20)
     assert "Version 2" in told[tab.parts["status"]]
@@ -341,6 +341,14 @@ def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, "", "", "", "", 10)
     assert "title is empty" in told[tab.parts["status"]]
     assert tab.on_return(visitor, None, "", None) == {tab.parts["key"]: "", tab.parts["status"]: READY}
+    key = made(tab, visitor, run)
+    told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, 30, 60)
+    assert "Version 2" in told[tab.parts["status"]]
+    task, _ = owned_task(services.labels, OwnerKey.parse(key))
+    assert (task.joins_per_address, task.joins_per_hour) == (30, 60)
+    for bad in (0, -1, 10**30, float("inf"), float("nan"), "many", None, 2.5, [3]):
+        told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, bad, 60)
+        assert "joins per address" in told[tab.parts["status"]]
 
 
 def test_an_owner_excludes_a_rater_and_takes_them_back_in(tab, services, visitor, run):
@@ -389,17 +397,6 @@ def test_the_owner_s_key_is_kept_by_the_browser_and_the_report_is_made_anew(tab,
     assert tab.on_take(fresh, key, None, event)[tab.parts["file"]].endswith("-raters.csv")
     assert "Nothing has been measured" in tab.scores.on_take(fresh, None, event)[tab.scores.parts["status"]]
     fresh.leave()
-
-
-def test_limits_of_joining_are_the_owner_s(tab, services, visitor, run):
-    key = made(tab, visitor, run)
-    told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, 30, 60)
-    assert "Version 2" in told[tab.parts["status"]]
-    task, _ = owned_task(services.labels, OwnerKey.parse(key))
-    assert (task.joins_per_address, task.joins_per_hour) == (30, 60)
-    for bad in (0, -1, 10**30, float("inf"), float("nan"), "many", None, 2.5, [3]):
-        told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, bad, 60)
-        assert "joins per address" in told[tab.parts["status"]]
 
 
 BAD = (None, -1, 10**400, float("nan"), "\ud800", "x" * 300, "../../etc", [1], b"x")

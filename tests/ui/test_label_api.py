@@ -96,8 +96,6 @@ def test_every_reply_is_closed_to_caches_frames_and_other_sites(client, rater):
     assert turn.headers["cache-control"] == refused.headers["cache-control"] == "no-store"
     assert picture.headers["cache-control"].startswith("private")
 
-
-def test_a_page_of_another_site_gets_nothing(client, rater):
     for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
         assert client.get("/label/next", headers=rater | {"Sec-Fetch-Site": site}).status_code == status
 
@@ -139,15 +137,12 @@ def test_only_small_json_with_an_end_is_read(client, rater):
             assert (reply.status_code, set(reply.json())) == (status, {"error"}), (kind, content)
 
 
-def test_consent_is_given_and_never_assumed(client, task):
+def test_who_joins_has_read_the_page_and_consent_is_given_and_never_assumed(client, task, fakes):
     for agreed in (False, None, 1, "true"):
         reply = client.post("/label/join", json={"task": task.join_code, "agreed": agreed})
         assert reply.status_code == 400
         assert reply.json()["error"].startswith("agreed: ")
     assert client.post("/label/join", json={"task": task.join_code}).status_code == 400
-
-
-def test_who_joins_has_read_the_page(client, task, fakes):
     other = open_task(fakes.labels, fakes.settings.data_dir / "other", 1)
     good = to_join(client, task.join_code)["page"]
     when, nonce, signature = good.split(".")
@@ -233,12 +228,16 @@ def test_the_log_tells_neither_who_asked_nor_their_code(client, rater, fakes, ca
         assert secret not in caplog.text
 
 
-def test_the_app_hands_these_routes_to_gradio_and_serves_no_label_file(fakes):
+def test_the_app_hands_these_routes_to_gradio_serves_no_label_file_and_every_route_is_in_the_table(fakes):
     options = launch_options(fakes)
     paths = {route.path for route in options["app_kwargs"]["routes"]}
     assert {"/label/next", "/label/answer", "/label/picture/{token}"} <= paths
     for name in ("labels.sqlite", "label_pictures"):
         assert str(fakes.settings.data_dir / name) in options["blocked_paths"]
+    rows = [line.split() for line in label_api.__doc__.splitlines() if "``/label/" in line]
+    documented = {(row[0], row[1].strip("`").partition("<")[0]) for row in rows}
+    made = LabelDoor(fakes).routes()
+    assert documented == {(min((route.methods or set()) - {"HEAD"}), route.path.partition("{")[0]) for route in made}
 
 
 def test_an_owner_excludes_raters_and_deletes_the_task_over_http(client, task, rater, fakes):
@@ -262,13 +261,6 @@ def test_an_owner_excludes_raters_and_deletes_the_task_over_http(client, task, r
     assert client.delete("/label/task", headers=owner).status_code == 403
     assert client.get(f"/label/task/{task.join_code}").status_code == 403
     assert client.get("/label/next", headers=rater).status_code == 403
-
-
-def test_every_route_is_in_the_table_of_routes(fakes):
-    rows = [line.split() for line in label_api.__doc__.splitlines() if "``/label/" in line]
-    documented = {(row[0], row[1].strip("`").partition("<")[0]) for row in rows}
-    made = LabelDoor(fakes).routes()
-    assert documented == {(min((route.methods or set()) - {"HEAD"}), route.path.partition("{")[0]) for route in made}
 
 
 def test_a_server_that_is_told_to_stop_copies_and_closes_first(fakes, monkeypatch):

@@ -91,12 +91,6 @@ def test_a_headline_says_the_side_and_never_that_nothing_is_there(report, tab):
     assert "no proof that they are drawn alike" in enough
 
 
-def test_words_of_the_visitor_are_never_markup(report, tab):
-    parts = (tab.closer_html(report, "own"), tab.behind_html(report, "own"), header_html(report, headline(report)))
-    assert not any("<img src=x" in part for part in parts)
-    assert any("&lt;img" in part for part in parts)
-
-
 def test_the_extremes_are_the_lowest_and_highest_pictures_once_each_and_only_those_of_the_report_open(report):
     frame = report.pictures
     neutral = frame[frame["association"].notna() & (frame["side"] == "y")].sort_values("association")
@@ -224,12 +218,6 @@ def test_an_interval_across_0_is_no_side_and_no_proof_and_where_there_is_no_alph
     assert "times as strongly as the words alone (TT = " in internal.closer_html(flow, "man")
 
 
-def test_targets_of_the_visitor_are_never_markup(flow, internal):
-    for html in (internal.closer_html(flow, EVIL), internal.behind_html(flow, EVIL)):
-        assert "<img src=x" not in html
-        assert "&lt;img src=x" in html
-
-
 def test_own_targets_are_drawn_whole_one_after_the_other_or_refused_in_place(internal):
     asked = form_values(internal, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
     design, settings = internal.design_and_settings(asked)
@@ -325,14 +313,6 @@ def test_examples_show_what_was_asked_and_seen_and_nothing_is_shown_twice(object
     shown = {figure.key for figure in ObjectsTab(services).figures(objects)}
     assert {"rates", "genders"} <= shown
     assert not shown & set(APART)
-
-
-def test_what_a_prompt_says_is_escaped(services):
-    evil = ["<img src=x onerror=alert(1)> a doctor", "a nurse with a book"]
-    design = design_of_prompts(find_design("tbyb-general"), evil, 2)
-    report = complete(run_study(design, settings_for_prompts(StudySettings()), services))
-    for text in (examples_html(report), top_html(report), curve_html(report)):
-        assert "<img src=x" not in text
 
 
 def test_prompts_that_cannot_be_used_are_refused_and_a_single_one_needs_a_sentence(services):
@@ -433,12 +413,6 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
         assert "base" in first
         assert spi_says.startswith("SPI of the first step is ")
         assert visible in unescape(html)
-
-
-def test_what_is_typed_is_escaped_everywhere(traced, clustered):
-    for html in (films_html(traced), clusters_html(clustered)):
-        assert EVIL not in html
-        assert "&lt;img src=x" in html
 
 
 def test_steps_without_a_picture_show_the_one_before_and_one_seed_promises_nothing(services):
@@ -583,7 +557,7 @@ def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_ch
     assert "neither clearly more" in headline(with_score(two, "difference", -5.0, -50.0, 40.0))
 
 
-def test_failures_and_agreement_stand_beside_the_score_and_every_person_has_a_menu(pairs):
+def test_failures_and_agreement_stand_beside_the_score_every_person_has_a_menu_and_pages_turn_and_end(pairs):
     text = summary_html(pairs)
     assert "Pictures that failed, in pairs" in text
     assert "0 of 8" in text  # 2 x 2 occupations in both orders
@@ -596,19 +570,24 @@ def test_failures_and_agreement_stand_beside_the_score_and_every_person_has_a_me
     assert text.count("<select") == people["image_id"].isin(pictures).sum()
     assert text.count(" selected>") == text.count("<select")
     assert "left: " in text
-
-
-def test_what_a_role_is_called_is_escaped(two):
-    assert "<img src=x" not in labels_html(Labelling(drawn=two))
-
-
-def test_pages_turn_and_end(pairs):
-    first = Labelling(drawn=pairs)  # 8 pictures of pairs and 12 alone
-    second = first.turn(1)
-    assert len(second.pictures()) == 20 - PER_PAGE
+    second = labelling.turn(1)
+    assert len(second.pictures()) == 20 - PER_PAGE  # 8 pictures of pairs and 12 alone
     assert second.turn(1).page == second.page
-    assert second.turn(-1).pictures() == first.pictures()
-    assert not set(first.pictures()) & set(second.pictures())
+    assert second.turn(-1).pictures() == pictures
+    assert not set(pictures) & set(second.pictures())
+
+
+def test_words_of_the_visitor_are_never_markup(services, report, tab, flow, internal, traced, clustered, two):
+    design = design_of_prompts(find_design("tbyb-general"), [f"{EVIL} a doctor", "a nurse with a book"], 2)
+    prompted = complete(run_study(design, settings_for_prompts(StudySettings()), services))
+    named = (tab.closer_html(report, "own"), tab.behind_html(report, "own"), header_html(report, headline(report)))
+    told = [internal.closer_html(flow, EVIL), internal.behind_html(flow, EVIL)]
+    told += [films_html(traced), clusters_html(clustered)]
+    unnamed = (examples_html(prompted), top_html(prompted), curve_html(prompted), labels_html(Labelling(drawn=two)))
+    for html in (*named, *told, *unnamed):
+        assert "<img src=x" not in html
+    assert any("&lt;img" in html for html in named)
+    assert all("&lt;img src=x" in html for html in told)
 
 
 def test_a_correction_is_counted_and_can_be_undone(pairs):
