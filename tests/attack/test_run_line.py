@@ -41,10 +41,11 @@ def ask(url, concept):
 
 
 def test_forty_runs_of_programs_hold_up_no_page_and_no_visitor(small):
+    alone = PageVisitor(small.url).open()
     with ThreadPoolExecutor(8) as pool:
         events = list(pool.map(lambda i: ask(small.url, f"slow doctor {i}"), range(40)))
         other = PageVisitor(small.url)
-        assert other.open() < 5  # alone it takes less than one
+        assert other.open() < 5 * max(1, alone)  # on an idle machine it takes less than one alone
         begun = time.monotonic()
         *_, last, ended = other.press("generate", concept="nurse")
         assert ended["success"]

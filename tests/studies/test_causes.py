@@ -86,7 +86,7 @@ def test_the_step_by_which_each_text_has_decided_is_found(services, planted):
         "that is decided after 1.50 ["
     )
     other = exchanged(services, later_texts=[PERSON], without_adapter="")
-    assert table_keys(other) == {"exchanges", "decided"}
+    assert table_keys(other) == {"exchanges", "decided", "settings"}
     assert headline(other) == f"With “{PERSON}” from the start, the share that is read as man is not told to change."
     curve = figures(report)["exchange"].data
     assert curve.loc[curve["group"] == f"then “{FEMALE}”", "x"].tolist() == [0, 1, 2, 3, 4]
@@ -117,7 +117,7 @@ def test_the_part_that_the_adapter_works_in_is_named(services, planted, part):
 
 def test_of_a_condition_that_is_the_one_without_an_adapter_the_text_alone_is_exchanged(services, planted):
     same = exchanged(services, condition="fair", later_texts=[FEMALE], n_exchanges=1)
-    assert table_keys(same) == {"exchanges", "decided"}
+    assert table_keys(same) == {"exchanges", "decided", "settings"}
     assert any("no parts to take apart" in note for note in same.results.notes)
 
 
@@ -127,7 +127,7 @@ def test_of_a_model_without_adapter_the_text_alone_is_exchanged_and_the_report_s
     later = {"later_texts": [FEMALE]}
     report = run(services, NAME, **settings, options=later)
     assert report.settings.options.without_adapter == ""
-    assert table_keys(report) == {"exchanges", "decided"}
+    assert table_keys(report) == {"exchanges", "decided", "settings"}
     assert any("has no adapter, so its text alone was exchanged" in note for note in report.results.notes)
     assert not math.isnan(table(report, "exchanges")["effect"].iloc[0])
     with pytest.raises(UnknownModel, match="has no adapter"):  # which is asked for by name

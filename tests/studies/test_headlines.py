@@ -113,7 +113,8 @@ def test_the_largest_gap_of_a_share_leads_clear_or_not_and_no_further_number_hid
 
 
 def own(study, key, rows):
-    return SimpleNamespace(design=find_design(study), results=Results(tables=(table(key, "t", rows),)))
+    results = Results(tables=(table(key, "t", rows),))
+    return SimpleNamespace(design=find_design(study), results=results, settings=StudySettings())
 
 
 def cell(attribute, share, rate, source):

@@ -331,7 +331,7 @@ def test_spi_of_one_seed_has_no_interval_and_the_renderer_no_steps(fakes):
     assert row["first step low"] < 0 < row["first step"]  # of a share of one seed, as wide as can be
     assert np.isnan(row["first clear"])
     with pytest.raises(InvalidInput, match="calibration-renderer has no denoising steps"):
-        complete(run_study(design, without_names(StudySettings()), fakes))
+        complete(run_study(design, StudySettings(model="calibration-renderer"), fakes))
 
 
 def test_a_concept_of_one_cluster_has_no_other_pictures_to_compare_with(fakes):

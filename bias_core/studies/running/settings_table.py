@@ -34,7 +34,8 @@ def settings_table(design: Design, settings: StudySettings) -> StudyTable:
 def _rows(design: Design, settings: StudySettings) -> Iterator[dict[str, str]]:
     usual = {name: one.default for name, one in settings_of(StudySettings).items()} | dict(design.settings)
     for name, one in settings_of(StudySettings).items():
-        if name not in ("options", "arms", "protocol"):
+        has_none = name == "condition" and not settings.condition  # of a model without conditions
+        if name not in ("options", "arms", "protocol") and not has_none:
             yield _row(one, getattr(settings, name), usual[name])
     options = typed_options(design, {})
     for name, one in settings_of(type(options)).items():
