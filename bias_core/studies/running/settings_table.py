@@ -54,6 +54,8 @@ def _words(one: Setting, value: Any) -> str:
         return "yes" if value else "no"
     if value is None or value in ("", ()):
         return "left out"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(str(part).partition("|")[0] for part in value)  # of an attribute its name
     if one.local:
         return Path(str(value)).name
     return percent(value) if one.percent else one.write(value)
