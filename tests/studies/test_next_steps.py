@@ -15,6 +15,7 @@ from bias_core.app.api import Tools
 from bias_core.cli import app, explore as explore_cli
 from bias_core.errors import InvalidInput
 from bias_core.labels.run_task import label_run
+from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.packs import pack_of
 from bias_core.studies.explore.study import beside_a_person
@@ -179,6 +180,9 @@ def test_more_pictures_halve_the_widest_interval_and_go_on_from_those_that_are_t
     step = steps_of(report, services)["pictures"]
     n = step.settings.options.n_images
     assert 3 * N < n < 7 * N
+    assert n != 4 * N  # which the root of n would ask for: a share's own formula does
+    needed = {images_needed(max(half_widths(report)) / 2, prevalence=k / N) for k in range(N + 1)}
+    assert n in needed
     before, after = map(int, re.findall(r"±(\d+)", step.title))
     assert before == round(100 * max(half_widths(report)))
     assert after in (before // 2, before // 2 + 1)

@@ -171,8 +171,10 @@ class StudyData(Stoppable):
             read = self._read_shares
             shares = [] if read is None or frame.empty else (yield from read(self, frame))
             blanked = np.array([stored.blocked for stored in part.values()], dtype=float)
-            once_met = not hosted_name(self.settings.model)
-            shares.append(ShareValues(name=REFUSED, image_ids=tuple(part), values=blanked, once_met=once_met))
+            hidden_at_zero = not hosted_name(self.settings.model)
+            shares.append(
+                ShareValues(name=REFUSED, image_ids=tuple(part), values=blanked, hidden_at_zero=hidden_at_zero)
+            )
             watch.add(part, shares)
 
     def _entries_by_id(self, shots: Sequence[Shot]) -> dict[str, list[dict[str, Any]]]:

@@ -31,7 +31,7 @@ class ShareValues:
     values: np.ndarray  # ``(n,)`` in [0, 1]: whether each shows it, or which share of its people; nan: nobody can say
     reference: float | None = None  # P*, the rate that it is compared with
     errors: ReaderErrors | None = None  # of the reader, where the report corrects the share for them
-    once_met: bool = False  # left out while no picture shows it
+    hidden_at_zero: bool = False  # left out while no picture shows it
     is_score: bool = False  # whether it is shown as a mean of +1 and −1, whose null value is 0
 
 
@@ -194,7 +194,7 @@ class Watch:
         for name, part in self._parts.items():
             values = self._values[name][:n]
             values = values[~np.isnan(values)]
-            if part.once_met and not values.any():
+            if part.hidden_at_zero and not values.any():
                 continue
             if values.size:
                 yield name, _estimate(part, float(values.sum()), values.size, self._confidence)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from bias_core.metrics.cards import METRICS
 from bias_core.settings import Settings
 from bias_core.stats.effects import images_needed, share_interval
+from bias_core.stats.exact_shares import EXACT
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.program import Program
 from bias_core.studies.kit.services import StudyServices
@@ -159,9 +160,9 @@ def _half_width(finding: Finding) -> float:
 
 
 def _times(finding: Finding, confidence: float) -> float:
-    """How many times the pictures halve the interval: of a share by Wilson's, of others by the root of n."""
+    """How many times the pictures halve the interval: of a share by its formula, of others by the root of n."""
     estimate = finding.estimate
-    if not _is_wilson(finding):
+    if not _is_plain_share(finding):
         return _SQUARE
     return images_needed(_half_width(finding) / 2, prevalence=estimate.value, confidence=confidence) / estimate.n
 
@@ -169,14 +170,14 @@ def _times(finding: Finding, confidence: float) -> float:
 def _half_after(finding: Finding, times: float, confidence: float) -> float:
     """Half the interval of so many times the pictures, as far as these tell."""
     estimate, n = finding.estimate, round(times * finding.estimate.n)
-    if not _is_wilson(finding):
+    if not _is_plain_share(finding):
         return _half_width(finding) / math.sqrt(times)
     later = share_interval(round(estimate.value * n), n, confidence=confidence)
     return (later.high - later.low) / 2
 
 
-def _is_wilson(finding: Finding) -> bool:
-    return finding.metric == "attribute_prevalence" and finding.estimate.method.startswith("Wilson")
+def _is_plain_share(finding: Finding) -> bool:
+    return finding.metric == "attribute_prevalence" and finding.estimate.method.startswith((EXACT, "Wilson"))
 
 
 def _reach(finding: Finding, half: float) -> str:
