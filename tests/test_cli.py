@@ -80,6 +80,8 @@ def test_people_label_a_run_and_correct_it(command, data, tmp_path):
     assert "3 of the 6 pictures that people are asked about have an answer" in result.output
     numbers = json.loads((tmp_path / "numbers.json").read_text())["numbers"]
     assert numbers[0]["corrected"]["value"] < numbers[0]["as_read"]["value"]
+    command("study", "report", run, "--to", "md", "--out", str(tmp_path / "report.md"))
+    assert "**man: P, corrected by people’s labels: " in (tmp_path / "report.md").read_text()
     for unusable in (("study", "label", "nosuchrun"), ("study", "corrected", "nosuchrun")):
         assert "no run 'nosuchrun' on record" in command(*unusable).output
 

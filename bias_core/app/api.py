@@ -47,7 +47,7 @@ from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import plain
 from bias_core.studies.running.arms import check_several, parse_arms
-from bias_core.studies.running.corrected import correct_run
+from bias_core.studies.running.corrected import correct_run, with_corrections
 from bias_core.studies.running.hand_on import FORMS, to_form
 from bias_core.studies.running.next_steps import next_steps
 from bias_core.studies.running.run import run_study, with_options
@@ -275,7 +275,7 @@ class Tools:
         Args:
             run_id: The run_id in the report of that call.
         """
-        return self._answer(self._saved(run_id))
+        return self._answer(self._corrected(run_id))
 
     @tool
     def report_document(self, run_id: str, form: str = "md") -> str:
@@ -287,7 +287,7 @@ class Tools:
                 pictures and figures, up to a few megabytes; "json": all numbers;
                 "every_eval_ever": a zip of records as base64.
         """
-        content = to_form(by_name(self._saved(run_id)), form)
+        content = to_form(by_name(self._corrected(run_id)), form)
         return content.decode() if FORMS[form].is_text else b64encode(content).decode()
 
     @tool
@@ -342,6 +342,10 @@ class Tools:
         if manifest is None or saved is None or not manifest.session.startswith(_API):
             raise InvalidInput(f"no report of a run {run_id!r}; its id is in the report of the call")
         return saved.report
+
+    def _corrected(self, run_id: str) -> StudyReport:
+        """The report of a run with the numbers that people's labels correct."""
+        return with_corrections(self._saved(run_id), self.services.manifests, lambda: self.services.labels)
 
     def list_studies(self) -> list[dict[str, Any]]:
         """List the studies of run_study: what each asks, after which paper, its size and its options."""

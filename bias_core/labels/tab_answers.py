@@ -9,6 +9,7 @@ from bias_core.labels.answers import PEOPLE_SAY
 from bias_core.studies.kit.types import StudyReport
 from bias_core.ui.study.pictures import Pictures
 from bias_core.ui.study.result_page import ResultPage, Updates
+from bias_core.ui.study.view import header_html
 
 _NOT_OF_A_TASK = ("shell", "python", "link")  # no run makes a task's report
 
@@ -38,9 +39,9 @@ class AnswersPage(ResultPage):
         """The tab wires it: a report that the server has forgotten is made anew by the owner's key."""
         self.pressed = pressed
 
-    def header_html(self, report: StudyReport, lead: str) -> str:
+    def header_html(self, report: StudyReport) -> str:
         """How far raters agree."""
-        return super().header_html(report, lead or tab_parts.headline(report))
+        return header_html(report, tab_parts.headline(report)) + self.next.html(report)
 
     def show_numbers(self, report: StudyReport) -> Updates:
         """Without a command: people made these numbers."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.number_text import typeset
 from bias_core.stats.arrays import Array, finite_vector, probability
+from bias_core.stats.exact_shares import exact_interval
 from bias_core.stats.intervals import (
     bootstrap_interval as bootstrap_interval,
     check_confidence,
@@ -219,28 +221,37 @@ def holm_of_known(p_values: ArrayLike) -> Array:
     return adjusted
 
 
-def images_needed(half_width: float, *, prevalence: float = 0.5, confidence: float = 0.95) -> int:
-    """Fewest images whose Wilson interval for a share reaches at most ``half_width`` to each side.
+@lru_cache(64)
+def images_needed(half_width: float, *, confidence: float = 0.95) -> int:
+    """Fewest images whose exact interval reaches at most ``half_width`` to each side, whatever the share is.
 
-    The smallest n with h²(n + z²)² >= z²p(1−p)n + z⁴/4.
+    The search begins at n = z²(1/(4h²) − 1), with which Wilson's interval reaches as far at a share of one half.
 
     Parameters
     ----------
-    half_width : float in (0, 0.5)
-    prevalence : float in [0, 1]. The expected share; 0.5 needs the most images.
+    half_width : float in (0, 0.5). Half the length of the interval.
 
     >>> images_needed(0.1), images_needed(0.05)
-    (93, 381)
+    (101, 391)
     """
     check_confidence(confidence)
-    p = probability(prevalence, "prevalence")
     if not 0 < half_width < 0.5:
         raise InvalidInput(f"half_width must be between 0 and 0.5; got {half_width}.")
-    z2 = float(stats.norm.ppf((1 + confidence) / 2)) ** 2
-    h2 = half_width**2
-    b = z2 * (2 * h2 - p * (1 - p))
-    c = z2**2 * (h2 - 0.25)  # negative, so there is exactly one positive root
-    return max(1, math.ceil((-b + math.sqrt(b * b - 4 * h2 * c)) / (2 * h2) - 1e-9))
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    n = max(1, math.ceil(z**2 * (0.25 / half_width**2 - 1)))
+    while share_half_width(n, confidence) > half_width:
+        n += 1
+    return n
+
+
+def share_half_width(n: int, confidence: float = 0.95) -> float:
+    """Half the length of the longest exact interval that a share of n can have, which is of one near a half.
+
+    >>> round(share_half_width(16), 2)
+    0.25
+    """
+    intervals = [exact_interval(k, n, confidence=confidence) for k in range(max(0, n // 2 - 2 * math.isqrt(n)), n // 2 + 1)]
+    return max(one.high - one.low for one in intervals) / 2
 
 
 def _rogan_gladen(p: float, se: float, sp: float) -> float:

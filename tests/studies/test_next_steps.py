@@ -18,8 +18,10 @@ from bias_core.labels.run_task import label_run
 from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.packs import pack_of
+from bias_core.studies.explore.report import Exploration
 from bias_core.studies.explore.study import beside_a_person
 from bias_core.studies.explore.tab import ExploreTab
+from bias_core.studies.explore.view import how_many
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.rows import treated
 from bias_core.studies.kit.types import Arm, StudySettings
@@ -29,6 +31,7 @@ from bias_core.studies.running.arms import check_arms
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.next_steps import next_steps
 from bias_core.studies.running.run import complete, run_study, with_options
+from bias_core.ui.templates import render
 from tests import shared
 from tests.ui.tabs import built
 from tests.ui.test_form import form
@@ -176,21 +179,22 @@ def half_widths(report):
     return [(share.high - share.low) / 2 for share in shares]
 
 
-def test_more_pictures_halve_the_widest_interval_and_go_on_from_those_that_are_there(report, services):
+def test_more_pictures_reach_ten_points_or_another_width_and_go_on_from_those_that_are_there(report, services):
     step = steps_of(report, services)["pictures"]
     n = step.settings.options.n_images
-    assert 3 * N < n < 7 * N
-    assert n != 4 * N  # which the root of n would ask for: a share's own formula does
-    needed = {images_needed(max(half_widths(report)) / 2, prevalence=k / N) for k in range(N + 1)}
-    assert n in needed
-    before, after = map(int, re.findall(r"±(\d+)", step.title))
-    assert before == round(100 * max(half_widths(report)))
-    assert after in (before // 2, before // 2 + 1)
+    assert n == images_needed(0.1)
+    assert f"takes {n} scored pictures; these are {N}" in how_many(Exploration(report))  # one number everywhere
+    assert step.title == f"More pictures: ±{100 * max(half_widths(report)):.0f} points → about ±10 points"
     assert f"{n - N} more pictures, {n} in all" in step.says
+    asked_for = {one.reach: one.settings.options.n_images for one in step.others}
+    assert asked_for[f"±5 points ({images_needed(0.05) - N} more)"] == images_needed(0.05)
+    html = render("next_steps", steps=[step])
+    assert f'<option value="0">±10 points ({n - N} more)</option>' in html
     larger = complete(run_study(step.design, step.settings, services))
     assert set(report.stored) < set(larger.stored)
     assert larger.n_images == n
-    assert max(half_widths(larger)) < 0.65 * max(half_widths(report))
+    assert max(half_widths(larger)) <= 0.1
+    assert steps_of(larger, services)["pictures"].settings.options.n_images in map(images_needed, (0.07, 0.05))
 
 
 def test_a_plain_prompt_is_drawn_beside_on_the_same_seeds(report, services):

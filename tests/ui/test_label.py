@@ -1,5 +1,6 @@
 """The Label tab's handlers: a task is made from a run, opened, watched, changed, taken along and used."""
 
+import re
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -299,7 +300,12 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     updates = shown.finished(report)
     assert updates[people.corrected]["visible"]
     assert "8 of the 8 pictures" in updates[people.corrected]["value"]
-    assert "man: P, corrected by people’s labels" in updates[shown.parts["header"]]  # the headline of the run
+    lead = re.search(r"man: P, corrected by people’s labels: \d+\s% \[\d+, \d+\]", updates[shown.parts["header"]])[0]
+    corrected = f"Corrected by people’s labels of 8 of them: {lead.rpartition(': ')[2]}"
+    assert corrected in updates[shown.parts["claim"]]
+    written = take(people.extended(report), "report::md", visitor.folder).read_text()
+    assert lead.replace("\N{NO-BREAK SPACE}", " ") in written.partition("##")[0]
+    assert corrected.replace("\N{NO-BREAK SPACE}", " ") in written
     assert "in equal parts by what the reader says of man" in updates[people.corrected]["value"]
     assert "man: Ψ" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
     assert "man: P" in take(people.extended(report), "table:corrected:csv", visitor.folder).read_text()

@@ -72,7 +72,9 @@ def test_every_kind_of_study_names_the_plot_of_its_page():
 def test_a_new_report_shows_pictures_and_one_plot_and_makes_what_is_folded_later(tab, report):
     shown = tab.finished(report)
     assert list(FOLDS.values()) == ["The numbers", "By attribute", "Details"]
-    assert shown[tab.pictures.grid].count("data-image=") == FEW  # of 28, for one is blocked
+    grid, scored, blanked = shown[tab.pictures.grid], "data-image=", 'class="thumbnail-item blanked" disabled'
+    assert (grid.count(scored), grid.count(blanked)) == (FEW, 1)  # of 28, for one is blocked
+    assert 'aria-label="blanked by the model&#39;s safety checker"' in grid
     assert "24 of 28: show more" in shown[tab.pictures.grid]
     assert shown[tab.parts["plot"]].count("<figure") == 1
     assert 'data-key="shares"' in shown[tab.parts["plot"]]

@@ -147,13 +147,13 @@ class ExploreTab(ExploreForm):
         """The page with nothing but its form."""
         return super().cleared() | {self.parts["welcome"]: gr.update(visible=False)}
 
-    def header_html(self, report: StudyReport, lead: str) -> str:
+    def header_html(self, report: StudyReport) -> str:
         """What was found; what must be known stands right under it."""
         notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # nothing to beware of
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
             notes.insert(0, f"The calibration world does not know {words}; the pictures were drawn without it.")
-        return super().header_html(report, lead) + render("explore_notes", notes=notes)
+        return super().header_html(report) + render("explore_notes", notes=notes)
 
     def show_at_once(self, report: StudyReport) -> Updates:
         """Groups, pairs and sentences of an exploration; the map is drawn when it is opened."""

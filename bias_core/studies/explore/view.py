@@ -252,5 +252,5 @@ def how_many(exploration: Exploration) -> str:
     needed = images_needed(_HALF_WIDTH, confidence=exploration.settings.confidence)
     n = len(exploration.scored_numbers)
     if n >= needed:
-        return f"{n} pictures pin every share down to ±10 points or better."
-    return f"To know every share to ±10 points takes {needed} pictures; these are {n}."
+        return f"With {n} scored pictures every share is known to ±10 points or better."
+    return f"To know every share to ±10 points takes {needed} scored pictures; these are {n}."

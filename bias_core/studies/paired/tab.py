@@ -314,7 +314,7 @@ class PairedTab(StudyTab):
         yield {
             **self._page(labelling),
             parts["report"]: report,
-            parts["header"]: self.header_html(report, ""),
+            parts["header"]: self.header_html(report),
             parts["findings"]: findings_html(report),
             **self.show_at_once(report),
             parts["status"]: messages.done_html(labelling.place()),

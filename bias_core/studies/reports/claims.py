@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from bias_core.metrics.cards import METRICS
 from bias_core.number_text import format_estimate, format_given, format_number, format_p, format_share
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.types import ArmReport, Measured, StudyReport, StudySettings
 from bias_core.studies.reports.text import Row, at_any_time, day_of, drawn_by, finding_rows, is_known, read_by
 from bias_core.types import IMPORTED, ImageRow
 
+CORRECTED = "corrected"  # key of the table of numbers that people's labels correct
 _LONGEST = 90  # letters of a prompt
 
 
@@ -45,7 +47,38 @@ def _claims_of(report: StudyReport, part: Measured) -> Iterator[str]:
         if is_known(row["value"]) and (_has_interval(row) or is_known(row["p_value"])):
             name = program.share_of(finding) if program else ""
             sentence = _share(name, row, of) if name and _has_interval(row) else _number(row, of, part)
-            yield f"{sentence} {part.warning}".strip()
+            yield " ".join(filter(None, (sentence, _corrected(report, part, row), part.warning)))
+
+
+def corrected_headline(report: StudyReport) -> str:
+    """The first number that people's labels correct, in words; "" where there is none."""
+    for row in _corrected_rows(report):
+        alone = f"; the classifier alone has {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
+        return f"{row['number']}, corrected by people’s labels: {_estimate_of(row, 'corrected')}{alone}."
+    return ""
+
+
+def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
+    """What people's labels make of a finding, as a sentence; "" where they correct something else."""
+    arm = f", {part.name}" if isinstance(part, ArmReport) else ""
+    subject, *what = finding["finding"].split(":")
+    title = ":".join([subject + arm, *what])
+    for row in _corrected_rows(report):
+        if row["number"] == title:
+            number = _estimate_of(row, "corrected")
+            return f"Corrected by people’s labels of {row['labels']:,} of them: {number}."
+    return ""
+
+
+def _corrected_rows(report: StudyReport) -> list[Row]:
+    frame = report.results.frame(CORRECTED)
+    return [dict(zip(frame.columns, row, strict=True)) for row in frame.itertuples(index=False)]
+
+
+def _estimate_of(corrected: Row, name: str) -> str:
+    """A number of the table of corrected ones with its interval."""
+    write = format_share if corrected["measure"] == METRICS["attribute_prevalence"].name else format_estimate
+    return write(corrected[name], corrected[f"{name} low"], corrected[f"{name} high"])
 
 
 def circumstances(report: StudyReport, part: Measured) -> Circumstances:

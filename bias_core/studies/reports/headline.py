@@ -1,7 +1,8 @@
 """The headline of a report, the same wherever it stands: page, command line, API, report and cards.
 
-A study may say its own (``headline`` and ``arms_headline`` of its program). No headline compares with a rate P* that
-somebody assumed: where none has a source, it says the share with its interval.
+Where people's labels correct the report's numbers, it is the first of these. A study may say its own (``headline`` and
+``arms_headline`` of its program). No headline compares with a rate P* that somebody assumed: where none has a source,
+it says the share with its interval.
 """
 
 import math
@@ -14,6 +15,7 @@ from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports import verdicts
+from bias_core.studies.reports.claims import corrected_headline
 from bias_core.studies.reports.text import finding_rows, is_known
 
 AGAINST_P_STAR = {"attribute_prevalence", "signed_difference", "stereotype_score"}
@@ -24,7 +26,7 @@ _HANG_ON_P_STAR = AGAINST_P_STAR - {"attribute_prevalence"}  # a difference of s
 
 def headline(report: StudyReport) -> str:
     """What stands out, in a sentence or two; of a run that was stopped inside of its measuring also how far it came."""
-    text = _of_all(report)
+    text = corrected_headline(report) or _of_all(report)
     return f"{text} Stopped after {report.stopped_after}." if report.stopped_after else text
 
 

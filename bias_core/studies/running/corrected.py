@@ -16,11 +16,12 @@ import pandas as pd
 from bias_core.annotation.collected import LabelledItem, labels_for_run
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.tasks import SINGLE, Task, scale_task
+from bias_core.metrics.cards import METRICS
 from bias_core.metrics.ordinal import numbers_of
 from bias_core.metrics.paired_labels import ANDROGYNOUS
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
-from bias_core.number_text import format_estimate, format_number, format_share
+from bias_core.number_text import format_share
 from bias_core.stats.effects import share_interval
 from bias_core.stats.two_phase import (
     FEWEST_LABELS,
@@ -33,6 +34,7 @@ from bias_core.stats.two_phase import (
 from bias_core.store.manifests import ManifestStore
 from bias_core.studies.arms.statistics import two_shares
 from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable, columns, intervals, table
+from bias_core.studies.reports.claims import CORRECTED
 from bias_core.studies.running.run_readings import (
     CANNOT_TELL,
     CODES,
@@ -100,33 +102,29 @@ class Correction:
         progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer."
         return progress if self.numbers else self.notes[0]
 
-    @property
-    def lead(self) -> str:
-        """The first number in words; "" without any."""
-        if not self.numbers:
-            return ""
-        first, read = self.numbers[0], self.numbers[0].as_read
-        number = format_estimate(first.corrected.value, first.corrected.low, first.corrected.high)
-        as_read = format_number(read.value, read.low, read.high)
-        return f"{first.title}, corrected by people’s labels: {number}; the reader alone has {as_read}."
-
     def values(self) -> dict[str, Any]:
         """What programs are told."""
         shared: dict[str, Any] = {name: getattr(self, name) for name in ("run_id", "n_labelled", "n_asked", "notes")}
         numbers = [vars(one) | {"as_read": vars(one.as_read), "corrected": vars(one.corrected)} for one in self.numbers]
         return shared | {"numbers": numbers, "samples": [task.sample for task in self.tasks]}
 
+    def added_to(self, report: StudyReport) -> StudyReport:
+        """The report with these numbers as its first table, from which its headline and sentences take them."""
+        tables = (self.table(), *report.results.tables) if self.numbers else report.results.tables
+        return replace(report, results=replace(report.results, tables=tables))
+
     def table(self) -> StudyTable:
         """The numbers as a table."""
         rows = [
             {
-                "number": one.title, **columns("as read", one.as_read), **columns("corrected", one.corrected),
+                "number": one.title, "measure": METRICS[one.metric].name,
+                **columns("as read", one.as_read), **columns("corrected", one.corrected),
                 "no bias reads": one.corrected.null_value, "labels": one.n_labelled, "n": one.corrected.n,
                 BUDGET: one.more_labels, "note": one.corrected.note,
             }
             for one in self.numbers
         ]  # fmt: skip
-        return table("corrected", "Corrected by people’s labels", rows, " ".join((self.headline, *self.notes)))
+        return table(CORRECTED, "Corrected by people’s labels", rows, " ".join((self.headline, *self.notes)))
 
 
 def correct_run(report: StudyReport, manifests: ManifestStore, store: Callable[[], LabelStore]) -> Correction | None:
@@ -149,6 +147,12 @@ def correct_run(report: StudyReport, manifests: ManifestStore, store: Callable[[
         numbers=tuple(numbers),
         notes=tuple(notes),
     )
+
+
+def with_corrections(report: StudyReport, manifests: ManifestStore, store: Callable[[], LabelStore]) -> StudyReport:
+    """The report with the numbers that people's labels correct; as it is where there are none."""
+    correction = correct_run(report, manifests, store)
+    return report if correction is None else correction.added_to(report)
 
 
 class PeopleAnswers:

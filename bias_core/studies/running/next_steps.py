@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bias_core.metrics.cards import METRICS
 from bias_core.settings import Settings
-from bias_core.stats.effects import images_needed, share_interval
+from bias_core.stats.effects import images_needed, share_half_width
 from bias_core.stats.exact_shares import EXACT
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.program import Program
@@ -21,6 +21,7 @@ from bias_core.studies.running.run_readings import readings_of
 from bias_core.studies.running.size import n_asked
 
 N_LABELS, N_RATERS = 64, 3
+WIDTHS = (0.1, 0.15, 0.07, 0.05, 0.03)  # half widths of shares that can be asked for; the first that fits leads
 _WIDE = 0.05  # half width of an interval, as a share of the measure's range
 _FEWEST_MORE = 1.3  # times the pictures that there are
 _SQUARE = 4.0  # times the pictures halve an interval
@@ -41,6 +42,13 @@ class NextStep:
     settings: StudySettings | None = None
     tool: str = ""  # of the API; "" where only a terminal or the page can
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    reach: str = ""  # how closely the least certain number is known then, and how many more pictures that takes
+    others: tuple["NextStep", ...] = ()  # the same to other widths
+
+    @property
+    def widths(self) -> tuple["NextStep", ...]:
+        """This step and the same to other widths."""
+        return (self, *self.others)
 
     def values(self) -> dict[str, Any]:
         """What programs are told."""
@@ -66,27 +74,27 @@ def _steps(report: StudyReport, program: Program, services: StudyServices) -> It
 def _more_pictures(
     report: StudyReport, settings: StudySettings, program: Program, limits: Settings
 ) -> Iterator[NextStep]:
-    """Until the widest interval is half as wide; of a stopped run, all that were asked for."""
+    """Until shares are known to ±10 points, or the widest interval is half as wide; of a stopped run, all asked for."""
     if (widest := _widest(report)) is None:
         return
     if report.stopped:
-        design, larger, times = report.design, settings, report.n_planned / max(1, report.n_images)
+        every = [report.n_planned / max(1, report.n_images)]
     else:
-        times = min(_times(widest, settings.confidence), limits.max_images / n_asked(report.design, settings))
-        design, larger = program.larger(report.design, settings, times)
-    n = n_asked(design, larger)
-    if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
-        return
-    before, after = _reach(widest, _half_width(widest)), _reach(widest, _half_after(widest, times, settings.confidence))
-    yield _run(
-        report,
-        "pictures",
-        f"More pictures: {before} → about {after}",
-        f"{n - report.n_images:,} more pictures, {n:,} in all; the others are kept. The least certain number is "
-        f"“{widest.title}”.",
-        design,
-        larger,
-    )
+        most = limits.max_images / n_asked(report.design, settings)
+        every = [times for times in _times(widest, settings.confidence) if times <= most] or [most]
+    steps = []
+    for times in every:
+        design, larger = (report.design, settings) if report.stopped else program.larger(report.design, settings, times)
+        n = n_asked(design, larger)
+        if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
+            continue
+        before, after = _half_width(widest), _half_after(widest, times, settings.confidence)
+        title = f"More pictures: {_reach(widest, before)} → about {_reach(widest, after)}"
+        says = f"{n - report.n_images:,} more pictures, {n:,} in all; the others are kept. The least certain number is "
+        step = _run(report, "pictures", title, f"{says}“{widest.title}”.", design, larger)
+        steps.append(replace(step, reach=f"{_reach(widest, after)} ({n - report.n_images:,} more)"))
+    if steps:
+        yield replace(steps[0], others=tuple(steps[1:]))
 
 
 def _base(report: StudyReport, settings: StudySettings, program: Program, limits: Settings) -> Iterator[NextStep]:
@@ -159,21 +167,21 @@ def _half_width(finding: Finding) -> float:
     return (finding.estimate.high - finding.estimate.low) / 2
 
 
-def _times(finding: Finding, confidence: float) -> float:
-    """How many times the pictures halve the interval: of a share by its formula, of others by the root of n."""
-    estimate = finding.estimate
+def _times(finding: Finding, confidence: float) -> Iterator[float]:
+    """How many times the pictures bring a share to each of the :data:`WIDTHS`, or halve another interval."""
     if not _is_plain_share(finding):
-        return _SQUARE
-    return images_needed(_half_width(finding) / 2, prevalence=estimate.value, confidence=confidence) / estimate.n
+        yield _SQUARE
+        return
+    for width in WIDTHS:
+        if width < _half_width(finding):
+            yield images_needed(width, confidence=confidence) / finding.estimate.n
 
 
 def _half_after(finding: Finding, times: float, confidence: float) -> float:
-    """Half the interval of so many times the pictures, as far as these tell."""
-    estimate, n = finding.estimate, round(times * finding.estimate.n)
+    """Half the interval of so many times the pictures: of a share at most, of others by the root of n."""
     if not _is_plain_share(finding):
         return _half_width(finding) / math.sqrt(times)
-    later = share_interval(round(estimate.value * n), n, confidence=confidence)
-    return (later.high - later.low) / 2
+    return share_half_width(round(times * finding.estimate.n), confidence)
 
 
 def _is_plain_share(finding: Finding) -> bool:

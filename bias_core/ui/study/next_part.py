@@ -36,6 +36,9 @@ class NextPart:
             """Remember which, and take a turn in line; who asks people has a listener of its own."""
             steps = [] if report is None else next_steps(report, self.services)
             step = next((one for one in steps if one.key == str(event.step) and one.settings is not None), None)
+            if step is not None:  # the box beside its button says which width
+                widths = {str(i): one for i, one in enumerate(step.widths)}
+                step = widths.get(str(getattr(event, "choice", "0")))
             if step is None:
                 return {self.chosen: None}
             return {self.chosen: (step, report), **tab.on_click(visitor, report)}

@@ -1,7 +1,6 @@
 """People correct a run: in its report a button that makes their task, and what their labels make of the numbers."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -10,7 +9,7 @@ from bias_core.annotation.tasks import SINGLE
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.text import is_known
-from bias_core.studies.running.corrected import BUDGET, Correction, correct_run
+from bias_core.studies.running.corrected import BUDGET, Correction, correct_run, with_corrections
 from bias_core.studies.running.run_readings import PEOPLE, readings_of
 from bias_core.ui import messages
 from bias_core.ui.templates import render
@@ -53,17 +52,17 @@ class PeoplePart:
         """Everything that :meth:`show` changes."""
         return [self.corrected, self.box, self.by, self.refresh, self.n, self.button]
 
-    def wire(self, report: Any, header: Any, header_html: Callable[[StudyReport, str], str]) -> None:
-        """The events; ``header_html`` makes the header of a report whose headline people's labels give."""
+    def wire(self, report: Any, said: list[Any], say: Callable[[StudyReport], Updates]) -> None:
+        """The events; ``say`` gives the updates of the components ``said``, which hang on corrected numbers."""
 
         def on_new_answers(shown: StudyReport | None) -> Updates:
             """The corrected numbers as they are now."""
             if shown is None:
-                return {header: gr.skip()}
-            lead, updates = self.show(shown)
-            return updates | {header: header_html(shown, lead)}
+                return {self.button: gr.skip()}
+            corrected, updates = self.show(shown)
+            return updates | say(corrected)
 
-        self.refresh.click(on_new_answers, report, [header, *self.outputs()], **messages.QUIET)
+        self.refresh.click(on_new_answers, report, [*said, *self.outputs()], **messages.QUIET)
         chosen = [self.n, self.by]
         gr.on([part.input for part in chosen], button_text, chosen, self.button, **messages.LATEST)
 
@@ -72,14 +71,11 @@ class PeoplePart:
         return correct_run(report, self.services.manifests, lambda: self.services.labels)
 
     def extended(self, report: StudyReport) -> StudyReport:
-        """The report with the corrected numbers as one more table, to be taken along."""
-        if (correction := self.correction(report)) is None or not correction.numbers:
-            return report
-        tables = (correction.table(), *report.results.tables)
-        return replace(report, results=replace(report.results, tables=tables))
+        """The report with the corrected numbers, to be downloaded."""
+        return with_corrections(report, self.services.manifests, lambda: self.services.labels)
 
-    def show(self, report: StudyReport) -> tuple[str, Updates]:
-        """The headline that people's labels give, "" without any; and this part for a report."""
+    def show(self, report: StudyReport) -> tuple[StudyReport, Updates]:
+        """The report with the numbers that people's labels correct; and the updates of this part."""
         is_run = report.run_id.isalnum() and self.services.manifests.find(report.run_id) is not None  # and no example
         readings, correction, html = readings_of(report) if is_run else [], None, ""
         if readings:
@@ -100,7 +96,7 @@ class PeoplePart:
             self.n: n or N_LABELS,
             self.button: button_text(n or N_LABELS, AT_RANDOM),
         }
-        return ("" if correction is None else correction.lead), updates
+        return (report if correction is None else correction.added_to(report)), updates
 
 
 def corrected_html(correction: Correction, of: str = "") -> str:

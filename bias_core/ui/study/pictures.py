@@ -16,7 +16,7 @@ from bias_core.number_text import format_given, format_number
 from bias_core.studies.kit.designs import page_of
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.embedded import data_uri
-from bias_core.studies.running.drawn import prompt_facts
+from bias_core.studies.running.drawn import prompt_facts, reason_of
 from bias_core.ui.messages import EACH, LATEST, QUIET
 from bias_core.ui.templates import render, script
 
@@ -29,6 +29,7 @@ FEW, FEW_OF_EACH, MOST_CELLS = 24, 4, 8
 ALL, AND = "", "\n"
 _MOST_VALUES = 300
 _HIDDEN = ["image_id"]
+BLANKED = "Refused or blanked: counted, not scored"
 BOXES = "boxes"  # column with where everybody stands whom a reader found
 _READINGS = (": positive", ": negative", ": nearer by", ": perceived")  # columns that stand below, in a table
 _THUMBNAIL = 96  # pixels of a small picture that the page carries
@@ -92,6 +93,10 @@ class Look:
 
     def cells(self) -> list[Cell]:
         """What is shown of them: a few of each cell, or those that were chosen."""
+        blanked = [] if self.whole or self.only else self._blanked()
+        return [*self._scored(), *blanked]
+
+    def _scored(self) -> list[Cell]:
         frame, column = self.all_rows(), self._cell_column()
         if column is None or frame[column].nunique() < 2:
             return [self._cell("", frame, MOST_SHOWN if self.whole else FEW, self.which)]
@@ -101,6 +106,20 @@ class Look:
             self._cell(name, rows, max(1, most), f"{column}={name}")
             for name, rows in groups[: None if column == "arm" else MOST_CELLS]
         ]
+
+    def _blanked(self) -> list[Cell]:
+        """The pictures that a checker blanked or a host refused, each with the reason."""
+        blanked = [stored for stored in self.report.stored.values() if stored.blocked]
+        pictures = [
+            Thumbnail(
+                src=file_url(stored.path),
+                caption=f"seed {stored.row.seed}" if stored.row.model else "blank",
+                label=reason_of(stored),
+                kind="blanked",
+            )
+            for stored in blanked[:FEW]
+        ]
+        return [Cell(name=BLANKED, pictures=pictures, n=len(blanked))] if blanked else []
 
     def words(self) -> str:
         """What the chosen pictures have in common; "" for all."""

@@ -58,9 +58,13 @@ class ResultPage(StudyForm):
         self.people = PeoplePart(services, self.key)
         self.next = NextPart(services)
 
-    def header_html(self, report: StudyReport, lead: str) -> str:
-        """What was found; ``lead`` is what people's labels say, "" where there are none."""
-        return study_html.header_html(report, lead or headline(report)) + self.next.html(report)
+    def header_html(self, report: StudyReport) -> str:
+        """What was found."""
+        return study_html.header_html(report, headline(report)) + self.next.html(report)
+
+    def sentences(self, report: StudyReport) -> Updates:
+        """The headline and the sentence to quote, of a report with its corrected numbers."""
+        return {self.parts["header"]: self.header_html(report), self.parts["claim"]: claim(report)}
 
     def first_shown(self, report: StudyReport) -> str:  # noqa: ARG002
         """Which pictures of a new report are shown, as ``column=value``; "" for all."""
@@ -184,7 +188,7 @@ class ResultPage(StudyForm):
         folds = [parts[name] for name in LATER]
         self.on_any("expand", folds, self.on_fold, [report, parts["filled"]], [*later, parts["filled"]])
         self.pictures.wire(self.picture_html, self.why_html)
-        self.people.wire(report, parts["header"], self.header_html)
+        self.people.wire(report, [parts["header"], parts["claim"]], self.sentences)
 
     def wire_take(self, pressed: Any) -> None:
         """Let take buttons work; ``pressed`` is the event that says which was pressed."""
@@ -234,17 +238,16 @@ class ResultPage(StudyForm):
     def show_numbers(self, report: StudyReport) -> Updates:
         """The headline, plot and numbers of a report, without its pictures and without what is folded."""
         parts, run = self.parts, (report.design, report.settings)
-        lead, people = self.people.show(report)
+        corrected, people = self.people.show(report)
         plot = self.plot(report)
         return {
             **people,
             parts["report"]: report,
-            parts["header"]: self.header_html(report, lead),
+            **self.sentences(corrected),
             parts["beside"]: gr.update(visible=plot is not None),
             parts["plot"]: "" if plot is None else study_html.figures_html([plot], marks_of(report, plot)),
             parts["findings"]: render("by_arm", tables=arms_overview(report))
             + study_html.findings_html(report, EQUAL if report.arms else self.null_words, numbers_of(report)),
-            parts["claim"]: claim(report),
             parts["shell"]: to_command(*run),
             parts["python"]: to_python(*run),
             parts["link"]: gr.update(value=(link := self.link(report)), visible=bool(link)),
