@@ -250,7 +250,8 @@ def share_half_width(n: int, confidence: float = 0.95) -> float:
     >>> round(share_half_width(16), 2)
     0.25
     """
-    intervals = [exact_interval(k, n, confidence=confidence) for k in range(max(0, n // 2 - 2 * math.isqrt(n)), n // 2 + 1)]
+    near_half = range(max(0, n // 2 - 2 * math.isqrt(n)), n // 2 + 1)
+    intervals = [exact_interval(k, n, confidence=confidence) for k in near_half]
     return max(one.high - one.low for one in intervals) / 2
 
 

@@ -47,7 +47,7 @@ class NextStep:
 
     @property
     def widths(self) -> tuple["NextStep", ...]:
-        """This step and the same to other widths."""
+        """The step itself, then the same to other widths."""
         return (self, *self.others)
 
     def values(self) -> dict[str, Any]:
