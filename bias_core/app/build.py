@@ -56,15 +56,17 @@ class ComingBack:
         self._tabs: dict[str, StudyTab] = {tab.key: tab for tab in (*others, runs)}
         self._first = others[0].key  # which every page opens with, before it is known whose it is
 
-    def wire(self, arrived: Any, visitor: Any) -> None:
-        """The list of runs, and of each tab the last one."""
-        last = {key: gr.State("") for key in self._tabs}
-        arrived.then(self.on_arrived, visitor, [self._runs.parts["list"], *last.values()], **QUIET)
+    def wire(self, arrived: Any, visitor: Any, notice: Any) -> None:
+        """The list of runs, of each tab the last one, and in the ``notice`` the run that is at work."""
+        self.notice, last = notice, {key: gr.State("") for key in self._tabs}
+        notice.expand(self._runs.on_open, visitor, self._runs.everywhere, **QUIET)
+        notice.select(self._runs.on_stop, visitor, None, queue=False, **QUIET)
+        arrived.then(self.on_arrived, visitor, [notice, self._runs.parts["list"], *last.values()], **QUIET)
         for key, run in last.items():
             tab = self._tabs[key]
             outputs = self._runs.everywhere if tab is self._runs else tab.opened_outputs()
             # Only of a tab that has a run: a state that stays as it was is no change.
-            then_run(run.change, partial(self.on_last, key), [visitor, run], outputs)
+            then_run(run.change, partial(self.on_last, key), [visitor, run], [*outputs, notice])
             if key != self._first:
                 looked_at = tab.examples.looked_at.select
                 looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
@@ -73,17 +75,23 @@ class ComingBack:
         """The list as it is now; for each tab the id of its last run, or that one is at work."""
         with messages.user_errors():
             last = self._last_runs(visitor)
-            at_work = self._services.run_line.find(visitor.key)
+            at_work, link = self._services.run_line.find(visitor.key), self._link(request)
+            hidden = ""  # where a run is at work that the page does not open with
             if at_work is not None and at_work.place:
                 last[at_work.place] = _AT_WORK
-            link = self._link(request)
+                hidden = at_work.place if at_work.place != (link.tab or self._first) else ""
             last.setdefault(self._first, _EXAMPLE)
             if self._is_asked(last.get(link.tab, ""), link):
                 last.setdefault(link.tab, _EXAMPLE)
             else:  # what the address asks for was not run yet: its form alone
                 last.pop(link.tab, None)
-            return [self._runs.on_list(visitor), *(last.get(key, "") for key in self._tabs)]
-        return [self._runs.on_list(visitor), *[""] * len(self._tabs)]
+            return [self._at_work(hidden), self._runs.on_list(visitor), *(last.get(key, "") for key in self._tabs)]
+        return [self._at_work(""), self._runs.on_list(visitor), *[""] * len(self._tabs)]
+
+    def _at_work(self, place: str) -> Any:
+        """A line on the run that is at work in a tab; hidden for none."""
+        title = self._tabs[place].title if place else ""
+        return gr.update(value=render("at_work", title=title) if place else "", visible=bool(place))
 
     def on_last(self, key: str, visitor: Visitor, run_id: str) -> Iterator[Updates]:
         """Show a tab's last run with its settings, its example, or follow the run that is at work."""
@@ -94,6 +102,7 @@ class ComingBack:
         at_work = self._services.run_line.find(visitor.key)
         if run_id == _AT_WORK and at_work is not None:
             yield from tab.following(visitor, steps_in_words(at_work), messages.GOES_ON)
+            yield {self.notice: self._at_work("")}
             return
         with messages.user_errors():  # one that cannot be opened is in the list of runs, which says why
             if run_id == _AT_WORK:  # it has ended since
@@ -195,6 +204,7 @@ def build_app(services: Services) -> AnsweringBlocks:
     ) as demo:
         _build_header()
         notice = gr.HTML(visible=False, elem_id="link-notice")
+        at_work = gr.HTML(visible=False, elem_id="at-work", js_on_load=script("runs"))
         visitor, arrived = build_visitor(demo)
         built = {tab.key: tab(services) for tab in TABS}
         for tab in built.values():
@@ -210,7 +220,7 @@ def build_app(services: Services) -> AnsweringBlocks:
         runs.connect(tabs, places[runs.key], built)
         studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
         built[LabelTab.key].connect(tabs, [*studies, runs])
-        ComingBack(services, runs, studies).wire(arrived, visitor)
+        ComingBack(services, runs, studies).wire(arrived, visitor, at_work)
         demo.first_examples = [tab.first_example for tab in (*studies, built[CalibrationTab.key])]
         for tab in studies:
             tab.wire_gpu_time(arrived)

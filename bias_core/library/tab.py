@@ -208,7 +208,9 @@ class RunsTab(StudyTab):
             lines = history.list_runs(self.services, visitor.key)
             examples = {} if lines else shipped_examples(self.services)
             gallery, note = history.list_gallery(self.services)
-            return runs_html([*lines, *gallery], deleted, examples, note)
+            at_work = self.services.run_line.find(visitor.key)
+            running = next((line.run_id for line in lines if at_work and line.status == "running"), "")
+            return runs_html([*lines, *gallery], deleted, examples, note, running)
         return messages.error_html(problem.message)
 
     def on_act(self, visitor: Visitor, deleted: history.Deleted | None, event: gr.EventData) -> Updates:
@@ -220,6 +222,8 @@ class RunsTab(StudyTab):
             elif act == "undo" and deleted is not None:
                 history.restore_run(self.services, visitor.key, deleted)
                 deleted = None
+            elif act == "stop":
+                self.on_stop(visitor)
             elif act in ("keep", "free"):
                 history.keep_run(*run, act == "keep")
         return {
@@ -228,8 +232,10 @@ class RunsTab(StudyTab):
         }  # fmt: skip
 
     def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
-        """Show the report of a run in the tab of its study."""
-        run_id = str(event.run)
+        """Show the report of a run in the tab of its study, or the tab where a run is at work."""
+        run_id, at_work = str(event.run), self.services.run_line.find(visitor.key)
+        if getattr(event, "act", "open") == "watch":
+            return {self.tabs: gr.update(selected=at_work.place if at_work else self.key)}
         with messages.user_errors() as problem:
             saved, banner = open_any(self.services, visitor, run_id)
             return self._show(saved, banner=banner)
@@ -323,7 +329,10 @@ class RunsTab(StudyTab):
         yield from self._follow(visitor, start, show)
 
     def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
-        yield from self.following(visitor, in_line(self.services, visitor, start, self.key), show=show)
+        with messages.user_errors() as problem:
+            yield from self.following(visitor, in_line(self.services, visitor, start, self.key), show=show)
+        if problem:
+            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 
     def ended(self, visitor: Visitor) -> Updates:
         """The list as it is now."""
@@ -371,16 +380,19 @@ def runs_html(
     deleted: history.Deleted | None = None,
     examples: Mapping[str, tuple[Example, SavedReport]] | None = None,
     note: str = "",
+    running: str = "",
 ) -> str:
     """Every run with what can be done with it, and the examples; the last deletion can be undone.
 
-    ``note`` says what of the gallery cannot be read.
+    ``note`` says what of the gallery cannot be read; ``running`` is the id of the run at work.
     """
 
     def size(n_bytes: int) -> str:
         return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:,.0f} kB"
 
-    return render("runs", lines=lines, deleted=deleted, examples=examples or {}, note=note, size=size, when=when)
+    return render(
+        "runs", lines=lines, deleted=deleted, examples=examples or {}, note=note, running=running, size=size, when=when
+    )
 
 
 def imported_html(upload: Imported) -> str:

@@ -103,8 +103,12 @@ class Visitor:
         self._stop = _STOPS.setdefault(self.key, self._stop)
         return self._stop
 
-    def start(self, place: str = "") -> None:
-        """Make way for a new run, of this tab: an older one is told to stop and keeps its own flag."""
+    def start(self, services: Services, place: str = "") -> None:
+        """Make way for a new run of this tab: an older one of it is told to stop and keeps its own flag.
+
+        Raises InvalidInput: a run that was begun in another tab is still at work.
+        """
+        check_no_other_run(services, self, place)
         self.places.add(place)
         self.stop.set()
         self._stop = _STOPS[self.key] = threading.Event()
@@ -179,10 +183,24 @@ def then_run(event: Callable[..., Any], run: Callable[..., Iterator[Any]], input
     return event(run, inputs, outputs, **(EACH | RUN))
 
 
+def check_no_other_run(services: Services, visitor: Visitor, place: str) -> None:
+    """InvalidInput where a run that the visitor began in another tab is at work and was not told to stop."""
+    at_work = services.run_line.find(visitor.key)
+    if at_work is not None and at_work.place not in ("", place) and not at_work.stop.is_set():
+        raise InvalidInput(
+            f"your run in {at_work.place.title()} is still at work, and one run at a time is yours: watch it there, or "
+            "stop it there, then begin this one"
+        )
+
+
 def in_line(
     services: Services, visitor: Visitor, start: Callable[[], Generator[S, None, R]], place: str = ""
 ) -> Generator[S | Progress, None, R]:
-    """A visitor's run, or how many are before it; with its ``place`` on the page it survives a reload."""
+    """A visitor's run, or how many are before it; with its ``place`` on the page it survives a reload.
+
+    Raises InvalidInput: as :meth:`Visitor.start`.
+    """
+    check_no_other_run(services, visitor, place)
     asker = Asker(name=visitor.key, address=visitor.address)
     return steps_in_words(services.run_line.begin(start, asker, visitor.stop, place))
 

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import secrets
+import threading
 import time
 import urllib.request
 from copy import copy
@@ -122,7 +123,7 @@ def test_a_tab_shows_no_example_to_whom_has_a_run_there_asks_for_one_or_is_not_k
     assert header not in coming.on_look("association", stopped, None)
     hurried = Visitor()
     hurried.key = "e" * 32
-    monkeypatch.setattr(tab, "first_view", lambda visitor: visitor.start("association") or {header: "Example"})
+    monkeypatch.setattr(tab, "first_view", lambda visitor: visitor.start(fakes, "association") or {header: "Example"})
     assert header not in coming.on_look("association", hurried, None)  # a run began while the example was made
     assert header not in coming.on_look("association", visitor, None)
 
@@ -150,6 +151,38 @@ def test_a_run_at_work_is_followed_after_a_reload_and_can_be_stopped(served):
     assert "slow judge" in again.shown["header"]  # what was finished when Stop was pressed
     assert "Stopped" in str(again.shown)
     again.client.close()
+
+
+def test_a_run_that_the_page_does_not_show_is_named_and_no_press_elsewhere_stops_it(fakes):
+    tab, runs, visitor = built(AssociationTab, fakes), built(RunsTab, fakes), Visitor()
+    visitor.key, coming, go_on = "b" * 32, ComingBack(fakes, runs, [tab]), threading.Event()
+    settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
+    report = complete(run_study(find_design("t2iat-tests"), settings, fakes, session=visitor.key))
+    fakes.manifests.save(replace(fakes.manifests.find(report.run_id), status="running"))
+    assert "cut off" in runs.on_list(visitor)
+
+    def steps():
+        while not go_on.wait(0.01) and not visitor.stop.is_set():
+            yield Progress(message="drawing")
+
+    run = fakes.run_line.begin(steps, Asker(name=visitor.key), visitor.stop, "runs")
+    notice, listed, *last = coming.on_arrived(visitor)
+    assert notice["visible"]
+    for html in (notice["value"], listed):
+        assert 'data-act="watch"' in html
+        assert 'data-act="stop"' in html
+    assert 'data-act="again"' not in listed
+    assert last == [report.run_id, "at work"]
+    refused = tab.on_click(visitor)
+    assert "your run in Runs is still at work" in refused[tab.parts["status"]]
+    *_, refused = tab.on_run(visitor, *form_values(tab))
+    assert "your run in Runs is still at work" in refused[tab.parts["status"]]
+    assert not visitor.stop.is_set()
+    runs.on_stop(visitor)
+    assert tab.parts["stop"] in tab.on_click(visitor)  # it ends, and the new one takes its turn
+    go_on.set()
+    list(run.follow())
+    assert not coming.on_arrived(visitor)[0]["visible"]
 
 
 def test_an_open_page_costs_the_server_little(served):

@@ -61,8 +61,10 @@ class SuggestPart:
 
     def on_click(self, visitor: Visitor) -> Updates:
         """A new run of this visitor; an older one ends."""
-        visitor.start()
-        return self._running(True) | {self.status: messages.QUEUED}
+        with messages.user_errors() as problem:
+            visitor.start(self.services)
+            return self._running(True) | {self.status: messages.QUEUED}
+        return self._running(False) | {self.status: messages.error_html(problem.message)}
 
     def on_suggest(
         self, read_form: Callable[[Sequence[Any]], StudySettings], visitor: Visitor, *values: Any

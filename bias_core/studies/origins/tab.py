@@ -194,8 +194,10 @@ class OriginsTab(StudyTab):
 
     def on_go(self, visitor: Visitor) -> Updates:
         """Take a turn in the queue."""
-        visitor.start()
-        return self._drawing(messages.QUEUED, running=True)
+        with user_errors() as problem:
+            visitor.start(self.services)
+            return self._drawing(messages.QUEUED, running=True)
+        return self._drawing(messages.error_html(problem.message))
 
     def on_draw(
         self, visitor: Visitor, report: StudyReport | None, cluster: str, text: str, n: float | None

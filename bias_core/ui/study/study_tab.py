@@ -218,7 +218,10 @@ class StudyTab(ResultPage):
 
     def on_click(self, visitor: Visitor, shown: StudyReport | None = None) -> Updates:
         """Take a turn in the queue; a run of the same visitor that is still at work ends, and an example goes."""
-        visitor.start(self.key)
+        with messages.user_errors() as problem:
+            visitor.start(self.services, self.key)
+        if problem:
+            return {self.parts["status"]: messages.error_html(problem.message)}
         gone = self.cleared() if is_example(shown) else {}
         return gone | self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
 
