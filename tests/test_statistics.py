@@ -148,8 +148,9 @@ def test_bootstrap_says_when_it_falls_back_and_when_there_is_no_interval():
     assert large.method == "bootstrap (percentile) 95 %"
     assert large.note == ""
     one_unit, equal = bootstrap_interval([0.3], statistic=np.mean), percentile_estimate(0.5, [0.5] * 10, n=2)
+    undefined = percentile_estimate(0.5, [], n=2)
     assert one_unit.value == 0.3
-    assert np.isnan([one_unit.low, one_unit.high, equal.low]).all()
+    assert np.isnan([one_unit.low, one_unit.high, equal.low, undefined.low]).all()
     assert one_unit.note
     assert "too few" in equal.note
 

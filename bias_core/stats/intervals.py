@@ -139,20 +139,21 @@ def percentile_estimate(
     Parameters
     ----------
     value : float
-    resampled : array (n_resamples,). The statistic of each bootstrap resample.
+    resampled : array (n_resamples,). The statistic of each bootstrap resample in which it is defined.
     n : int. Number of sampling units.
 
     Returns
     -------
-    Estimate : ``low`` and ``high`` are nan, with a note, where all resamples agree: too few units differ.
+    Estimate : ``low`` and ``high`` are nan, with a note, where all resamples agree, or there is none: too few units
+        differ.
 
-    Raises InvalidInput: for empty or not finite resamples.
+    Raises InvalidInput: for resamples that are not finite.
 
     >>> percentile_estimate(2.0, [1.0, 2.0, 3.0], n=5, confidence=0.5).low
     1.5
     """
     check_confidence(confidence)
-    values = finite_vector(resampled, "resampled")
+    values = finite_vector(resampled, "resampled") if np.size(resampled) else np.zeros(1)
     low, high, note = math.nan, math.nan, "too few different units for an interval"
     if np.ptp(values) > _ROUNDING:
         low, high = (float(end) for end in np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2]))

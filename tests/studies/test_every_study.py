@@ -5,21 +5,26 @@ On the diffusion model those that draw in a way of their own, and one that does 
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import count
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
-from bias_core.errors import InvalidInput, UnknownModel
+from bias_core.errors import Cancelled, InvalidInput, UnknownModel
 from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, list_designs
-from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.types import Arm, StudySettings, mapped
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.headline import headline
+from bias_core.studies.running.export import to_export
 from bias_core.studies.running.run import complete, run_study, with_options
 from tests.shared import RealServices
 
@@ -129,11 +134,22 @@ def later(settings):
 
 
 def run(name, services, **settings):
-    model = DIFFUSION if name in ON_DIFFUSION else RENDERER
+    return complete(study_run(name, services, **settings))
+
+
+def study_run(name, services, most_steps=math.inf, **settings):
+    """A study's steps; stopped after so many."""
+    model, taken = DIFFUSION if name in ON_DIFFUSION else RENDERER, count()
     asked_for = StudySettings(
         model=model, num_inference_steps=N_STEPS, scale=SCALE, options=CASES[name].options, **settings
     )
-    return complete(run_study(find_design(name), asked_for, services))
+    steps, now = run_study(find_design(name), asked_for, services, cancelled=lambda: now[0] >= most_steps), [0]
+
+    def counted(step):
+        now[0] = next(taken) + 1
+        return step
+
+    return mapped(steps, counted)
 
 
 @pytest.fixture(scope="module")
@@ -205,13 +221,64 @@ def test_nothing_in_the_report_is_empty(report):
 
 
 def test_the_headline_names_what_is_there_and_speaks_of_a_finding(report):
-    said, markdown = headline(report), to_markdown(report)
-    named = re.findall("“([^”]+)”", said)
-    assert all(name in markdown.replace(said, "", 1) for name in named), said
+    agrees(report)
+    said = headline(report)
     if report.design.name.startswith("tbyb"):
         assert ("no object was named" in said) == report.results.frame("top_objects").empty
     findings = {finding.key: finding.estimate for finding in report.results.findings}
     assert all(math.isnan(one.value) for one in findings.values()) == ("Nothing could be" in said), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_so_do_the_headlines_of_arms_of_brought_pictures_and_of_a_stopped_run(name, services, dataset):
+    images = dataset if name == "tbyb-dataset" else ""
+    if name not in ("causes", "tbyb-controlled", "tbyb-dataset"):  # whose conditions or pictures are their own
+        first, second = ("published", "extreme") if name not in ON_DIFFUSION else ("fair", "published")
+        arms = tuple(Arm(name=one, condition=one) for one in (first, second))
+        agrees(run(name, services, arms=arms))
+    if name not in {*ON_DIFFUSION, "tbyb-controlled", "tbyb-dataset"}:
+        whole = run(name, services, images=images)
+        zipped = str(write_zip(to_export(whole, pictures=True), services.settings.data_dir / f"{name}.zip"))
+        agrees(run(name, services, images=zipped, force=True))
+    n_steps = len(list(study_run(name, services, seed=1, images=images)))
+    for most in (n_steps // 2, n_steps - 1):
+        with suppress(Cancelled):  # of too few pictures nothing is said
+            agrees(run(name, services, seed=1, images=images, most_steps=most))
+
+
+def agrees(report):
+    """Hold a headline against its report: every name that it has, and every number with an interval, is there."""
+    said, markdown = headline(report), to_markdown(report)
+    for name in re.findall("“([^”]+)”", said):
+        assert name in markdown.replace(said, "", 1), f"“{name}”: {said}"
+    known = np.abs(list(numbers_of(report)))  # of a difference, which comes first may be told the other way round
+    numbers = r"([+−]?[\d.,]+)(?: %)? \[([^,\]]+), ([^\]]+)\]( points)?"
+    for match in re.finditer(numbers, said.replace("\N{NO-BREAK SPACE}", " ")):
+        *parts, points = match.groups()
+        unit = 0.5 * 10.0 ** -len(parts[0].partition(".")[2]) + 1e-9  # of the last digit
+        value, *ends = (abs(float(part.replace("−", "-").replace(",", ""))) for part in parts)
+        scale = 100 if points or " %" in match[0] else 1
+        for triple in ([value, *ends], [value, *ends[::-1]]):
+            if np.isclose(scale * known, triple, atol=unit, rtol=0).all(axis=1).any():
+                break
+        else:
+            pytest.fail(f"{match[0]}: {said}")
+        sentence = said[said.rfind(". ", 0, match.start()) + 1 : match.end() + 60]
+        low, high = (float(part.replace("−", "-").replace(",", "")) for part in parts[1:])
+        assert "no clear" not in sentence or low <= 0 <= high or "p = " in sentence, said
+
+
+def numbers_of(report):
+    """Every number of a report with an interval: (value, low, high)."""
+    for part in (report, *report.arms):
+        for one in (finding.estimate for finding in part.results.findings):
+            yield one.value, one.low, one.high
+        for frame in (table.frame for table in part.results.tables):
+            for column in map(str, frame.columns):
+                for ends in (("low", "high"), (f"{column} low", f"{column} high")):
+                    if {*ends} <= {*frame.columns} and pd.api.types.is_numeric_dtype(frame[column]):
+                        yield from frame[[column, *ends]].astype(float).itertuples(index=False)
 
 
 def test_the_same_manifest_gives_the_same_report_and_draws_nothing(study, report, later, asked):

@@ -10,7 +10,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import GENDERS
 from bias_core.metrics.swapped import OrderEffect, order_effect
-from bias_core.number_text import format_change
+from bias_core.number_text import format_change, format_p
 from bias_core.stats.effects import holm
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.rows import scaled
@@ -26,7 +26,7 @@ from bias_core.studies.kit.types import (
     finding,
     finding_mark,
 )
-from bias_core.studies.paired.headline import is_told, seen_headline
+from bias_core.studies.paired.headline import is_clear, is_told, seen_headline
 from bias_core.studies.paired.labelling import LabellingOptions
 from bias_core.studies.paired.scores import PAIRED, in_setting, paired_program
 from bias_core.types import Estimate
@@ -225,7 +225,10 @@ def _sentence(one: Finding, confidence: float, subject: str, here: str, there: s
     change = _points(one.estimate)
     numbers = format_change(change.value, change.low, change.high, n=change.n)
     if not is_told(change, one.p_value, confidence):
-        return f"{subject} moves the share of masculine-looking people by no clear amount ({numbers} points)."
+        by_chance = f"; p = {format_p(one.p_value)}: so few seeds do not rule out chance" if is_clear(change) else ""
+        return (
+            f"{subject} moves the share of masculine-looking people by no clear amount ({numbers} points{by_chance})."
+        )
     where = here if change.value > 0 else there
     points = f"{abs(change.value):.0f} points, up {where} ({numbers})"
     return f"{subject} moves the share of masculine-looking people by {points}."
