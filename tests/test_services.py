@@ -1,6 +1,7 @@
 """One process's services: built once, named honestly, and holding nothing of a visitor."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -115,6 +116,10 @@ def test_a_misspelt_key_of_the_catalogue_is_said(tmp_path):
         (tmp_path / "models.yaml").write_text(json.dumps(lists))
         with pytest.raises(StorageError, match="surprise"):
             Services(Settings(data_dir=tmp_path, assets_dir=tmp_path)).models()
+
+
+def test_threads_that_wait_for_work_leave_the_cores_to_others():
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"  # read when torch is imported, after bias_core.services
 
 
 def test_unknown_words_are_of_the_calibration_world_only(services):

@@ -5,6 +5,9 @@ import os
 from typing import Any
 
 os.environ["DIFFUSERS_DISABLE_REMOTE_CODE"] = "true"  # read when diffusers is imported
+# Read when torch is imported. Threads that wait for work sleep: where other processes want the cores too, spinning ones
+# keep each other from them, and a picture takes ten times as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 class _OnFirstUse:

@@ -16,7 +16,7 @@ from bias_core.settings import Settings
 from bias_core.studies.explore.options import compare_settings, explore_settings
 from bias_core.studies.internal.study import own_targets
 from bias_core.studies.kit.designs import find_design, list_designs, program_of
-from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
+from bias_core.studies.kit.limits import Stoppable, TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
@@ -169,6 +169,17 @@ def test_stop_is_looked_at_while_a_run_is_laid_out(monkeypatch):
     now[0] = 1.0
     with pytest.raises(Cancelled):
         check()
+
+
+def test_long_work_says_how_long_the_rest_takes_at_its_latest_pace(monkeypatch):
+    # Ten items were kept earlier and take no time, the next ten take 3 s each: of 20, 1 is left after the 19th.
+    clock, work = [0.0], Stoppable()
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    work.cancelled, work.notes = (lambda: False), []
+    steps = work.as_far_as("pictures", range(20), lambda n: clock.__setitem__(0, clock[0] + 3.0 * (n >= 10)))
+    left = [step.seconds_left for step in steps]
+    assert np.isnan(left[0])
+    assert (left[10], left[11], left[19]) == (0.0, 3 / 8 * 9, 3.0)
 
 
 def test_words_of_ones_own_that_cannot_be_written_are_refused(services):

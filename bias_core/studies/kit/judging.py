@@ -11,10 +11,9 @@ from PIL import Image
 
 from bias_core.errors import ModelUnavailable
 from bias_core.store.readings import Question, open_picture
-from bias_core.studies.kit.limits import leaving
+from bias_core.studies.kit.limits import Countdown, leaving
 from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Progress
 from bias_core.types import Attribute, KnownPicture, ReaderErrors
 
 CALLS = ("yes", "no", "cannot tell")
@@ -139,7 +138,7 @@ def ask_judge(
     judge = services.judge(name)
     texts: dict[Question, str] = services.answers.find(judge.name, list(pictures))
     missing = [key for key in pictures if key not in texts]
-    turn = services.reading(judge)
+    turn, countdown = services.reading(judge), Countdown(len(missing))
     with leaving(lambda: (key[0] for key in missing if key not in texts)):
         for start in range(0, len(missing), _AT_ONCE):
             check()
@@ -151,7 +150,7 @@ def ask_judge(
             services.answers.keep(judge.name, fresh)
             texts |= fresh
             done = start + len(part)
-            yield Progress(done=done, total=len(missing), message=f"{what}: {done:,} of {len(missing):,}")
+            yield countdown.progress(done, f"{what}: {done:,} of {len(missing):,}")
     return {key: np.array(texts[key].split(), dtype=float) for key in pictures}
 
 

@@ -1,6 +1,8 @@
 """How much one run may ask for, checked for every study and every door before anything is laid out; and its Stop."""
 
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TypeVar
@@ -13,6 +15,7 @@ from bias_core.waiting import never
 S = TypeVar("S")
 T = TypeVar("T")
 _SECONDS_BETWEEN_LOOKS = 0.2
+_PACE_OF = 8  # the latest parts, since those that were kept earlier take no time and come first
 
 
 def check_budget(n_images: int, limits: Settings, *, what: str, advice: str, n_steps: int = 0, pixels: int = 0) -> None:
@@ -93,6 +96,21 @@ class TimeLimit:
             ) from error
 
 
+class Countdown:
+    """How long the rest of some work takes, at the pace of its latest parts; time counts from the making of this."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._marks = total, deque([(time.monotonic(), 0)], maxlen=_PACE_OF)
+
+    def progress(self, done: int, message: str) -> Progress:
+        """A step of the work, with the seconds left; nan before the first part is done."""
+        (since, before), now = self._marks[0], time.monotonic()
+        if done > before:
+            self._marks.append((now, done))
+        left = (now - since) / (done - before) * (self._total - done) if done > before else math.nan
+        return Progress(done=done, total=self._total, seconds_left=left, message=message)
+
+
 class Stoppable:
     """Work that ends on Stop, or goes on with what is finished by then and says how much that is.
 
@@ -138,11 +156,11 @@ class Stoppable:
 
         ``what`` are the items in words. Raises Cancelled for less than ``fewest``, from which nothing could be told.
         """
-        finished: list[T] = []
+        finished, countdown = list[T](), Countdown(len(items))
         with self.ending_early(lambda: f"{len(finished):,} of {len(items):,} {what}"):
             for n, item in enumerate(items):
                 self.check()
-                yield Progress(done=n, total=len(items), message=f"{n:,} of {len(items):,} {what}")
+                yield countdown.progress(n, f"{n:,} of {len(items):,} {what}")
                 finished.append(work(item))
         if self.stopped_after and len(finished) < fewest:
             raise self.too_little()

@@ -20,7 +20,7 @@ from bias_core.models.hosted import hosted_name
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
 from bias_core.store.manifests import Manifest
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
-from bias_core.studies.kit.limits import Stoppable, leaving
+from bias_core.studies.kit.limits import Countdown, Stoppable, leaving
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import Rows, larger
 from bias_core.studies.kit.services import StudyServices
@@ -367,12 +367,12 @@ class StudyData(Stoppable):
         picture_of: Callable[[Any], StoredImage] = lambda item: item,
     ) -> Steps[list[T]]:
         """What ``work`` makes of each part of pictures, or of what is asked of pictures."""
-        parts, done = [], 0
+        parts, done, countdown = [], 0, Countdown(len(items))
         for part in batched(items, [n_pixels(picture_of(item)) for item in items], most=size):
             self.check()
             parts.append(work(part))
             done += len(part)
-            yield Progress(done=done, total=len(items), message=f"{what}: {done:,} of {len(items):,}")
+            yield countdown.progress(done, f"{what}: {done:,} of {len(items):,}")
         return parts
 
 
