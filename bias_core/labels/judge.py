@@ -14,7 +14,7 @@ from bias_core.annotation.task_owner import OwnerKey, owned_task, read_picture
 from bias_core.annotation.tasks import Item, Task
 from bias_core.errors import InvalidInput
 from bias_core.labels.report import Labels
-from bias_core.metrics.paired_labels import UNTOLD
+from bias_core.metrics.paired_labels import untold_among
 from bias_core.studies.kit.judging import INSTRUCTION, Picture, ask_judge, calls_of
 from bias_core.studies.kit.readers import Reader, fetch_reader
 from bias_core.studies.kit.services import StudyServices
@@ -77,7 +77,7 @@ def _chosen(keys: Sequence[str], answers: np.ndarray) -> str:
     says_yes = calls_of(answers) == 0
     if says_yes.any():
         return keys[int(np.where(says_yes, answers[:, 0], -1.0).argmax())]
-    return next((key for key in UNTOLD if key in keys), "")
+    return untold_among(keys)
 
 
 def _opened(store: LabelStore, picture: str) -> Image.Image:

@@ -23,11 +23,11 @@ from bias_core.labels.answers import answers_between, answers_figure, pictures_f
 from bias_core.labels.groups import group_tables
 from bias_core.labels.scale_answers import ordinal_votes, scale_findings
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
-from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD
+from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD, untold_among
 from bias_core.stats.effects import share_interval
 from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights
 from bias_core.studies.kit.designs import programs_by_kind
-from bias_core.studies.kit.labels import AUTOMATIC
+from bias_core.studies.kit.labels import AUTOMATIC, kappa_finding
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import (
     Design,
@@ -80,6 +80,10 @@ _CHECKS_NOTE = (
 MACHINES_NOTE = (
     "A judge is a machine: it counts in no agreement, no majority and no score of people. agrees with people: share of "
     "its answers that equal what most people said, with its exact interval."
+)
+_TIES_NOTE = (
+    "Counts of people or pictures. A tie between raters counts as “cannot identify” (“unclear”) where that is an "
+    "answer, as in the paired studies; elsewhere it is left out."
 )
 _ERRORS_NOTE = (
     "sensitivity: share of what people call so that it calls so too; specificity: share of the rest that it "
@@ -303,23 +307,23 @@ def _strength(estimate: Estimate) -> str:
 def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tuple[list[Finding], list[StudyTable]]:
     """A reader against people's majority: kappa, who is taken for whom, and its error rates."""
     both = people.set_index(["image_id", "position"])[["label"]]
+    tie = (people["label"] == "").to_numpy() & (people["raters"] > 0).to_numpy()
+    both["label"] = both["label"].mask(tie, untold_among(task.answer_keys))
     both["automatic"] = [labels.get(key, "") for key in both.index]
     both = both[(both != "").all(axis=1)]
-    if len(both) < 2:
+    finding = kappa_finding(f"kappa_{name}", f"People and {name}", both, both.index.get_level_values("image_id"))
+    if finding is None:
         return [], []
-    kappa = _coefficient("cohen_kappa", both, both.index)
-    equal = f"Equal for {int((both['label'] == both['automatic']).sum()):,} of {len(both):,}."
-    finding = Finding(key=f"kappa_{name}", title=f"People and {name}", metric="cohen_kappa", estimate=kappa, says=equal)
     order = list(dict.fromkeys([*task.answer_keys, *both["automatic"]]))
     counts = pd.crosstab(both["label"], both["automatic"]).reindex(index=order, columns=order, fill_value=0)
     counts = counts.rename_axis(None, axis=1).rename_axis("people say").reset_index()
-    title, note = f"People's labels (rows) and {name} (columns)", "Counts of people or pictures with a majority label."
+    title, note = f"People's labels (rows) and {name} (columns)", _TIES_NOTE
     key = re.sub(r"\W+", "_", name)
     tables = [table(f"confusion_{key}", title, counts, note)]
     if rows := _error_rates(both, task):
         title = f"Errors of {name}, people taken as right"
         tables.append(table(f"errors_{key}", title, rows, _ERRORS_NOTE))
-    return [finding], tables
+    return [replace(finding, estimate=replace(finding.estimate, null_value=0.0))], tables
 
 
 def _error_rates(both: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
@@ -430,7 +434,7 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     if "labels" in tables and task.kind.startswith("pst_"):
         frame = tables["labels"].set_index(["image_id", "position"])
         names = {"automatic": "automatic labels", "truth": "the record of what was drawn"}
-        nobody_says = {word: next((key for key in UNTOLD if key in task.answer_keys), word) for word in UNTOLD}
+        nobody_says = {word: untold_among(task.answer_keys) or word for word in UNTOLD}
         answers = {name: frame[column].replace(nobody_says) for column, name in names.items() if column in frame}
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])

@@ -11,7 +11,7 @@ import pandas as pd
 from bias_core.annotation.task_owner import TaskPicture
 from bias_core.annotation.tasks import CANNOT_TELL, PICTURE, POSITIONS, SINGLE, Task, TaskKind
 from bias_core.errors import InvalidInput, quoted
-from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, UNTOLD
+from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, UNTOLD, untold_among
 from bias_core.scales import load_scales
 from bias_core.studies.explore.options import KIND
 from bias_core.studies.explore.results import CONCEPT
@@ -178,8 +178,7 @@ def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
     """
     gold: dict[int, dict[str, str]] = {}
     keys = {name.lower(): a.key for a in task.answers for name in (a.key, a.label, a.shortcut) if name}
-    nobody_says = next((key for key in UNTOLD if key in task.answer_keys), None)
-    if nobody_says is not None:  # marked while the task had the other words for it
+    if nobody_says := untold_among(task.answer_keys):  # marked while the task had the other words for it
         keys |= dict.fromkeys((*UNTOLD, *(word.replace("_", " ") for word in UNTOLD)), nobody_says)
     positions = task.positions
     for line in filter(str.strip, text.splitlines()):

@@ -24,9 +24,9 @@ from bias_core.labels.judge import judge_labels, judge_task
 from bias_core.labels.report import label_report, people_labels
 from bias_core.labels.sources import Candidate, recorded_answers
 from bias_core.labels.tab import LabelTab
-from bias_core.metrics.paired_labels import ANDROGYNOUS, CANNOT_IDENTIFY
+from bias_core.metrics.paired_labels import ANDROGYNOUS, CANNOT_IDENTIFY, merge_ratings
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.labels import majority, read_answers
+from bias_core.studies.kit.labels import kappa_finding, majority, read_answers
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.headline import headline
 from bias_core.studies.paired.labelling import chosen, relabelled, with_answers
@@ -141,6 +141,24 @@ def test_the_report_tells_agreement_over_four_and_over_two_and_what_raters_disag
     of_two = label_report(progress(pst_task(paired=False), 4), labelled(["ff", "fm", "mm", "fm"])).results
     assert "alpha_two" not in {one.key for one in of_two.findings}
     assert "between" not in {one.key for one in of_two.tables}
+
+
+def test_people_and_a_machine_agree_by_the_rule_of_the_studies_where_raters_tie():
+    task, said = pst_task(paired=False), ["feminine", "cannot_identify", "masculine", "feminine"]
+    machine = {(str(number), "single"): answer for number, answer in enumerate(said)}
+    given = labelled(["ff", "fm", "mm", "mf"])
+    results = label_report(progress(task, 4), given, {"machine": machine}).results
+    (kappa,) = [one for one in results.findings if one.key == "kappa_machine"]
+    # f f, c c, m m, and a tie, c, that is called f: o = 3/4, e = 1/4 · 2/4 + 2/4 · 1/4 + 1/4 · 1/4 = 5/16
+    assert kappa.estimate.value == pytest.approx((3 / 4 - 5 / 16) / (1 - 5 / 16))
+    votes = [
+        (i, k, LETTERS[one]) for i, letters in enumerate(["ff", "fm", "mm", "mf"]) for k, one in enumerate(letters)
+    ]
+    ratings = pd.DataFrame(votes, columns=["image_id", "rater", "perceived_gender"])
+    people = merge_ratings(ratings.assign(identity="nurse", stereotyped_gender="feminine"))["perceived_gender"]
+    both = pd.DataFrame({"human": people, "automatic": said})
+    assert kappa_finding("", "", both, people.index).estimate.value == kappa.estimate.value
+    assert kappa.says == "75.0 % of 4 labels are equal."
 
 
 def test_what_is_on_record_is_an_answer_of_the_task():

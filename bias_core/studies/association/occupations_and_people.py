@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix, even_mix_association
 from bias_core.metrics.rank_agreement import kendall_tau
@@ -21,7 +20,7 @@ from bias_core.studies.arms.statistics import lean_sample, table_over_arms
 from bias_core.studies.association.headline import headline
 from bias_core.studies.association.tests import SETS, CrossingOptions, association_shots
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.labels import answers_counted, majority, read_answers
+from bias_core.studies.kit.labels import answers_counted, kappa_finding, majority, read_answers
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
@@ -337,12 +336,9 @@ def _share_finding(design: Design, line: Line, share: Estimate, judged: pd.DataF
 
 
 def _reader_against_people(judged: pd.DataFrame, settings: StudySettings) -> list[Finding]:
-    both = judged.dropna(subset=["reader", "people"])
-    if len(both) < FEWEST:
-        return []
-    kappa = agreement_estimate(both[["reader", "people"]], coefficient="cohen_kappa", **intervals(settings))
-    says = f"{100 * (both['reader'] == both['people']).mean():.1f} % of {len(both)} pictures are judged alike."
-    return [finding("kappa", "Reader against people", "cohen_kappa", kappa, says)]
+    both, title = judged[["reader", "people"]], "Reader against people"
+    kappa = kappa_finding("kappa", title, both, judged["image_id"], **intervals(settings))
+    return [] if kappa is None else [kappa]
 
 
 def _judged_frame(lines: Mapping[str, Line], judged: pd.DataFrame) -> pd.DataFrame:

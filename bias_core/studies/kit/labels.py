@@ -2,14 +2,41 @@
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.metrics.agreement import agreement_estimate
+from bias_core.studies.kit.types import Finding, finding
 
 AUTOMATIC = "automatic"
 """As the rater of a CSV: a reader's answer and no person's."""
 COLUMNS = ("image_id", "position", "answer", "rater")
+_FEWEST = 2  # labels of both sources
+
+
+def kappa_finding(
+    key: str, title: str, both: pd.DataFrame, image_ids: "pd.Series[Any] | pd.Index[Any]", **how: Any
+) -> Finding | None:
+    """Cohen's κ between two sources of labels, such as people and a classifier; None for fewer than two labels.
+
+    Every answer counts as one, also that somebody cannot be identified. Raters are merged by majority; a tie is that
+    answer where it is offered, and no label elsewhere.
+
+    Parameters
+    ----------
+    both : labels of the two sources, ``(n, 2)``; "" or missing where a source gave none, which leaves the row out.
+    image_ids : the picture of each row; pictures are resampled.
+    how : confidence and seed of the interval, of :func:`bias_core.metrics.agreement.agreement_estimate`.
+    """
+    given = (both.notna() & (both != "")).all(axis=1).to_numpy()
+    some = both[given]
+    if len(some) < _FEWEST:
+        return None
+    kappa = agreement_estimate(some, coefficient="cohen_kappa", groups=image_ids[given], **how)
+    equal = 100 * float((some.iloc[:, 0] == some.iloc[:, 1]).mean())
+    return finding(key, title, "cohen_kappa", kappa, f"{equal:.1f} % of {len(some):,} labels are equal.")
 
 
 def read_answers(path: str, *, allowed: Collection[str]) -> pd.DataFrame:

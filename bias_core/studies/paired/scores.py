@@ -16,7 +16,7 @@ from bias_core.metrics.paired_stereotype import StereotypeTestScore, stereotype_
 from bias_core.number_text import format_number, format_share
 from bias_core.studies.arms.statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.labels import AUTOMATIC
+from bias_core.studies.kit.labels import AUTOMATIC, kappa_finding
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import (
@@ -315,15 +315,12 @@ def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Findi
     findings, rows = [], []
     for setting, (one, other) in product(dict.fromkeys(people["setting"]), combinations(SOURCES, 2)):
         some = in_setting(people, setting).dropna(subset=[one, other])
-        if len(some) < 2:
-            continue
-        kappa = agreement_estimate(
-            some[[one, other]], coefficient="cohen_kappa", groups=some["image_id"], **intervals(settings)
-        )
-        equal = 100 * float((some[one] == some[other]).mean())
         title = f"{SOURCES[one].capitalize()} against {SOURCES[other]}, {setting}"
-        says = f"{equal:.1f} % of {len(some):,} labels are equal."
-        findings.append(finding(f"kappa_{setting}_{one}_{other}", title, "cohen_kappa", kappa, says))
+        key = f"kappa_{setting}_{one}_{other}"
+        if (found := kappa_finding(key, title, some[[one, other]], some["image_id"], **intervals(settings))) is None:
+            continue
+        findings.append(found)
+        kappa, equal = found.estimate, 100 * float((some[one] == some[other]).mean())
         rows.append(
             {"setting": setting, "labels": SOURCES[one], "against": SOURCES[other], "people": len(some)}
             | {"equal %": equal, **columns("κ", kappa), "note": kappa.note}
