@@ -27,7 +27,7 @@ from bias_core.studies.explore.view import says
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.attributes import check_crossing, find_attribute, load_attribute_sets, suggest_set
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import Progress
+from bias_core.studies.kit.types import Arm, Progress
 from bias_core.studies.reports.crossed import cross_attributes, crossed_headline, joined, mosaics_of
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.figures import to_bytes
@@ -35,6 +35,7 @@ from bias_core.studies.reports.text import finding_rows
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute, Estimate
+from bias_core.ui.study.drawing import drawing_html
 from tests import shared
 from tests.explored import Explored, explore, plan_explore
 
@@ -104,6 +105,17 @@ def test_the_report_has_every_picture_and_every_score(diffused, rendered):
         assert [score.attribute for score in report.attributes] == [MAN, NURSE]
         assert len(report.clusters.labels) == n
         assert report.prompt == "a photo of a doctor"
+
+
+def test_progress_counts_what_was_asked_for(services):
+    arms = (Arm(name="fair"), Arm(name="other", condition="published"))
+    of_all = "11 of 11 pictures of the concept, 6 of 6 for the association"
+    for settings, starts in ((RENDERED, [""]), (replace(RENDERED, arms=arms), ["fair: ", "other: "])):
+        *steps, _ = explore(replace(settings, seed=70 * len(starts)), services)
+        drawn = [step for step in steps if step.drawing]
+        assert drawn[0].message == f"{starts[0]}0 of 11 pictures of the concept, 0 of 6 for the association"
+        assert {start + of_all for start in starts} <= {step.message for step in drawn}
+        assert f"{of_all} finished" in drawing_html(drawn[-1])
 
 
 def test_scores_are_those_of_the_metrics_on_the_originals(services, rendered):

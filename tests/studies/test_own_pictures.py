@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 from dataclasses import replace
 from random import Random
@@ -27,6 +28,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.rows import ImportedRows
 from bias_core.studies.kit.types import Arm, Shot, StudyReport, StudySettings
 from bias_core.studies.reports.documents import to_dict, to_markdown
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import finding_rows, table_of
 from bias_core.studies.running.corrected import correct_run
 from bias_core.studies.running.export import to_command, to_export
@@ -74,7 +76,13 @@ def test_what_is_planted_is_found_per_prompt_and_every_picture_has_its_reading_a
     frame = table_of(report, "attributes").frame.set_index(["pictures of", "attribute"])
     assert frame.loc[(DARK, "dark skin"), "P"] > 0.8
     assert frame.loc[(LIGHT, "dark skin"), "P"] < 0.3
-    assert list(frame["n"]) == [20, 20, 12, 12, 7, 7]
+    assert list(frame["n"]) == [12, 12, 7, 7, 20, 20]
+    assert finding_rows(report)[0]["finding"] == f"dark skin, {DARK}: P"
+    pooled, said = "“dark skin” is seen in .* of 20 pictures", headline(report).replace("\N{NO-BREAK SPACE}", " ")
+    ends = rf"^“dark skin” is seen in .* of 12 pictures of “{DARK}”, in .* of 7 of “{LIGHT}”\. Pooled over prompts: "
+    assert re.match(ends + pooled, said), said
+    shares = next(figure.data for figure in report.results.figures if figure.key == "shares")
+    assert list(shares["group"].unique()) == [DARK, LIGHT, "pooled over prompts"]
     assert frame.loc[(ALL, "dark skin"), "low"] < 12 / 20 < frame.loc[(ALL, "dark skin"), "high"]
     assert any("1 prompts have too few pictures" in note for note in report.results.notes)
     assert {"dark skin: nearer by", "old: nearer by", "looks_like"} < set(report.pictures)

@@ -1,7 +1,7 @@
 """What stands out of an exploration, and of one in several arms."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bias_core.number_text import format_p, format_rate, format_share, typeset
@@ -12,18 +12,22 @@ from bias_core.studies.explore.languages import LANGUAGES, languages_headline
 from bias_core.studies.explore.mitigation import overcorrected_sentence
 from bias_core.studies.explore.options import NO_WORDS
 from bias_core.studies.explore.report import Exploration, is_exploration
-from bias_core.studies.explore.results import CONCEPT, KINDS
+from bias_core.studies.explore.results import CONCEPT, KINDS, POOLED
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyReport, lean, listed
 from bias_core.studies.reports.crossed import crossed_headline
 from bias_core.studies.reports.headline import differences_headline, numbers_headline
+from bias_core.types import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
 
 BACK = "not clear among all"
 """The interval leaves P* out, but not clearly enough for one of several attributes."""
+OF_CONCEPT, FOR_ASSOCIATION = "of the concept", "for the association"
+"""The parts by which a run with an association counts its pictures."""
 _CLEAR = {"above": "more than", "below": "less than"}
+_MOST_LISTED = 3  # prompts in a headline
 _BACK = (
     " Its own interval leaves that out, but with {n} attributes one such happens by chance in more than {level:.0%} "
     "of runs."
@@ -42,7 +46,28 @@ def headline(report: StudyReport) -> str:
     further = crossed_headline(report.results.findings)
     if not exploration.attributes:
         return f"{n} pictures of “{exploration.prompt}”.{further or ' No attribute was asked for.'}"
-    return shares_headline(exploration.attributes, report.settings.confidence) + further
+    text = shares_headline(exploration.attributes, report.settings.confidence)
+    if by_prompt := prompts_headline(exploration.shares_by_prompt):
+        text = f"{by_prompt} {POOLED.capitalize()}: {text}"
+    return text + further
+
+
+def prompts_headline(shares: Mapping[str, Mapping[str, Estimate]]) -> str:
+    """The attribute whose shares differ most between prompts, in each or in both ends; "" where there are none.
+
+    >>> half, all_ = (Estimate(value=p, low=p - 0.1, high=p, n=10) for p in (0.5, 1.0))
+    >>> print(prompts_headline({"hat": {"a nurse": half, "a cook": all_}}).replace(chr(160), " "))
+    “hat” is seen in 100 % [90, 100] of 10 pictures of “a cook”, in 50 % [40, 50] of 10 of “a nurse”.
+    """
+    measured = {name: {c: one for c, one in of.items() if not math.isnan(one.value)} for name, of in shares.items()}
+    by_name = {name: sorted(of.items(), key=lambda one: -one[1].value) for name, of in measured.items() if of}
+    if not by_name:
+        return ""
+    name, cells = max(by_name.items(), key=lambda one: one[1][0][1].value - one[1][-1][1].value)
+    of = f"The highest and the lowest share of {len(cells)} prompts: " if len(cells) > _MOST_LISTED else ""
+    (first, share), *others = [cells[0], cells[-1]] if of else cells
+    rest = [f"in {_share_words(one)} of “{cell}”" for cell, one in others]
+    return f"{of}“{name}” is seen in {', '.join([f'{_share_words(share)} pictures of “{first}”', *rest])}."
 
 
 def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> str:
@@ -53,15 +78,16 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
     compared = [score for score in measured if score.attribute.has_source]
     if not compared:
         first, *others = measured
-        shares = [f"“{one.attribute.name}” in {_share_words(one)}" for one in others]
-        return f"“{first.attribute.name}” is seen in {listed([_share_words(first), *shares])}. {_NO_SOURCE}"
+        shares = [f"“{one.attribute.name}” in {_share_words(one.prevalence)} pictures" for one in others]
+        shares = [f"{_share_words(first.prevalence)} pictures", *shares]
+        return f"“{first.attribute.name}” is seen in {listed(shares)}. {_NO_SOURCE}"
     found = list(zip(compared, verdicts(compared, confidence), strict=True))
     clear = [one for one in found if one[1] in _CLEAR]
     lead, verdict = max(clear or found, key=lambda one: _departure(one[0]))
     some = len(compared) < len(attributes)
     kind = "attribute with a sourced rate" if some else "attribute"
     reference = format_rate(lead.attribute.reference)
-    share = f"“{lead.attribute.name}” is seen in {_share_words(lead)}"
+    share = f"“{lead.attribute.name}” is seen in {_share_words(lead.prevalence)} pictures"
     if not clear:
         is_far = len(compared) > 1 and format_rate(lead.prevalence.value) != reference
         back = _BACK.format(n=len(compared), level=1 - confidence) if verdict == BACK else ""
@@ -72,9 +98,8 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
     return f"{share}, {_CLEAR[verdict]} the rate in the world, {reference}.{rest}"
 
 
-def _share_words(score: AttributeScore) -> str:
-    share = score.prevalence
-    return f"{format_share(share.value, share.low, share.high, n=share.n)} of {share.n} pictures"
+def _share_words(share: Estimate) -> str:
+    return f"{format_share(share.value, share.low, share.high, n=share.n)} of {share.n}"
 
 
 def arms_headline(report: StudyReport) -> str:
@@ -133,12 +158,12 @@ def made_of(report: StudyReport) -> str:
         return ""
     shows = frame["group"] == CONCEPT
     if not report.arms:
-        return f"{int(shows.sum()):,} of the concept, {int((~shows).sum()):,} for the association"
+        return f"{int(shows.sum()):,} {OF_CONCEPT}, {int((~shows).sum()):,} {FOR_ASSOCIATION}"
     of_arms = {(int(some.sum()), int((~some).sum())) for _, some in shows.groupby(frame["arm"])}
     if len(of_arms) > 1:
         return ""
     ((n, n_sides),) = of_arms
-    return f"in each arm {n:,} of the concept, {n_sides:,} for the association"
+    return f"in each arm {n:,} {OF_CONCEPT}, {n_sides:,} {FOR_ASSOCIATION}"
 
 
 def verdicts(scores: Sequence[AttributeScore], confidence: float) -> list[str]:

@@ -84,6 +84,17 @@ class Exploration:
         return tuple(map(self._score, rows.where(rows.notna(), None).to_dict("records")))
 
     @cached_property
+    def shares_by_prompt(self) -> dict[str, dict[str, Estimate]]:
+        """P of each attribute in the pictures of each prompt, or group of prompts; {} where all pictures have one."""
+        shares: dict[str, dict[str, Estimate]] = {}
+        if ATTRIBUTES in self._tables:
+            frame = self._tables[ATTRIBUTES].frame
+            for cell, name in zip(frame["pictures of"], frame["attribute"], strict=True):
+                if cell != ALL:
+                    shares.setdefault(name, {})[cell] = self._estimates[finding_key(cell, name, "p")]
+        return shares
+
+    @cached_property
     def association(self) -> AssociationScore | None:
         """Which way the pictures lean; None where it was not measured."""
         if ASSOCIATION not in self._estimates:

@@ -28,7 +28,9 @@ from bias_core.studies.kit.watching import growth
 from bias_core.types import Estimate
 
 ALL = "all pictures"  # the cell of a table that holds every scored picture
+POOLED = "pooled over prompts"  # how a title calls it where the pictures have several
 _FEWEST_TO_GROW, _MOST_GROWING = 4, 4  # pictures, and attributes in one figure
+_MOST_BESIDE = 6  # prompts in one figure, beside all pictures
 CONCEPT = "concept"  # the group of the pictures that are scored
 SCORED_GROUPS = (CONCEPT, "imported")  # or of those that were brought along
 ASSOCIATION, ATTRIBUTES, EIGENVALUES = "association", "attributes", "eigenvalues"
@@ -121,10 +123,11 @@ def exploration_results(
     scored: Any = None,
     confidence: float = 0.95,
 ) -> Results:
-    """All that is reported of all pictures, then of each prompt; ``sample`` by the end of a key and the score."""
+    """All that is reported of each prompt, then of all pictures; ``sample`` by the end of a key and the score."""
     findings = list(_attribute_findings(cells, sample))
     tables = list(_attribute_table(cells))
-    figures = [share_figure(cells[ALL]), _growth_figure(cells, confidence), _prompt_figure(cells)]
+    shares = share_figure(cells[ALL]) if len(cells) == 1 else _shares_by_prompt(cells)
+    figures = [shares, _growth_figure(cells, confidence), _prompt_figure(cells)]
     if association is not None:
         findings += _association_findings(association, sample)
         figures.append(_association_figure(association))
@@ -150,7 +153,7 @@ def _attribute_findings(
                     continue
                 yield Finding(
                     key=finding_key(cell, name, end),
-                    title=f"{name}{f', {cell}' if len(cells) > 1 else ''}: {kind.label}",
+                    title=f"{name}{f', {POOLED if cell == ALL else cell}' if len(cells) > 1 else ''}: {kind.label}",
                     metric=kind.metric,
                     estimate=estimate,
                     expected=score.drawn if end in ("p", "corrected") else None,
@@ -221,6 +224,7 @@ def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[
             records,
             "P − P* needs a real-world rate; Ψ and WALS are as the paper has them. Drawn: the share that really "
             "shows it, where that is on record. Ties: pictures that are equally near to both sentences."
+            + (f" “{ALL.capitalize()}” are {POOLED}." if len(cells) > 1 else "")
             + (_OF_JUDGE if "asked" in records[0] else ""),
         )
 
@@ -233,6 +237,27 @@ def share_figure(scores: Sequence[AttributeScore]) -> StudyFigure:
         "How often is it seen?",
         [share_mark(score, expected=or_nan(score.drawn)) for score in scores if math.isfinite(score.prevalence.value)],
         "A dot is the share of the pictures; its line is the interval.",
+        x="share of the pictures, P",
+        reference="P*, rate in the world",
+    )
+
+
+def _shares_by_prompt(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure:
+    """Of the prompts with most pictures, then of all pictures."""
+    names = [cell for cell in cells if cell != ALL]
+    some = f"Shown are the {_MOST_BESIDE} prompts with most pictures, of {len(names)}. " * (len(names) > _MOST_BESIDE)
+    return figure(
+        "pairs",
+        "shares",
+        "How often is it seen, by prompt?",
+        [
+            share_mark(score, group=POOLED if cell == ALL else cell)
+            for cell in (*names[:_MOST_BESIDE], ALL)
+            for score in cells[cell]
+            if math.isfinite(score.prevalence.value)
+        ],
+        f"{some}A dot is the share of a prompt's pictures, the last one of all pictures, {POOLED}; its line is the "
+        "interval.",
         x="share of the pictures, P",
         reference="P*, rate in the world",
     )

@@ -18,7 +18,7 @@ from bias_core.prompts import fill_template
 from bias_core.stats.arrays import all_equal
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.arms import Scored, compare_explorations
-from bias_core.studies.explore.headline import arms_headline, headline, made_of
+from bias_core.studies.explore.headline import FOR_ASSOCIATION, OF_CONCEPT, arms_headline, headline, made_of
 from bias_core.studies.explore.languages import language_arms, recognised_concept
 from bias_core.studies.explore.options import (
     KIND,
@@ -72,7 +72,12 @@ def explore_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noq
         return []
     n = {CONCEPT: options.n_images}
     return [
-        Shot(prompt=prompt, n=scaled(n.get(group, options.n_attribute_images), settings.scale), group=group)
+        Shot(
+            prompt=prompt,
+            n=scaled(n.get(group, options.n_attribute_images), settings.scale),
+            group=group,
+            part=OF_CONCEPT if group == CONCEPT else FOR_ASSOCIATION,
+        )
         for group, prompt in options.prompts().items()
     ]
 
@@ -213,7 +218,7 @@ def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
 def _cells(
     design: Design, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
 ) -> Steps[tuple[dict[str, tuple[AttributeScore, ...]], list[str]]]:
-    """The scores of all pictures, then of the prompts (or groups of prompts) with most; what is to be said of others.
+    """The scores of the prompts (or groups of prompts) with most pictures, then of all; what is to be said of others.
 
     In a group of a prompt pack more may be looked for.
     """
@@ -229,6 +234,7 @@ def _cells(
             present = {attribute.name.lower() for attribute in scored}
             further = tuple(one for one in of_cell.get(name, ()) if one.name.lower() not in present)
             cells[name] = yield from score_attributes(data, frame.iloc[at], rows[at], (*scored, *further))
+    cells[ALL] = cells.pop(ALL)  # scored first, shown last
     if len(named) == len(counts) or len(counts) == 1:
         return cells, []
     few = f"{len(counts) - len(named):,} {by}s have too few pictures, or come too late, to be scored by themselves"

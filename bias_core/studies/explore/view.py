@@ -13,7 +13,7 @@ from bias_core.number_text import format_change, format_rate, format_share, type
 from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.headline import BACK, verdicts
 from bias_core.studies.explore.report import Exploration, ExploredImage
-from bias_core.studies.explore.results import AssociationScore, group_name, share_figure
+from bias_core.studies.explore.results import POOLED, AssociationScore, group_name, share_figure
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyFigure, figure, lean
 from bias_core.studies.reports.embedded import N_COLOURS, average_uri, data_uri, figure_svg
@@ -104,6 +104,7 @@ def sentences_html(exploration: Exploration) -> str:
     """Per attribute one sentence on what the numbers say, and one on what they do not."""
     if not exploration.attributes and exploration.association is None:
         return ""
+    pooled = f"These sentences are of all pictures, {POOLED}." if exploration.shares_by_prompt else ""
     found = verdicts(exploration.attributes, exploration.settings.confidence)
     items = [
         {
@@ -118,7 +119,7 @@ def sentences_html(exploration: Exploration) -> str:
         "explore_sentences",
         items=items,
         association="" if exploration.association is None else association_says(exploration.association),
-        more=f"{how_many(exploration)} {LIMITS}".strip(),
+        more=" ".join(filter(None, (pooled, how_many(exploration), LIMITS))),
     )
 
 

@@ -119,11 +119,15 @@ class StudyData(Stoppable):
 
     def fetch(self, shots: Sequence[Shot], n_first: int | None = None) -> Steps[None]:
         """Draw (or find) the pictures without taking them up: until a rule of the settings ends it, or ``n_first``."""
-        rows = [row for shot in shots for row in self.rows.of(shot)]
+        rows, parts = list[ImageRow](), dict[str, str]()
+        for shot in shots:
+            rows += (of_shot := self.rows.of(shot))
+            parts |= dict.fromkeys((row.id for row in of_shot), shot.part)
         rule = stop_rule(self.settings) if self._read_shares and n_first is None else None
         in_order = self._in_order(shots)[:n_first]
         watch, unread = Watch((row.id for row in in_order), self.settings.confidence, rule), list[StoredImage]()
-        view, shares_due = DrawingView(rows, watches_shares=self._read_shares is not None), 0.0
+        drawn = {row.id: parts[row.id] for row in in_order}
+        view, shares_due = DrawingView(rows, parts=drawn, watches_shares=self._read_shares is not None), 0.0
         entries = dict[str, list[dict[str, Any]]]()
         with closing(self.rows.draw(in_order, self.services, cancelled=self.cancelled)) as events:  # type: ignore[type-var]
             for event in events:

@@ -125,7 +125,7 @@ class StudySettings(RemembersNames):
     labels: str = setting("", "People's answers", "CSV of people's answers, instead of automatic labels", local=True)
     options: Any = setting({}, "Options of the study", "Each as name=value")
     force: bool = setting(
-        False, "Score anyway", "Let readers of the calibration world read other pictures; the report says so first"
+        False, "Score anyway", "Let the reader that you name read pictures that it is not made for; the report says so"
     )
     negative_prompt: str = setting("", **_NEGATIVE)
     rewrite: str = setting("", **_REWRITE)
@@ -203,6 +203,7 @@ class Shot:
     n: int
     group: str
     facts: Facts = field(default_factory=dict)
+    part: str = ""  # of a run that counts its pictures by parts, in words: "of the concept", "for the association"
     first_seed: int = 0
     condition: str = ""
     later_prompt: str = ""  # this and ``text_condition`` as :class:`bias_core.types.ImageRow` has them
@@ -376,6 +377,7 @@ class Progress:
     images: tuple[StoredImage, ...] = ()  # finished, in their order
     drawing: tuple[ImageRow, ...] = ()  # of all pictures in their order, while some of them are being drawn
     forming: Mapping[str, Image.Image] = field(default_factory=dict)  # small, of those that are at work, by id
+    parts: Mapping[str, frozenset[str]] = field(default_factory=dict)  # ids of pictures by part; {} for one part
     shares: tuple[WatchedShare, ...] = ()  # in the pictures so far
     watches_shares: bool = False  # whether there will be some
 

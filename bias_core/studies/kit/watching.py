@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING
@@ -113,11 +113,32 @@ def once(rows: Iterable[ImageRow]) -> list[ImageRow]:
     return list(first.values())
 
 
-class DrawingView:
-    """What can be seen of pictures while they are drawn: the finished ones, and those that form."""
+def drawn_words(n_done: int, n: int, parts: Mapping[str, Collection[str]], finished: Collection[str]) -> str:
+    """How many pictures are drawn: ``n_done`` of ``n``, or of each of the parts, which are ids.
 
-    def __init__(self, rows: Iterable[ImageRow], *, watches_shares: bool = False) -> None:
+    >>> drawn_words(3, 4, {}, ())
+    '3 of 4 pictures'
+    >>> drawn_words(3, 4, {"of the concept": {"a", "b"}, "for the association": {"c", "d"}}, {"a", "b", "c"})
+    '2 of 2 pictures of the concept, 1 of 2 for the association'
+    """
+    if not parts:
+        return f"{n_done:,} of {n:,} pictures"
+    first, *others = ((f"{sum(one in finished for one in ids):,} of {len(ids):,}", part) for part, ids in parts.items())
+    return ", ".join([f"{first[0]} pictures {first[1]}", *(" ".join(other) for other in others)])
+
+
+class DrawingView:
+    """What can be seen of pictures while they are drawn: the finished ones, and those that form.
+
+    ``parts`` are those of a run that counts its pictures by parts, by the rows' ids.
+    """
+
+    def __init__(
+        self, rows: Iterable[ImageRow], *, parts: Mapping[str, str] = {}, watches_shares: bool = False
+    ) -> None:
         self._rows = tuple(once(rows))
+        ids = {part: frozenset(key for key, one in parts.items() if one == part) for part in parts.values()}
+        self._parts = ids if len(ids) > 1 else {}
         self._images: tuple[StoredImage, ...] = ()
         self._forming: dict[str, Image.Image] = {}
         self._due = 0.0
@@ -137,10 +158,11 @@ class DrawingView:
             done=event.done,
             total=event.total,
             seconds_left=event.seconds_left,
-            message=f"{event.done:,} of {event.total:,} pictures{step}",
+            message=drawn_words(event.done, event.total, self._parts, finished) + step,
             images=self._images,
             drawing=self._rows if self._is_drawing else (),
             forming=dict(self._forming),
+            parts=self._parts,
             shares=self.shares,
             watches_shares=self._watches_shares,
         )

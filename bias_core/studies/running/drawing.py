@@ -49,7 +49,7 @@ def _one_after_the_other(
                 done=before + step.done,
                 total=before + step.total + rest,
                 seconds_left=step.seconds_left * (1 + rest / missing) if missing else math.nan,
-                message=f"{plan.settings.arms[i].name}: {before + step.done:,} of {sum(sizes):,} pictures",
+                message=f"{plan.settings.arms[i].name}: {step.message}",
             )
 
 

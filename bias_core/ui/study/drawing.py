@@ -12,6 +12,7 @@ from urllib.parse import quote
 import gradio as gr
 
 from bias_core.studies.kit.types import Progress
+from bias_core.studies.kit.watching import drawn_words
 from bias_core.studies.reports.embedded import small_uri
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.templates import render, script
@@ -97,8 +98,7 @@ def drawing_html(progress: Progress) -> str:
     return render(
         "drawing",
         groups=by_prompt,
-        n=len(progress.drawing),
-        n_finished=len(finished),
+        counts=drawn_words(len(finished), len(progress.drawing), progress.parts, finished),
         n_forming=n_forming,
         shown=(first + 1, first + len(places)) if len(places) < len(progress.drawing) else None,
         progress=progress,
