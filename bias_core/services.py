@@ -277,6 +277,10 @@ class Services:
         worlds = {info.id: info.world for info in self.models()}
         return worlds[model] if worlds.get(model) and self.revision(model) == revision else ""
 
+    def readers_here(self, role: Role) -> tuple[str, ...]:
+        """Readers that have a name and are on this machine: nothing is downloaded for them."""
+        return tuple(info.id for info in self.tools(role) if not self.reader_facts(role, info.id).download_gb)
+
     def fitting_readers(self, role: Role) -> tuple[str, ...]:
         """Readers of any pictures that this machine has room for, those that are here first."""
         memory, room = this_machine().memory / ON_CPU, free_disk()

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from bias_core.errors import InvalidInput, UnknownModel
+from bias_core.models.catalogue import Role
 from bias_core.services import Services
 from bias_core.studies.kit.attributes import AttributeSet, is_rate_of_another
 from bias_core.studies.kit.readers import FORCE_LABEL, reading_words
@@ -109,18 +110,17 @@ def model_choices(services: Services) -> list[tuple[str, str]]:
 
 def encoder_choices(services: Services) -> list[tuple[str, str]]:
     """(what is shown, id) of every reader that has a name, with what it downloads on first use."""
-    return [("Automatic: suits the pictures and this machine", AUTO)] + [
-        (f"{info.name} · {info.download_gb:g} GB" if info.download_gb else info.name, info.id)
-        for info in services.tools("encoder")
-    ]
+    return [("Automatic: suits the pictures and this machine", AUTO), *_reader_choices(services, "encoder")]
 
 
 def judge_choices(services: Services) -> list[tuple[str, str]]:
     """(what is shown, id) of every judge that has a name, after none."""
-    return [("None: the encoder reads attributes", "")] + [
-        (f"{info.name} · {info.download_gb:g} GB" if info.download_gb else info.name, info.id)
-        for info in services.tools("judge")
-    ]
+    return [("None: the encoder reads attributes", ""), *_reader_choices(services, "judge")]
+
+
+def _reader_choices(services: Services, role: Role) -> list[tuple[str, str]]:
+    facts = [services.reader_facts(role, info.id) for info in services.tools(role)]
+    return [(f"{one.name} · {one.download_gb:g} GB" if one.download_gb else one.name, one.id) for one in facts]
 
 
 def model_hint(services: Services, name: str) -> str:
@@ -136,11 +136,11 @@ def model_hint(services: Services, name: str) -> str:
 
 
 def force_box(key: str) -> gr.Checkbox:
-    """The box without which a reader of the calibration world is refused on other pictures."""
+    """The box without which a reader of the calibration world is refused on other pictures; it chooses none."""
     return gr.Checkbox(
         False,
         label=FORCE_LABEL,
-        info="What it says of pictures beyond its world is no measurement",
+        info="For one made for other pictures, such as Calibration CLIP: what it says is no measurement",
         elem_id=f"{key}-force",
         min_width=240,
     )

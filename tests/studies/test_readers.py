@@ -67,6 +67,7 @@ def test_every_study_refuses_it_before_anything_is_laid_out(services, design, mo
     with pytest.raises(InvalidInput, match=REFUSED) as caught:
         plan_study(design, StudySettings(model=OTHER, encoder=OURS, scale=0.01), services)
     assert "\n" not in str(caught.value)
+    assert f"score anyway with {OURS}" in str(caught.value)
     assert "--force" in str(caught.value)
 
 
@@ -369,6 +370,8 @@ def test_nothing_is_drawn_where_nobody_could_read_it(services, tmp_path):
     fresh = RealReaders(tmp_path)
     asked = StudySettings(model=OTHER, scale=0.01)
     by_questions = replace(asked, options={"labeller": "vqa"})
+    with pytest.raises(ModelUnavailable, match=r"\(calibration-clip, which is here but .*: add --force; a hub"):
+        complete(run_study(find_design("explore"), replace(asked, force=True), fresh))  # which chooses no reader
     for name, settings in (
         ("explore", asked), ("oasis-doctors", asked), ("tbyb-general", asked), ("pst-occupations", asked),
         ("pst-occupations", by_questions),

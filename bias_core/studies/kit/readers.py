@@ -10,7 +10,7 @@ from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import AUTO, StudySettings
 from bias_core.types import ReaderFacts
 
-FORCE_LABEL = "Score anyway with the calibration reader"  # on the box of every form that sets ``force``
+FORCE_LABEL = "Score anyway with the chosen reader"  # on the box of every form that sets ``force``
 _WORDS: dict[Role, str] = {
     "encoder": "encoder",
     "captioner": "captioner",
@@ -73,11 +73,18 @@ def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
     try:
         services.fetch_reader(reader.role, reader.name)
     except ModelUnavailable as error:
+        here = [_words_of(reader.role, name, services) for name in services.readers_here(reader.role)]
         raise ModelUnavailable(
             f"nobody can read the pictures of {source} here, so nothing was drawn: {str(error).rstrip('.')}. Name "
-            f"another {_WORDS[reader.role]} (a hub id, or a folder of this machine), or draw without measuring "
-            "(`study run --draw-only`)"
+            f"another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or draw "
+            "without measuring (`study run --draw-only`)"
         ) from error
+
+
+def _words_of(role: Role, name: str, services: StudyServices) -> str:
+    """A reader of this machine, with what it takes to let it read any pictures."""
+    world = services.reader_world(role, name)
+    return f"{name}, which is here" + f" but made for the {world} world: add --force" * bool(world)
 
 
 def reading_words(facts: ReaderFacts) -> str:
@@ -109,8 +116,8 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
     drew them. A LoRA of one's own on a calibration model may draw anything, so its pictures are none of them.
 
     The ``source`` of the pictures is a model's name, or that of an import; ``world`` is theirs, "" where nobody
-    can say; with ``force`` they are read all the same. UnknownModel where there is no encoder of a name;
-    InvalidInput names the readers that can read these pictures.
+    can say; with ``force`` they are read all the same, by the reader that was named. UnknownModel where there is no
+    encoder of a name; InvalidInput names the readers that can read these pictures.
     """
     for reader in readers:
         if reader.role == "encoder":  # the others are looked for by their studies, which try them
@@ -129,7 +136,7 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
         )
     raise InvalidInput(
         f"{knows}, and those of {source} are not known to be of it; {_instead(unsuited, services)}, or score "
-        f"anyway (--force, force=true, or the box “{FORCE_LABEL}”)"
+        f"anyway with {names} (--force, force=true, or the box “{FORCE_LABEL}”)"
     )
 
 

@@ -97,6 +97,9 @@ class StudyServices(Protocol):
     def fetch_reader(self, role: Role, name: str) -> None:
         """Download what a reader lacks; ModelUnavailable where that cannot be had."""
 
+    def readers_here(self, role: Role) -> tuple[str, ...]:
+        """Readers that have a name and are on this machine."""
+
     def fitting_readers(self, role: Role) -> tuple[str, ...]:
         """Readers of any pictures that this machine has room for."""
 
