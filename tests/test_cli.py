@@ -129,7 +129,9 @@ def test_a_run_has_a_table_and_files_and_lists_have_runs_models_and_attributes(c
     run_id = next(word for word in listed.split() if len(word) == 16 and word.isalnum())
     assert "yes" not in command("runs", "--release", run_id).output
     assert "nurse" not in command("runs", "--delete", run_id).output
-    assert "calibration-diffusion" in command("models").output
+    models = command("models").output
+    assert "calibration-diffusion" in models
+    assert "the same rates for every concept" in models
     assert "a photo of a man" in command("attributes", "doctor").output
 
 

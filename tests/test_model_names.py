@@ -23,6 +23,7 @@ from tests.every import every
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 CATALOGUE = load_catalogue(ASSETS / "models.yaml")
+WORLD = ASSETS.parent / "docs" / "calibration.md"
 
 
 @pytest.fixture
@@ -56,6 +57,9 @@ def test_every_listed_model_says_what_a_choice_needs_to_know():
     families = {"sd1", "sd2", "sdxl", "sd3", "flux", "kandinsky", "deepfloyd", "sana", "pixart"}
     families |= {"sana-sprint", "flux2", "qwen-image", "z-image", "hidream", "chroma", "lumina2", "cogview4"}
     families |= {"kandinsky5"}
+    page = WORLD.read_text(encoding="utf-8").replace("`", "")
+    assert {name for info in CATALOGUE.models for name in info.conditions} == set(CATALOGUE.conditions)
+    assert not [name for name, line in CATALOGUE.conditions.items() if f"\n| {name} | {line}" not in page]
     hosted = [info for info in CATALOGUE.models if info.family == "remote"]
     assert all(info.licence and info.note and hosted_name(info.id) and info.price_usd is None for info in hosted)
     listed = [info for info in CATALOGUE.models if not info.embedded and info not in hosted]

@@ -162,7 +162,7 @@ def find_attributes(concept: str, texts: list[str] | None) -> list[str]:
 
 
 def models() -> None:
-    """List the models, encoders and other readers that have a name."""
+    """List the models, their conditions, encoders and other readers that have a name."""
     with user_errors(), open_services() as services:
         rows = [
             (
@@ -177,6 +177,7 @@ def models() -> None:
             for info in services.models()
         ]
         _show(("model", "conditions", "steps", "guidance", "size", "licence", "on this machine"), rows)
+        _show(("condition", "what is planted in the calibration world"), [*services.catalogue.conditions.items()])
         encoders = [(item.id, item.library, item.note or item.name) for item in services.tools("encoder")]
         _show(("encoder", "library", "what it is"), encoders)
         roles = get_args(Role)[1:]  # all but encoders

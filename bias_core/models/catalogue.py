@@ -81,6 +81,8 @@ class Catalogue:
     # models, tools: the named ones; those that read pictures or texts by their role
     models: tuple[ModelInfo, ...]
     tools: Mapping[Role, tuple[ToolInfo, ...]]
+    # what is planted under each condition of the calibration world, in a line
+    conditions: Mapping[str, str] = field(default_factory=dict)
     # what an unlisted model gets, by the class that its ``model_index.json`` names
     pipelines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # None where any name may be asked for. On a public server those that may beside the listed ones: "org/name",
@@ -287,6 +289,7 @@ def load_catalogue(path: Path) -> Catalogue:
             _entry(ModelInfo, entry | {"conditions": tuple(entry.get("conditions", ()))}) for entry in data["models"]
         ),
         tools={role: tuple(_entry(ToolInfo, entry) for entry in data.get(f"{role}s", ())) for role in get_args(Role)},
+        conditions=data.get("conditions") or {},
         pipelines=data.get("pipelines") or {},
     )
 

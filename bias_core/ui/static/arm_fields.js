@@ -7,8 +7,9 @@ element.querySelector('button').addEventListener('click', () => {
   trigger('submit', {arm: Object.fromEntries(fields.map((one) => [one.name, one.value]))});
 });
 element.querySelector('[name=model]').addEventListener('change', ({target}) => {
-  const own = conditions[target.value] ?? (target.value ? [] : conditions['']);
-  menu.replaceChildren(...own.map((name) => Object.assign(document.createElement('option'), {value: name})));
+  const own = conditions[target.value] ?? (target.value ? {} : conditions['']);
+  const choices = Object.entries(own).map(([value, label]) => Object.assign(document.createElement('option'), {value, label}));
+  menu.replaceChildren(...choices);
   trigger('select', {name: target.value});
 });
 new MutationObserver(() => {

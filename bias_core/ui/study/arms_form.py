@@ -60,14 +60,15 @@ class ArmsForm:
                 for i, name in enumerate(PRESETS)
             ]
 
-    def _conditions(self) -> dict[str, list[str]]:
-        """The conditions of each model that has any; "" is the model above."""
-        of_models = {info.id: list(info.conditions) for info in self.services.models() if info.conditions}
-        return of_models | {"": list(self.services.model_info(StudySettings().model).conditions)}
+    def _conditions(self) -> dict[str, dict[str, str]]:
+        """The conditions of each model that has any, each with its line; "" is the model above."""
+        lines, models = self.services.catalogue.conditions, {info.id: info for info in self.services.models()}
+        models[""] = self.services.model_info(StudySettings().model)
+        return {key: {name: lines[name] for name in info.conditions} for key, info in models.items() if info.conditions}
 
     def _fields_html(self, key: str) -> str:
         """What an arm can have of its own; plain fields, for Gradio's would be two hundred parts of every page."""
-        conditions = [(name, name) for name in self._conditions()[""]]
+        conditions = [(line, name) for name, line in self._conditions()[""].items()]
         menus = {"model": model_choices(self.services), "condition": conditions}
         fields = [
             {

@@ -46,7 +46,7 @@ REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "model": {"info": HINT, "allow_custom_value": True, "scale": 4, "min_width": 240},
-    "condition": {"info": "Bias planted in this world", "scale": 2, "min_width": 150},
+    "condition": {"scale": 2, "min_width": 150},
     "encoder": {"allow_custom_value": True, "min_width": 220},
     "judge": {"allow_custom_value": True, "min_width": 220, "info": JUDGE_HINT},
     "percent": {"minimum": 1, "maximum": 100, "step": 1, "info": None, "scale": 3, "min_width": 200},
@@ -205,6 +205,8 @@ class StudyForm:
             "encoder": encoder_choices,
             "judge": judge_choices,
         }
+        if name == "condition":
+            more["info"] = self.planted(more["value"])
         if name == "judge":
             more["visible"] = any(program_of(design).judged for design in self.designs.values())
         if name in menus or one.choices:
@@ -250,6 +252,7 @@ class StudyForm:
         studied = form["study"].input(self.on_study, form["study"], changed, **messages.LATEST)
         chosen = [form["condition"], form["model"], parts["status"]]
         form["model"].input(self.on_model, [form["model"], form["condition"]], chosen, **messages.LATEST)
+        form["condition"].input(self.on_condition, form["condition"], form["condition"], **messages.LATEST, queue=False)
         inputs = self.inputs()
         parts["count"].value = self.on_count(*(one.value for one in inputs))
         for edited in (parts["count"].edit, studied.then):  # options of another study may be out of sight
@@ -384,4 +387,13 @@ class StudyForm:
     def _conditions(self, model: str, condition: str) -> Any:
         info = self.services.model_info(model)
         chosen = condition if condition in info.conditions else next(iter(info.conditions), None)
-        return gr.update(choices=list(info.conditions), value=chosen, visible=bool(info.conditions))
+        is_any = bool(info.conditions)
+        return gr.update(choices=list(info.conditions), value=chosen, visible=is_any, info=self.planted(chosen))
+
+    def planted(self, condition: str | None) -> str:
+        """What is planted under a condition, for below its menu."""
+        return self.services.catalogue.conditions.get(condition or "", "")
+
+    def on_condition(self, condition: str | None) -> Any:
+        """What the chosen condition plants."""
+        return gr.update(info=self.planted(condition))
