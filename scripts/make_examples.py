@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import numpy as np
 from PIL import Image
 
 from bias_core.app.build import TABS
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = 3_000_000
 _SIDE = 64  # pixels of a small copy
-_COLOURS = 96  # of its palette, where a picture only stands for its kind
-_MOST_PICTURES = 120
+_COLOURS = 64  # of its palette, where a picture only stands for its kind
+_ABOUT = "This is an example that comes with the program, with small copies of its pictures."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,12 +190,8 @@ def write_example(example: Example, report: StudyReport, folder: Path = FOLDER, 
     copies = folder / example.name
     # Figures show pictures side by side, which may differ little: these keep all their colours.
     copy = partial(_copy, copies)
-    small = with_small_pictures(report, partial(copy, n_colours=_COLOURS), copy, _MOST_PICTURES)
-    about = (
-        f"This is an example that comes with the program: small copies of {len(small.stored):,} of its "
-        f"{report.n_images:,} pictures are shown; the numbers are of all."
-    )
-    notes = tuple(filter(None, (about, note))) + report.results.notes
+    small = with_small_pictures(report, partial(copy, n_colours=_COLOURS), copy)
+    notes = tuple(filter(None, (_ABOUT, note))) + report.results.notes
     small = replace(small, results=replace(small.results, notes=notes))
     write_atomically(folder / f"{example.name}.json", to_text(small, folder).encode())
     for old in set(copies.glob("*.png")) - set(pictures_of(small)):  # of an earlier version
@@ -210,23 +205,16 @@ def write_example(example: Example, report: StudyReport, folder: Path = FOLDER, 
 
 
 def with_small_pictures(
-    report: StudyReport, copy: Callable[[Path], Path], copy_of_figure: Callable[[Path], Path], most: int
+    report: StudyReport, copy: Callable[[Path], Path], copy_of_figure: Callable[[Path], Path]
 ) -> StudyReport:
-    """The report with copies of at most ``most`` of its pictures, evenly out of all, and of those in its figures."""
-    frame = report.pictures
-    ids = list(dict.fromkeys(() if frame is None or frame.empty else frame["image_id"]))
-    ids = [image_id for image_id in ids if image_id in report.stored]
-    places = np.linspace(0, len(ids) - 1, min(len(ids), most)).round().astype(int) if ids else ()
-    chosen = {ids[i]: report.stored[ids[i]] for i in dict.fromkeys(places)}
-    if frame is not None:
-        frame = frame[frame["image_id"].isin(list(chosen))].reset_index(drop=True)
-    stored = {key: replace(image, path=copy(image.path), truth=None) for key, image in chosen.items()}
+    """The report with copies of its pictures, and of those in its figures."""
+    stored = {key: replace(image, path=copy(image.path), truth=None) for key, image in report.stored.items()}
 
     def small(results: Results) -> Results:
         return replace(results, figures=tuple(_with_copies(one, copy_of_figure) for one in results.figures))
 
     arms = tuple(replace(arm, results=small(arm.results)) for arm in report.arms)
-    return replace(report, results=small(report.results), arms=arms, pictures=frame, stored=stored)
+    return replace(report, results=small(report.results), arms=arms, stored=stored)
 
 
 def _with_copies(figure: StudyFigure, copy: Callable[[Path], Path]) -> StudyFigure:

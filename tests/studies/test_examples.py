@@ -30,6 +30,7 @@ def test_a_shipped_example_opens_with_its_pictures(example):
     assert finding_rows(report)
     assert all(image.path.is_file() for image in report.stored.values())
     assert set(report.pictures["image_id"]) == set(report.stored) != set()
+    assert len(report.pictures) == report.n_images  # so that what is counted there is of the run
     assert report.results.notes[0].startswith("This is an example")
     assert str(FOLDER.parent.parent) not in (FOLDER / f"{example.name}.json").read_text()
 
