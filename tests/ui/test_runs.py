@@ -156,7 +156,7 @@ def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     assert str(visitor.folder) not in str(last[parts["report"]].settings)
     own = "tall | a photo of a tall man | a photo of a short man\n\n"
     *_, last = tab.on_measure(*asked, own, True)
-    assert "tall, all pictures: P" in last[parts["findings"]]
+    assert "tall, pooled over prompts: P" in last[parts["findings"]]
 
 
 def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tmp_path):

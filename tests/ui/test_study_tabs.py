@@ -159,7 +159,7 @@ def test_the_menu_of_pictures_says_nothing_twice_and_no_names_of_the_programs_ow
     assert "about" in kinds
     assert "edited with" in kinds
     assert not {"group", "side", "set", "unit"} & set(kinds)
-    assert ("about: Science (67)", "about=Science") in choices
+    assert ("about: Science (75)", "about=Science") in choices
 
 
 NAN = float("nan")
