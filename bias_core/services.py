@@ -132,7 +132,7 @@ class Services:
         }
         for role, (url, model, named_by) in servers.items():
             if url and model:
-                note = f"{model}, on the server of {named_by}"
+                note = f"{model}, on a server of one's own ({named_by})"
                 endpoint = ToolInfo(id="endpoint", name=model, library="endpoint", path="", note=note)
                 tools[role] = (*tools.get(role, ()), endpoint)
         return replace(catalogue, tools=tools)

@@ -17,6 +17,7 @@ from typer.main import get_command
 import bias_core.cli as commands
 from bias_core.cli import app
 from bias_core.settings import Settings
+from bias_core.ui.templates import without_variables
 from tests.every import every
 from training.__main__ import app as training
 from validation.__main__ import app as validation
@@ -329,6 +330,16 @@ def test_every_variable_that_a_message_names_is_a_setting():
     named = texts(r"\bBIAS_[A-Z_]+[A-Z]\b")
     assert {name: paths for name, paths in named.items() if name not in known} == {}
     assert len(named) > 5
+
+
+def test_a_message_names_a_variable_in_brackets_which_the_page_leaves_out():
+    files = [path for path in FILES if path.parent.name != "cli" and path.name != "doors.py"]
+    assert without_variables("the disk is full (or lower BIAS_CACHE_GB)") == "the disk is full"
+    texts_of = {path: [text for text in strings(path) if not re.fullmatch(r"\W*[A-Z_]+\W*", text)] for path in files}
+    for path, found in texts_of.items():
+        assert [text for text in found if re.search(r"\b(BIAS|HF)_[A-Z]", without_variables(text))] == [], path
+    for template in (PACKAGE / "ui").rglob("*.html"):
+        assert not re.search(r"\b(BIAS|HF)_[A-Z]", template.read_text()), template
 
 
 def test_every_target_of_make_that_a_message_names_exists():

@@ -89,7 +89,7 @@ class Endpoint:
             if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
                 return
         raise ModelUnavailable(
-            f"{self.settings}_URL is not the address of a server; it should be like http://127.0.0.1:8000/v1"
+            f"the server has no valid address ({self.settings}_URL should be like http://127.0.0.1:8000/v1)"
         )
 
     @property
@@ -130,8 +130,8 @@ class Endpoint:
         """The error for an answer of another form."""
         return RequestFailed(
             f"what answers at {self.host} is no OpenAI-compatible server, or {name} broke off "
-            f"({type(error).__name__} while reading it); {self.settings}_URL should be like "
-            "http://127.0.0.1:8000/v1",
+            f"({type(error).__name__} while reading it) ({self.settings}_URL should be like "
+            "http://127.0.0.1:8000/v1)",
             again=again,
         )
 
@@ -151,8 +151,8 @@ class Endpoint:
             ) from error  # fmt: skip
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise RequestFailed(
-                f"{name} cannot be reached at {self.host}: {self.safe(str(error))}; check {self.settings}_URL "
-                "and that the server runs",
+                f"{name} cannot be reached at {self.host}: {self.safe(str(error))} (check {self.settings}_URL "
+                "and that the server runs)",
                 again=not isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)),
             ) from error
 
@@ -162,17 +162,17 @@ class Endpoint:
             return
         if status < 400:
             raise RequestFailed(
-                f"the server at {self.host} sends {name}'s requests elsewhere (status {status}); set "
-                f"{self.settings}_URL to the final address"
+                f"the server at {self.host} sends {name}'s requests elsewhere (status {status}) (set "
+                f"{self.settings}_URL to the final address)"
             )
         text, code = error_text(content)
         reason = self.safe(text)
         facts: dict[str, Any] = {"status": status, "reason": reason, "code": code}
         if status in (401, 403):
-            raise RequestFailed(f"{name} refuses the key ({status}: {reason}); check {self.settings}_KEY", **facts)
+            raise RequestFailed(f"{name} refuses the key ({status}: {reason}) (check {self.settings}_KEY)", **facts)
         if status == 404 and "model" in reason.lower():
             raise RequestFailed(
-                f"the server at {self.host} has no model {self.model!r} ({reason}); check {self.named_by}", **facts
+                f"the server at {self.host} has no model {self.model!r} ({reason}) (check {self.named_by})", **facts
             )
         message = f"{name} refuses (status {status}): {reason or 'no reason given'}"
         raise RequestFailed(

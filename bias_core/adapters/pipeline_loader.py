@@ -147,8 +147,8 @@ def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
     if placement is None:
         raise NotEnoughMemory(
             f"{info.id} has {sum(sizes.values()) / _GB:.1f} GB of weights, and the GPU {free / _GB:.1f} GB "
-            "free, too little even for a layer at a time; choose a smaller model, close what else uses the "
-            "GPU, or set BIAS_DEVICE=cpu"
+            "free, too little even for a layer at a time; choose a smaller model, or close what else uses "
+            "the GPU (or set BIAS_DEVICE=cpu)"
         )
     if placement in ("resident", "tiled"):
         pipeline.to(device)

@@ -256,7 +256,7 @@ class HubInference:
         """Provider and its own name of the model; the hub is asked once."""
         path, provider, title = self._name.path, self._name.provider, f"inference:{self._name.path}"
         if self._offline:
-            raise HubNotReached(f"{title} is hosted, and BIAS_OFFLINE forbids to ask Hugging Face for it")
+            raise HubNotReached(f"{title} is hosted, and Hugging Face may not be asked (BIAS_OFFLINE forbids it)")
         try:
             api = huggingface_hub.HfApi(token=self._token or False)
             info = api.model_info(path, expand=["inferenceProviderMapping"], timeout=30.0)
@@ -305,8 +305,8 @@ class HubInference:
         if not self._token:
             raise HubNotReached(
                 f"{title} is paid for by whoever asks, so it needs a Hugging Face token of your own: paste one "
-                "on the page under “Hosted models: your own token”, or sign in there; on your own machine set "
-                "HF_TOKEN, or name another variable with --token-env"
+                "on the page under “Hosted models: your own token”, or sign in there (on your own machine set "
+                "HF_TOKEN, or name another variable with --token-env)"
             )
         if not self._token.startswith("hf_"):
             raise HubNotReached(f"{title} needs a token of Hugging Face, which begins with hf_; the one given does not")
@@ -381,8 +381,8 @@ def hosted_model(info: ModelInfo, settings: Settings, token: str) -> RemoteTextT
         service = HubInference(name, token or own, offline=settings.offline, seconds=seconds)
     elif not settings.images_url:
         raise HubNotReached(
-            f"{info.id} needs a server: set BIAS_IMAGES_URL to its address, such as https://api.openai.com/v1, and "
-            "BIAS_IMAGES_KEY to its key"
+            f"{info.id} needs a server, and none is known here (set BIAS_IMAGES_URL to its address, such as "
+            "https://api.openai.com/v1, and BIAS_IMAGES_KEY to its key)"
         )
     else:
         own = "" if settings.public else settings.images_key.get_secret_value()

@@ -54,7 +54,7 @@ _REST_OF = {
     "umt5": re.compile(r"^(decoder|lm_head)\."),
 }
 _UNREACHED = (
-    "its files are not on this machine, and the hub was not reached; check the network and BIAS_OFFLINE, or "
+    "its files are not on this machine, and the hub was not reached; check the network (and BIAS_OFFLINE), or "
     "choose a model that is here"
 )
 # By the name of the error, the more particular ones first.
@@ -84,7 +84,7 @@ def pick_device(device: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not present[device]:
-        raise ModelUnavailable(f"BIAS_DEVICE is {device}, which this machine does not have; use auto or cpu")
+        raise ModelUnavailable(f"this machine has no {device} (BIAS_DEVICE; use auto or cpu)")
     return device
 
 
@@ -190,8 +190,8 @@ class Batches:
     def too_large(self, batch: Sequence[Any]) -> ModelUnavailable:  # noqa: ARG002 - others say how many, and what
         """The error for a batch that cannot be made smaller."""
         return ModelUnavailable(
-            f"{self.name} ran out of memory at a single input; use a smaller model, close what "
-            "else uses the GPU, or set BIAS_DEVICE=cpu"
+            f"{self.name} ran out of memory at a single input; use a smaller model, or close what "
+            "else uses the GPU (or set BIAS_DEVICE=cpu)"
         )
 
 
@@ -314,7 +314,9 @@ class Reader(Adapter[T]):
 
 def not_here(name: str) -> ModelUnavailable:
     """The error for weights that may not be downloaded."""
-    return ModelUnavailable(f"{name} is not on this machine, and BIAS_OFFLINE forbids to download it; name another one")
+    return ModelUnavailable(
+        f"{name} is not on this machine, which may download nothing (BIAS_OFFLINE forbids it); name another one"
+    )
 
 
 def load_whole(

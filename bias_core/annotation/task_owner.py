@@ -104,8 +104,8 @@ def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], 
     if n_bytes + total_bytes({picture.path for picture in pictures}) > store.most_picture_bytes:
         raise InvalidInput(
             f"the pictures of all tasks may take {store.most_picture_bytes / 1e9:g} GB here "
-            f"(BIAS_LABEL_PICTURES_GB), and {n_bytes / 1e9:.2g} GB are taken: choose fewer pictures, delete a "
-            "task that is done, or raise the limit where this program is started"
+            f"(BIAS_LABEL_PICTURES_GB), and {n_bytes / 1e9:.2g} GB are taken: choose fewer pictures, or delete a "
+            "task that is done"
         )
     rows = [_item_row(store, task, picture) for picture in pictures]
     originals = {row["picture"]: picture.path for row, picture in zip(rows, pictures, strict=True)}

@@ -49,7 +49,7 @@ _OTHERS: Mapping[Role, str] = {
     "captioner": _ANY,
     "answerer": _ANY,
     "judge": f"{_ANY}; an image classifier with what its labels mean, as org/name:Male=man,Female=woman; or endpoint, "
-    "where BIAS_JUDGE_URL and BIAS_JUDGE_MODEL name a server",
+    "where a server is named (BIAS_JUDGE_URL and BIAS_JUDGE_MODEL)",
     "language_model": f"{_ANY}, or a file.gguf",
 }
 

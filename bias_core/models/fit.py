@@ -44,12 +44,12 @@ def model_fit(
     if info.embedded:
         return ModelFit(here=True, works=True, short="", says="Comes with the program.")
     if not here and offline:
-        says = "Its weights are not on this machine, and BIAS_OFFLINE forbids to download them."
+        says = "Its weights are not on this machine, which may download none (BIAS_OFFLINE forbids it)."
         return ModelFit(here=False, works=False, short="not on this machine", says=says)
     if not here and size * _GB > free_disk:
         says = (
-            f"Its weights take {size:g} GB, and the disk has {free_disk / _GB:.0f} GB free; make room, "
-            "or set HF_HOME to a larger disk."
+            f"Its weights take {size:g} GB, and the disk has {free_disk / _GB:.0f} GB free; make room "
+            "(or set HF_HOME to a larger disk)."
         )
         return ModelFit(here=False, works=False, short=f"no room for {size:g} GB", says=says)
     weights, sentence = "size unknown", "What it downloads on first use is not known here."

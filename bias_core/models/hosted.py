@@ -56,7 +56,7 @@ def hosted_name(name: str) -> HostedName | None:
         return HostedName(service="openai", path=match["path"])
     raise UnknownModel(
         f"no hosted model {quoted(name)}; write inference:org/name or inference:provider:org/name for a provider "
-        "behind Hugging Face, or openai:MODEL for a model of the server of BIAS_IMAGES_URL"
+        "behind Hugging Face, or openai:MODEL for a model of an OpenAI-compatible server (BIAS_IMAGES_URL)"
     )
 
 
@@ -86,11 +86,14 @@ def hosted_fit(info: ModelInfo, hosted: HostedName, *, has_server: bool) -> Mode
     price = "price unknown" if info.price_usd is None else f"{info.price_usd:g} USD a picture"
     if hosted.service == "openai" and not has_server:
         says = (
-            "It needs the address of an OpenAI-compatible server: set BIAS_IMAGES_URL, and BIAS_IMAGES_KEY for its key."
+            "It needs an OpenAI-compatible server, and none is known here (set BIAS_IMAGES_URL, and "
+            "BIAS_IMAGES_KEY for its key)."
         )
         return ModelFit(here=False, works=False, short="hosted, no server is set", says=says)
     who = hosted.provider or "a provider that Hugging Face chooses"
-    server = "the server of BIAS_IMAGES_URL" if hosted.service == "openai" else f"{who}, with your own token"
+    server = (
+        "an OpenAI-compatible server (BIAS_IMAGES_URL)" if hosted.service == "openai" else f"{who}, with your own token"
+    )
     seeds = " It takes no seed: pictures cannot be paired." if "seed" in hosted.unsent else ""
     says = f"Each picture is a request to {server}; {price}.{seeds}"
     return ModelFit(here=True, works=True, short=f"hosted, {price}", says=says)

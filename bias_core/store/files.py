@@ -10,10 +10,10 @@ from uuid import uuid4
 from bias_core.errors import StorageError
 
 _REASONS = {
-    errno.ENOSPC: "the disk is full; free some space or lower BIAS_CACHE_GB",
-    errno.EDQUOT: "the disk quota is used up; free some space or lower BIAS_CACHE_GB",
-    errno.EACCES: "permission denied; choose another folder with BIAS_DATA_DIR",
-    errno.EROFS: "the disk is read-only; choose another folder with BIAS_DATA_DIR",
+    errno.ENOSPC: "the disk is full; free some space (or lower BIAS_CACHE_GB)",
+    errno.EDQUOT: "the disk quota is used up; free some space (or lower BIAS_CACHE_GB)",
+    errno.EACCES: "permission denied (choose another folder with BIAS_DATA_DIR)",
+    errno.EROFS: "the disk is read-only (choose another folder with BIAS_DATA_DIR)",
 }
 
 

@@ -160,7 +160,7 @@ class ImageStore:
         except OSError as error:
             raise StorageError(
                 f"a worker wrote picture {image.row.id}, but it is not in {self.folder}: all machines must "
-                "share BIAS_DATA_DIR"
+                "share one data folder (BIAS_DATA_DIR)"
             ) from error
         self._count(size)
         return replace(image, path=path)

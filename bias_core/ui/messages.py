@@ -11,7 +11,7 @@ from typing import Any
 from bias_core.errors import BiasCoreError, message_of
 from bias_core.settings import on_public_server
 from bias_core.studies.kit.types import Progress
-from bias_core.ui.templates import render
+from bias_core.ui.templates import render, without_variables
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 """Options of an event that no program asks for and that shows no progress of its own."""
@@ -84,8 +84,8 @@ def user_errors() -> Iterator[Problem]:
 
 
 def sentence_of(error: BiasCoreError) -> str:
-    """An error's sentence; on a public server the paths in it are cut down to their last part."""
-    text = message_of(error)
+    """An error's sentence without environment variables; on a public server paths are cut down to their last part."""
+    text = str(without_variables(message_of(error)))
     return _PATH.sub(r"\1", text) if on_public_server() else text
 
 

@@ -15,6 +15,7 @@ from bias_core.studies.kit.attributes import AttributeSet, is_rate_of_another
 from bias_core.studies.kit.readers import FORCE_LABEL, reading_words
 from bias_core.studies.kit.types import AUTO, listed
 from bias_core.types import Attribute
+from bias_core.ui.templates import without_variables
 
 HEADERS = ["name", "positive sentence", "negative sentence", "P*", "source of P*"]
 EMPTY_ROW = [""] * len(HEADERS)
@@ -132,7 +133,8 @@ def model_hint(services: Services, name: str) -> str:
     if info.embedded:
         return HINT
     facts = services.reader_facts("encoder", services.default_reader("encoder", info.world))
-    return f"{services.model_fit(name).says} Where no reader is chosen, its pictures go to {reading_words(facts)}."
+    says = without_variables(services.model_fit(name).says)
+    return f"{says} Where no reader is chosen, its pictures go to {reading_words(facts)}."
 
 
 def force_box(key: str) -> gr.Checkbox:

@@ -280,8 +280,8 @@ def test_what_a_hub_refuses_is_said_with_what_to_do_and_offline_only_the_cache_i
     assert [local for _, _, local in hub.asked] == [True]
     for offline, error, said in (
         (False, hub_error("GatedRepoError", "403 Client Error"), r"consent; accept their terms .*HF_TOKEN"),
-        (False, LocalEntryNotFoundError("neither"), "the hub was not reached; check the network and BIAS_OFFLINE"),
-        (True, LocalEntryNotFoundError("nothing"), "x is not on this machine, and BIAS_OFFLINE forbids"),
+        (False, LocalEntryNotFoundError("neither"), r"the hub was not reached; check the network \(and BIAS_OFFLINE\)"),
+        (True, LocalEntryNotFoundError("nothing"), r"x is not on this machine, .*BIAS_OFFLINE forbids"),
     ):
         hub.error = error
         with pytest.raises(ModelUnavailable, match=said):

@@ -5,11 +5,13 @@ import pytest
 
 from bias_core.adapters import model_sources
 from bias_core.app.api import Tools
-from bias_core.errors import InvalidInput, ModelUnavailable, StorageError, UnknownModel
+from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable, StorageError, UnknownModel
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.studies.kit.limits import TimeLimit, check_budget
 from bias_core.ui.links import EXPLORE, read_link
-from bias_core.ui.messages import sentence_of
+from bias_core.ui.messages import sentence_of, user_errors
+from bias_core.ui.templates import render
 
 LISTED = "calibration-renderer"
 ALLOWED = "friendly/*, some/exact@v1, open_clip:ViT-B-32/laion*"
@@ -121,6 +123,19 @@ def test_messages_of_a_public_server_name_no_path_of_it(monkeypatch):
     assert "answers.csv" in sentence_of(error)
     for kept in ("org/name needs 1/2 of https://example.org/a/b", "give org/name@v1, 3/4"):
         assert sentence_of(InvalidInput(kept)) == kept
+
+
+def test_the_page_names_no_environment_variable():
+    limits, said = Settings(max_images=7, max_megapixel_steps=1, max_minutes=1e-9), []
+    for number, steps in ((8, 0), (1, 10**7)):
+        with user_errors() as problem:
+            check_budget(number, limits, what="it", advice="ask for less", n_steps=steps, pixels=1)
+        said.append(problem.message)
+    with pytest.raises(Interrupted, match="BIAS_MAX_MINUTES") as ended, TimeLimit(limits, lambda: False).explained():
+        raise Cancelled("stopped")
+    said += [sentence_of(ended.value), render("notes", notes=[str(ended.value)], limits="")]
+    assert [text for text in said if "BIAS_" in text or not text] == []
+    assert "one run may have at most 7 here: ask for less" in said[0]
 
 
 def test_code_of_a_model_s_own_is_switched_off_in_diffusers_itself():

@@ -136,7 +136,7 @@ def test_a_worker_with_other_weights_refuses(fakes):
 
 def test_a_store_that_is_not_shared_is_said(store):
     image = store.add([next(iter(Noise().generate(rows(1))))])[0]
-    with pytest.raises(StorageError, match="share BIAS_DATA_DIR"):
+    with pytest.raises(StorageError, match=r"share one data folder \(BIAS_DATA_DIR\)"):
         ImageStore(store.folder.parent / "elsewhere").adopt(image)
 
 

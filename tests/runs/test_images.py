@@ -177,7 +177,7 @@ def test_a_picture_of_another_process_is_counted_and_a_missing_one_refused(store
     assert store.n_bytes == theirs.path.stat().st_size
     assert store.n_present([drawn(1).row.id, drawn(2).row.id]) == 1
     theirs.path.unlink()
-    with pytest.raises(StorageError, match="share BIAS_DATA_DIR"):
+    with pytest.raises(StorageError, match=r"share one data folder \(BIAS_DATA_DIR\)"):
         store.adopt(theirs)
 
 

@@ -548,8 +548,8 @@ def test_a_run_that_names_a_file_outside_is_not_opened(visited, gallery, tmp_pat
 def test_a_gallery_that_is_no_folder_or_the_own_data_folder_is_one_note(visited):
     own = visited.settings.data_dir
     own.mkdir(parents=True, exist_ok=True)
-    no_folder = "is no folder that can be read; see BIAS_GALLERY"
-    is_own = "BIAS_GALLERY is this program's own data folder: name another folder of runs"
+    no_folder = "is no folder that can be read (see BIAS_GALLERY)"
+    is_own = "the gallery (BIAS_GALLERY) is this program's own data folder: name another folder of runs"
     for where in ("no/such-folder", "org/name", "~nobody-here/x", "a\0b", str(own)):
         visited.settings = visited.settings.model_copy(update={"gallery": where})
         lines, note = list_gallery(visited)

@@ -123,7 +123,7 @@ def test_tools_over_http_and_mcp_say_the_limit(services):
         lambda: tools.run_study("pst-power"),
         lambda: tools.compare("doctor", arms=arms, attributes=["man"]),
     ):
-        with pytest.raises(gr.Error, match="at most 7"):
+        with pytest.raises(gr.Error, match="at most 7 here: ask for"):
             ask()
 
 

@@ -9,7 +9,9 @@ from statistics import mean
 import pytest
 import yaml
 
+from bias_core.engine.local import Rate
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.models.fit import ModelFit
 from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.internal.study import own_targets
 from bias_core.studies.kit.designs import (
@@ -28,8 +30,12 @@ from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.running.arms import parse_arms
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import is_shipped, to_export
+from bias_core.studies.running.replication import papers_settings, replicate
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
+from bias_core.studies.running.size import n_asked
 from bias_core.types import ImageRow
+from bias_core.ui import messages
+from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.every import every
 from tests.explored import explored
@@ -460,15 +466,71 @@ def test_words_of_ones_own_follow_no_paper_and_a_written_design_keeps_its_protoc
     assert is_shipped(design)
 
 
-def test_replicate_fills_the_form_with_the_papers_protocol_and_says_what_it_takes(tmp_path):
+@pytest.fixture
+def replicating(tmp_path):
     services = FakeServices(tmp_path)
-    tab = built(AssociationTab, services)
-    shown = tab.on_replicate("t2iat-tests")
-    filled = {name: shown[component] for name, component in tab.form.items() if component in shown}
-    assert (filled["study"], filled["model"], filled["steps"], filled["guidance"]) == (
-        "t2iat-tests", "stable-diffusion-2-1", "50", "7.5",
-    )  # fmt: skip
-    assert (filled["size"], filled["percent"], filled["encoder"]) == ("512x512", 100, "openai/clip-vit-base-patch32")
-    assert "8,310 pictures (with 4 against 4 prompts p is 0.029 at best in one test)" in shown[tab.parts["outlook"]]
-    assert "with Stable Diffusion 2.1" in shown[tab.parts["outlook"]]
+    yield services, built(AssociationTab, services)
     services.close()
+
+
+def pressed(tab, button, study="t2iat-human"):
+    """What the page shows first and last after a button of a paper."""
+    first, *_, last = tab.on_replicate(button, Visitor(), study, "calibration-renderer", "fair")
+    return first, last
+
+
+def test_replicating_runs_the_papers_design_on_the_chosen_model_as_far_as_the_limits_let_it(replicating):
+    services, tab = replicating
+    services.settings = services.settings.model_copy(update={"max_images": 200})
+    first, last = pressed(tab, "replicate")
+    for shown in (first, last):
+        filled = {name: shown[component] for name, component in tab.form.items() if component in shown}
+        # The paper's sampling and its readers, "auto" for those that the calibration world has in their place.
+        assert [filled[name] for name in ("model", "steps", "guidance", "size", "encoder")] == [
+            "calibration-renderer", "50", "7.5", "512x512", "auto",
+        ]  # fmt: skip
+        assert filled["condition"]["value"] == "fair"
+    report = last[tab.parts["report"]]
+    assert report.n_images <= 200 < n_asked(report.design, replace(report.settings, scale=report.settings.scale + 0.01))
+    assert filled["percent"] == 100 * report.settings.scale
+    html = last[tab.parts["beside_paper"]]
+    assert "<details" not in html  # open
+    for words in ("protocol met?", "stable-diffusion-2-1 (section 4.2)", "differs", f">{report.n_images}<"):
+        assert words in html
+    printed = [f for f in report.results.findings if f.published is not None]
+    assert printed
+    assert all(f.title in html for f in printed)
+    assert tab.finished(report)[tab.parts["beside_paper"]] == ""  # of a run that replicates nothing
+
+
+def test_how_much_is_replicated_follows_from_the_time_of_a_picture_and_what_does_not_fit_is_refused(replicating):
+    services, _ = replicating
+    design = find_design("t2iat-human")
+    settings = papers_settings(design, services, model="calibration-renderer", condition="fair", scale=0.02)
+    asked = StudySettings(model="calibration-renderer", condition="fair", scale=0.02)
+    n = n_asked(design, with_options(design, asked))
+    services.rates.find = lambda *_: Rate(seconds=600 / n, n_bytes=1, n=99)  # ten minutes for so many pictures
+    assert complete(replicate(design, settings, services)).n_planned == n
+    services.rates.find = lambda *_: None  # nobody knows: the scale of the settings
+    assert complete(replicate(design, settings, services)).settings.scale == 0.02
+    with pytest.raises(InvalidInput, match=r"1 % of “.*” is \d+ pictures, and 5 can be drawn here"):
+        complete(replicate(design, settings, services, most=5))
+
+
+def test_the_papers_model_runs_or_says_why_not_in_one_place_that_names_no_variable(replicating, monkeypatch):
+    services, tab = replicating
+    (refused,) = tab.on_replicate("replicate_theirs", Visitor(), "t2iat-human", "calibration-renderer", "fair")
+    said = [html for html in refused.values() if isinstance(html, str) and html]
+    assert len(said) == 1
+    assert "Stable Diffusion 2.1 cannot draw here: its weights are not on this machine, which may down" in said[0]
+    assert "BIAS_" not in said[0]
+    fits = ModelFit(here=True, works=True, short="", says="")
+    monkeypatch.setattr(services, "model_fit", lambda _name: fits)
+    services.settings = services.settings.model_copy(update={"max_images": 200})
+    _, last = pressed(tab, "replicate_theirs")
+    report = last[tab.parts["report"]]
+    assert (report.settings.model, report.settings.num_inference_steps) == ("stable-diffusion-2-1", 50)
+    assert "BIAS_" not in str(last)
+    assert tab.on_study("t2iat-tests")[tab.parts["status"]] == messages.READY  # a refusal goes with its study
+    with pytest.raises(InvalidInput, match="names no model"):
+        papers_settings(find_design("tbyb-dataset"), services)

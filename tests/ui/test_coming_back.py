@@ -27,6 +27,7 @@ from bias_core.studies.kit.types import Progress, StudyReport, StudySettings
 from bias_core.studies.reports.saved import is_saved
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import ImageRow, StoredImage
+from bias_core.ui.model_menu import HINT
 from bias_core.ui.study.pictures import Look
 from bias_core.ui.templates import script
 from bias_core.ui.visitor import Visitor, address_of
@@ -359,6 +360,8 @@ def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_
     *_, refused = tab.on_run(Visitor(), *values)
     assert "at most 20 here" in refused[tab.parts["status"]]
     assert refused[tab.parts["run"]]["visible"]
+    assert refused[tab.parts["count"]]["value"] == ""  # the same is not said twice, nor by the note on the model
+    assert refused[tab.form["model"]]["info"] == HINT
     said = tab.on_count(*values)
     assert "at most 20 here" in said
     assert "ask for" in said  # and how to stay under it

@@ -212,6 +212,10 @@ class ExploreForm(StudyTab):
         """Everything that :meth:`form_of` changes."""
         return [*super().filled(), self.parts["decided"], self.parts["emptied"]]
 
+    def without_notes(self) -> Updates:
+        """The form without the note on its model."""
+        return {self.form["model_note"]: gr.update(value="")}
+
     def linked(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
         return self.filled()

@@ -132,9 +132,9 @@ def gallery_folder(settings: Settings) -> Path | None:
     except (OSError, RuntimeError, ValueError):
         is_folder = False
     if not is_folder:
-        raise StorageError(f"the gallery {quoted(Path(where).name)} is no folder that can be read; see BIAS_GALLERY")
+        raise StorageError(f"the gallery {quoted(Path(where).name)} is no folder that can be read (see BIAS_GALLERY)")
     if folder == own:
-        raise StorageError("BIAS_GALLERY is this program's own data folder: name another folder of runs")
+        raise StorageError("the gallery (BIAS_GALLERY) is this program's own data folder: name another folder of runs")
     return folder
 
 

@@ -69,7 +69,7 @@ def run_study(
     settings = with_protocol(design, settings)
     with limit.explained():
         for name in dict.fromkeys(arm.model for arm in each_arm(settings) if not arm.images):
-            yield from _read_files(name, services, limit)
+            yield from read_files(name, services, limit)
         plan = plan_study(design, settings, services, session=session, cancelled=limit)
         report = yield from _on_record(_measure(plan, services, limit), plan, services)
     if report.stopped:
@@ -80,7 +80,7 @@ def run_study(
     return report
 
 
-def _read_files(model: str, services: StudyServices, cancelled: Callable[[], bool]) -> Iterator[Progress]:
+def read_files(model: str, services: StudyServices, cancelled: Callable[[], bool]) -> Iterator[Progress]:
     """Find out which weights a name stands for; says how far that is only where it takes its time."""
     last = time.monotonic()
     for done, total in services.reading_files(model):
@@ -220,7 +220,7 @@ def _laid_out(
             imported.n_found(shots),
             services.settings,
             what=f"{design.name} on {imported.source.name}",
-            advice="bring fewer pictures, take a smaller scale, or raise the limit where this program is started",
+            advice="bring fewer pictures or take a smaller scale",
         )
         imported.refuse_none(shots)
         # Whatever is known of the model is not true of these pictures.

@@ -16,7 +16,6 @@ from bias_core.studies.kit.types import Design, Progress, StudySettings
 from bias_core.studies.running.arms import each_arm
 
 MOST_ESTIMATED = 100_000  # pictures that are laid out to say what they would cost, whatever the limit of a run
-_RAISE_LIMIT = "raise the limit where this program is started"
 
 
 def check_number(design: Design, settings: StudySettings, limits: Settings) -> None:
@@ -38,13 +37,13 @@ def check_size(design: Design, settings: StudySettings, limits: Settings, rows: 
     elif not design.reference:
         what = f"exploring “{program_of(design).title(design, settings)}”"
     if n > limits.max_images:
-        scale = _largest_scale(design, settings, limits.max_images)
+        scale = largest_scale(design, settings, limits.max_images)
         advice = f"ask for {f'a scale of {scale:g} ({100 * scale:g} % of the full size)' if scale else less}"
     check_budget(
         n,
         limits,
         what=what,
-        advice=f"{advice}, or {_RAISE_LIMIT}",
+        advice=advice,
         n_steps=rows.num_inference_steps if rows else 0,
         pixels=rows.info.width * rows.info.height if rows else 0,
     )
@@ -61,7 +60,7 @@ def check_work_of_arms(plans: Sequence[StudyPlan], limits: Settings) -> None:
             sizes = [row.num_inference_steps * row.width * row.height for row in rows]
             work += (sum(sizes) + later * sizes[0]) / 1e6
     what = f"{plans[0].design.name} with {len(plans)} arms"
-    advice = f"ask for a smaller scale or fewer arms, or {_RAISE_LIMIT}"
+    advice = "ask for a smaller scale or fewer arms"
     check_budget(n, limits, what=what, advice=advice)
     check_work(work, limits, what=what, of=f"{n:,} pictures of all arms", advice=advice)
 
@@ -74,8 +73,10 @@ def n_asked(design: Design, settings: StudySettings) -> int:
     return sum(shot.n for shot in program.shots(design, settings)) + program.n_later(design, settings)
 
 
-def _largest_scale(design: Design, settings: StudySettings, most: int) -> float:
-    """The largest whole percentage below the settings' scale that asks for at most ``most``; 0 for none."""
+def largest_scale(design: Design, settings: StudySettings, most: float) -> float:
+    """The largest scale that asks for at most ``most`` pictures: the settings', else a whole percentage; 0 for none."""
+    if n_asked(design, settings) <= most:
+        return settings.scale
     low, high = 0, math.ceil(100 * settings.scale) - 1
     while low < high:
         middle = (low + high + 1) // 2

@@ -244,11 +244,16 @@ class StudyForm:
         names = dict.fromkeys((*self.remembered, *LINKED, *self.options()))
         return [*(self.form[name] for name in names), *self.arms.outputs(), self.parts["count"]]
 
+    def without_notes(self) -> Updates:
+        """The form without its notes on model and size, which the refusal of a run says itself."""
+        notes = {self.form.get("model"): gr.update(info=HINT), self.parts.get("count"): gr.update(value="")}
+        return {part: value for part, value in notes.items() if part is not None}
+
     def wire_form(self) -> None:
         """What changes the form itself."""
         parts, form = self.parts, self.form
         own = [parts["use_own"]] if self.own else []
-        changed = [*(form[name] for name in (*self.options(), "steps", "guidance")), parts["outlook"], *own]
+        changed = [*(form[name] for name in (*self.options(), "steps", "guidance")), parts["status"], *own]
         studied = form["study"].input(self.on_study, form["study"], changed, **messages.LATEST)
         chosen = [form["condition"], form["model"], parts["status"]]
         form["model"].input(self.on_model, [form["model"], form["condition"]], chosen, **messages.LATEST)
@@ -271,9 +276,9 @@ class StudyForm:
         return gr.on(triggers, fn, inputs, outputs, **messages.EACH | options)
 
     def on_study(self, name: str) -> Updates:
-        """The options of another study, as its own words have it; nothing is said of the one before."""
+        """The options of another study, as its own words have it; nothing is said any more of the one before."""
         changed = self.options_of(name) | {self.form["steps"]: None, self.form["guidance"]: None}
-        return changed | {self.parts["outlook"]: "", **({self.parts["use_own"]: False} if self.own else {})}
+        return changed | {self.parts["status"]: messages.READY, **({self.parts["use_own"]: False} if self.own else {})}
 
     def on_model(self, name: str, condition: str | None) -> Updates:
         """The conditions of another model, and what choosing it means here."""

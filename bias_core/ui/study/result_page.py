@@ -38,7 +38,7 @@ EQUAL = "no difference reads"
 SHOWN = (
     "report", "shown", "gallery", "results", "header", "beside", "plot", "findings",
     "by_attribute", "extra", "attributes", "details", "figures", "tables", "notes", "filled", "claim", "shell",
-    "python", "link",
+    "python", "link", "beside_paper",
 )  # fmt: skip
 FOLDS = {"numbers": "The numbers", "by_attribute": "By attribute", "details": "Details"}
 """What is folded below the plot of every result page, in this order; *Take it with you* comes last."""
@@ -127,6 +127,7 @@ class ResultPage(StudyForm):
         parts["header"] = gr.HTML(
             elem_id=self.element("header"), elem_classes="header", js_on_load=study_html.CHOOSE_JS
         )
+        parts["beside_paper"] = gr.HTML(elem_id=f"{key}-beside-paper")
         with gr.Column(visible=False) as parts["shown"]:
             self.at_once |= self.build_lead()
             with gr.Row(elem_id=f"{key}-lead", elem_classes="lead"):
@@ -201,7 +202,8 @@ class ResultPage(StudyForm):
         """Write what was asked for; the page then fetches it."""
         with messages.user_errors() as problem:
             if report is not None:
-                return {self.parts["file"]: str(take(self.people.extended(report), str(event.take), visitor.folder))}
+                file = take(self.people.extended(report), str(event.take), visitor.folder)
+                return {self.parts["file"]: str(file), self.parts["status"]: messages.done_html(f"Saving {file.name}.")}
             problem.message = messages.NOTHING_DONE
         return {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -227,13 +229,14 @@ class ResultPage(StudyForm):
             parts["gallery"]: gr.update(visible=report.pictures is not None and len(report.pictures) > 0),
             **self.show_at_once(report),
             **self._closed(report),
+            parts["beside_paper"]: "",
         }
 
     def cleared(self) -> Updates:
         """The page without a result."""
         parts = self.parts
         hidden = dict.fromkeys((parts["shown"], parts["results"]), gr.update(visible=False))
-        return {parts["report"]: None, parts["header"]: "", **hidden}
+        return {parts["report"]: None, parts["header"]: "", parts["beside_paper"]: "", **hidden}
 
     def show_numbers(self, report: StudyReport) -> Updates:
         """The headline, plot and numbers of a report, without its pictures and without what is folded."""

@@ -5,6 +5,7 @@ the same order: headline, pictures beside one plot, then what is folded (:mod:`b
 """
 
 import json
+import math
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
@@ -20,9 +21,9 @@ from bias_core.studies.kit.designs import designs_in, find_design
 from bias_core.studies.kit.setting_fields import changed_settings
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.reports.saved import Example, SavedReport, is_example
-from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import as_asked
-from bias_core.studies.running.run import followed, plan_study, run_study, with_options
+from bias_core.studies.running.replication import papers_settings, replicate
+from bias_core.studies.running.run import followed, run_study
 from bias_core.ui import messages
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
@@ -37,7 +38,11 @@ Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 QUIET, LATEST, EACH = messages.QUIET, messages.LATEST, messages.EACH
 _ABSOLUTE_JS = "(link) => link && link.startsWith('?') ? new URL(link, location.href).href : link"
+_WITHOUT_ERROR_JS = "(html) => (html || '').includes('status error') ? '' : html"
 _STOPPING_JS = f"() => {json.dumps(messages.STOPPING)}"
+REPLICATES = {"replicate": "Replicate the paper", "replicate_theirs": "… with the paper's model"}
+"""The buttons that run the paper's design: with the model of the form, and with the paper's."""
+_RUNS = ("run", "stop", *REPLICATES)  # buttons whose own handlers say how it goes
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
 
 
@@ -103,11 +108,12 @@ class StudyTab(ResultPage):
             self.parts["run"] = gr.Button("Run and measure", variant="primary", elem_id=f"{key}-run", **place)
             self.parts["stop"] = gr.Button("Stop", variant="stop", elem_id=f"{key}-stop", visible=False, **place)
             if any(design.protocol for design in self.designs.values()):
-                self.parts["replicate"] = gr.Button("Replicate the paper", elem_id=f"{key}-replicate", **place)
+                for name, title in REPLICATES.items():
+                    wide = place | {"min_width": 250}  # for its words in one line
+                    self.parts[name] = gr.Button(title, elem_id=f"{key}-{name.replace('_', '-')}", **wide)
             count: dict[str, Any] = {"elem_classes": "quiet", "elem_id": f"{key}-count"}
             self.parts["count"] = gr.HTML(js_on_load=script("edits"), **count)
             self._build_gpu_time()
-        self.parts["outlook"] = gr.HTML(elem_classes="quiet", elem_id=f"{key}-outlook")
 
     def _build_gpu_time(self) -> None:
         """Beside the button, where each visitor has some GPU time a day: how many more pictures that draws."""
@@ -127,13 +133,17 @@ class StudyTab(ResultPage):
     def on_gpu_time(self, visitor: Visitor, model: str, steps: Any = None) -> str:
         """How many more pictures today; nothing where that is not known, or the model needs no GPU."""
         with messages.user_errors():
-            if (seconds := visitor.gpu_seconds_left(self.services)) is None:
-                return ""
-            generator = self.services.text_to_image(str(model))
-            n_steps = int(float(steps)) if steps else self.services.model_info(str(model)).default_steps
-            if isinstance(generator, OnLentGpu):
-                return messages.pictures_today(generator.pictures_in(seconds, n_steps))
+            n = self.pictures_left(visitor, str(model), steps)
+            return "" if n is None else messages.pictures_today(n)
         return ""
+
+    def pictures_left(self, visitor: Visitor, model: str, steps: Any) -> int | None:
+        """Pictures of this model in the visitor's GPU time of today; None where nobody knows, or it needs no GPU."""
+        if (seconds := visitor.gpu_seconds_left(self.services)) is None:
+            return None
+        generator = self.services.text_to_image(model)
+        n_steps = int(float(steps)) if steps else self.services.model_info(model).default_steps
+        return generator.pictures_in(seconds, n_steps) if isinstance(generator, OnLentGpu) else None
 
     def _build_chips(self) -> None:
         look: dict[str, Any] = {"size": "sm", "min_width": 0, "scale": 0}
@@ -146,18 +156,15 @@ class StudyTab(ResultPage):
 
     def outputs(self) -> list[Any]:
         """Everything that a run changes, the folds of the form among it."""
-        return [*super().outputs(), *self.form_folds]
+        return [*super().outputs(), *self.form_folds, *self.without_notes()]
 
     def opened_outputs(self) -> list[Any]:
         """Everything that :meth:`opened` changes."""
-        return [*self.outputs(), *self.filled()]
+        return list(dict.fromkeys([*self.outputs(), *self.filled()]))
 
     def _wire(self, demo: gr.Blocks) -> None:
         parts = self.parts
         self._wire_run()
-        if "replicate" in parts:
-            changed = [*self.filled(), parts["outlook"]]
-            parts["replicate"].click(self.on_replicate, self.form["study"], changed, **QUIET)
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_form()
         self.wire_results()
@@ -181,14 +188,31 @@ class StudyTab(ResultPage):
         return [button.click for button in (self.parts["run"], *self.parts["chips"])]
 
     def _wire_run(self) -> None:
+        parts, chosen = self.parts, [self.form[name] for name in ("study", "model", "condition") if name in self.form]
+        self._wire_runs(self.run_triggers(), self.on_run, self.inputs(), self.outputs())
+        for name in (name for name in REPLICATES if name in parts):
+            on_replicate = partial(self.on_replicate, name)
+            self._wire_runs([parts[name].click], on_replicate, chosen, self.opened_outputs())
+        self._wire_other_buttons()
+
+    def _wire_other_buttons(self) -> None:
+        """Take an error away once a button is pressed that runs nothing; one that runs says how it goes itself."""
+        own = {name: part for name, part in self.parts.items() if name not in _RUNS} | self.extra
+        groups = [part.values() if isinstance(part, dict) else [part] for part in own.values()]
+        buttons = [*(part for group in groups for part in group), self.people.button, self.people.refresh]
+        pressed = [part.click for part in buttons if isinstance(part, gr.Button)]
+        gr.on(pressed, None, self.parts["status"], self.parts["status"], js=_WITHOUT_ERROR_JS, **QUIET)
+
+    def _wire_runs(self, triggers: list[Any], run: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:
+        """Let these events take a turn in the queue, then run."""
         parts = self.parts
-        changed = [parts["status"], parts["run"], parts["stop"]]
         pressed = (self.on_press, [parts["visitor"], parts["report"], *self.press_inputs()], self.opened_outputs())
-        click = gr.on(self.run_triggers(), *pressed, queue=False, **QUIET)
-        run = then_run(click.then, self.on_run, [parts["visitor"], *self.inputs()], self.outputs())
-        run.failure(self.on_crash, None, [*changed, self.drawing.html], **QUIET)
+        click = gr.on(triggers, *pressed, queue=False, **QUIET)
+        ran = then_run(click.then, run, [parts["visitor"], *inputs], outputs)
+        changed = [parts[name] for name in ("status", "run", "stop")]
+        ran.failure(self.on_crash, None, [*changed, self.drawing.html], **QUIET)
         self.bring_into_view(click, "status")
-        self.bring_into_view(run, "header")
+        self.bring_into_view(ran, "header")
 
     def press_inputs(self) -> list[Any]:
         """What :meth:`on_press` looks at of the form."""
@@ -198,23 +222,34 @@ class StudyTab(ResultPage):
         """Take a turn in the queue; the preset whose button was pressed fills the form before."""
         chips = self.parts["chips"]
         filled = self.preset_updates(chips.index(event.target)) if event.target in chips else {}
-        return filled | self.on_click(visitor, shown)
+        notes = {part: note for part, note in self.without_notes().items() if part is not self.parts.get("count")}
+        return notes | filled | self.on_click(visitor, shown)
 
     def preset_updates(self, place: int) -> Updates:
         """The form as a preset has it."""
         preset = self.presets[place]
         return self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
 
-    def on_replicate(self, name: str) -> Updates:
-        """The form as the paper of a study had it, and what running that would take; nothing is run."""
+    def on_replicate(
+        self, button: str, visitor: Visitor, study: str, model: str, condition: str | None
+    ) -> Iterator[Updates]:
+        """Fill the form with the paper's design, run as much of it as fits here, and show it beside the paper."""
         with messages.user_errors() as problem:
-            design = self.designs[name]
-            settings = with_options(design, StudySettings(protocol="paper"))
-            plan = plan_study(design, settings, self.services, estimate=True)
-            return self.form_of(design, settings) | {
-                self.parts["outlook"]: messages.done_html(outlook(plan, self.services))
-            }
-        return {self.parts["outlook"]: messages.error_html(problem.message)}
+            design, scale = self.designs[study], self.first_percent / 100
+            chosen = {"model": model, "condition": condition or ""} if button == "replicate" else {}
+            settings = papers_settings(design, self.services, scale=scale, **chosen)
+            yield self.form_of(design, settings)
+            most = self.pictures_left(visitor, settings.model, settings.num_inference_steps)
+            run = partial(replicate, most=math.inf if most is None else most)
+            yield from self.run_asked(visitor, lambda: (design, settings), None, run=run, show=self.replicated)
+        if problem:
+            yield self.refused(problem)
+
+    def replicated(self, report: StudyReport) -> Updates:
+        """A replication beside its paper, and the form as it was run."""
+        design = self.designs[report.design.name]
+        form = self.form_of(design, as_asked(design, report.settings))
+        return form | self.done(report) | {self.parts["beside_paper"]: study_html.beside_paper_html(report)}
 
     def on_click(self, visitor: Visitor, shown: StudyReport | None = None) -> Updates:
         """Take a turn in the queue; a run of the same visitor that is still at work ends, and an example goes."""
@@ -234,15 +269,26 @@ class StudyTab(ResultPage):
         yield from self.run_asked(visitor, partial(self.checked, values), self.report_before(values))
 
     def run_asked(
-        self, visitor: Visitor, what: Callable[[], tuple[Design, StudySettings]], last: StudyReport | None
+        self,
+        visitor: Visitor,
+        what: Callable[[], tuple[Design, StudySettings]],
+        last: StudyReport | None,
+        *,
+        run: Callable[..., Generator[Progress, None, StudyReport]] = run_study,
+        show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
         """Run what is asked for, where that can be used; ``last`` is shown again where nothing comes of it."""
         with messages.user_errors() as problem:
-            start = partial(run_study, cancelled=visitor.stop.is_set, session=visitor.key)
+            start = partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
             steps = in_line(self.services, visitor, partial(start, *what(), visitor.services(self.services)), self.key)
-            yield from self.following(visitor, steps, last=last)
+            yield from self.following(visitor, steps, last=last, show=show)
         if problem:
-            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
+            yield self.refused(problem)
+
+    def refused(self, problem: messages.Problem) -> Updates:
+        """Why nothing was run, in the one place where runs say how they go."""
+        error = {self.parts["status"]: messages.error_html(problem.message)}
+        return self._buttons(running=False) | self.without_notes() | error
 
     def following(
         self,
@@ -273,7 +319,7 @@ class StudyTab(ResultPage):
         else:
             before = {} if last is None else self.finished(last)
             left = drawing.left() if last is None else {}
-            yield {**before, **ended, **left, status: messages.error_html(problem.message)}
+            yield {**before, **ended, **left, **self.refused(problem)}
 
     def on_crash(self) -> Updates:
         """Show that an unforeseen error happened; the log has it."""

@@ -9,9 +9,11 @@ from typing import Any
 import pandas as pd
 
 from bias_core.metrics.cards import METRICS
+from bias_core.studies.kit.protocol import CHECKLIST
 from bias_core.studies.kit.types import StudyFigure, StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports import text
 from bias_core.studies.reports.saved import Example, SavedReport
+from bias_core.studies.running.checklist import DIFFERS, MET
 from bias_core.ui.study.downloads import FINDINGS
 from bias_core.ui.templates import render, script
 
@@ -23,6 +25,27 @@ CHOOSE_JS = script("choose")
 def header_html(report: StudyReport, headline: str) -> str:
     """What was found, in a sentence; what it was found on, in a line; what must be known, in notes."""
     return render("report_header", warning=report.warning, headline=headline, lines=text.report_facts(report))
+
+
+def beside_paper_html(report: StudyReport) -> str:
+    """The numbers that the paper prints beside those of this run, then its protocol item by item, in sight at once."""
+    parts = [("", report), *((f"{arm.name}: ", arm) for arm in report.arms)]
+    rows = [(name, row) for name, part in parts for row in text.finding_rows(part) if text.is_known(row["published"])]
+    texts = [(name, text.finding_text(row)) for name, row in rows]
+    frame = text.table_of(report, CHECKLIST).frame
+    status, names = frame["status"].tolist(), frame["item"]
+    if "arm" in frame:
+        names = (frame["arm"] + ": " + names).str.removeprefix(": ")  # an item that is of no arm
+    items = frame.assign(item=names)[["item", "this run", "the paper", "status"]]
+    return render(
+        "beside_paper",
+        size=text.size_in_words(report.design, report.settings).capitalize(),
+        numbers=[(f"{name}{one['']}", f"{one['value']} {one['interval']}", one["published"]) for name, one in texts],
+        items=items.to_numpy().tolist(),
+        few=FEW,
+        n_met=status.count(MET),
+        n_printed=status.count(MET) + status.count(DIFFERS),
+    )
 
 
 def findings_html(report: StudyReport, null: str = NULL, marks: Mapping[str, str] | None = None) -> str:

@@ -32,6 +32,7 @@ _FEW: Mapping[str, int] = {"scatter": 24, "mosaic": 3}  # points, or columns, th
 _LONG_NAME = 30  # letters: a narrow figure has no room for such a legend, nor beside such names of its dots
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
+_VARIABLES = re.compile(r" ?\([^()]*\b(?:BIAS|HF)_[A-Z][^()]*\)")
 
 
 class _Layout(Extension):
@@ -60,6 +61,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_Layout],
+        finalize=lambda value: value if isinstance(value, Markup) else without_variables(value),
     )
     made.filters |= {
         "count": lambda n: f"{n:,}",
@@ -78,6 +80,15 @@ def environment() -> Environment:
     made.globals |= {"axis": axis, "FIGURE_FORMS": FIGURE_FORMS, "TABLE_FORMS": TABLE_FORMS}
     made.globals["MOST_WATCHED"] = MOST_WATCHED
     return made
+
+
+def without_variables(text: Any) -> Any:
+    """A text without its brackets that name environment variables: only the operator of the program can set these.
+
+    >>> without_variables("at most 7 here (BIAS_MAX_IMAGES): ask for less (or 2)")
+    'at most 7 here: ask for less (or 2)'
+    """
+    return _VARIABLES.sub("", text) if isinstance(text, str) else text
 
 
 def _width(figure: StudyFigure, marks: Mapping[str, str] | None) -> float:
