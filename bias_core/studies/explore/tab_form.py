@@ -214,7 +214,7 @@ class ExploreForm(StudyTab):
 
     def without_notes(self) -> Updates:
         """The form without the note on its model."""
-        return {self.form["model_note"]: gr.update(value="")}
+        return {self.form["model_note"]: ""}
 
     def linked(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
