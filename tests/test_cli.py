@@ -103,7 +103,7 @@ def test_the_copied_command_gives_the_numbers_of_the_library(services, command, 
 def test_errors_are_one_line_and_exit_2(command):
     for message, *arguments in (
         ("name a concept, such as doctor", "explore", " "),
-        ("n_images must be at least 1", "explore", "doctor", "-n", "0"),
+        ("“Pictures” must be at least 1", "explore", "doctor", "-n", "0"),
         ("calibration-renderer", "explore", "doctor", "--model", "dall-e"),
         ("negative sentence", "explore", "doctor", "--attribute", "man|only positive"),
         ("no built-in attribute", "explore", "doctor", "--attribute", "wings"),

@@ -12,11 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.main import get_command
 
 import bias_core.cli as commands
 from bias_core.cli import app
+from bias_core.metrics.cards import METRICS, card_lines, load_references
 from bias_core.settings import Settings
+from bias_core.studies.kit.attributes import load_attribute_sets
+from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.ui.templates import without_variables
 from tests.every import every
 from training.__main__ import app as training
@@ -340,6 +346,35 @@ def test_a_message_names_a_variable_in_brackets_which_the_page_leaves_out():
         assert [text for text in found if re.search(r"\b(BIAS|HF)_[A-Z]", without_variables(text))] == [], path
     for template in (PACKAGE / "ui").rglob("*.html"):
         assert not re.search(r"\b(BIAS|HF)_[A-Z]", template.read_text()), template
+
+
+def yaml_texts(value):
+    """Every text with a blank in what a YAML file holds."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [value] if isinstance(value, str) and " " in value else [text for part in parts for text in yaml_texts(part)]
+
+
+def test_no_sentence_names_a_work_by_its_key_or_a_setting_by_its_name_in_code():
+    kinds = [StudySettings, Arm, *(program.options for program in programs_by_kind().values())]
+    names = {name for kind in kinds for name in settings_of(kind) if "_" in name}
+    unsayable = re.compile(rf"\b({'|'.join([*load_references(), *sorted(names)])})\b(?!\()")
+    # A measure names its own arguments, and its card and a planted rate the key of their source: `with_works` shows it.
+    here = {path: strings(path) for path in FILES if room(path) not in ("metrics", "search", "stats", "world")}
+    here |= {path: yaml_texts(yaml.safe_load(path.read_text())) for path in PACKAGE.rglob("*.yaml")}
+    templates = [*PACKAGE.rglob("*.html"), *PACKAGE.rglob("*.jinja")]
+    here |= {path: [re.sub(r"\{[{%#].*?[}%#]\}", "", path.read_text(), flags=re.S)] for path in templates}
+    sentences = ((path, text) for path, found in here.items() for text in found if " " in text)
+    documents = list((ROOT / "docs").rglob("*.md"))
+    works = re.compile(rf"\b({'|'.join(load_references())})\b")
+    offenders = [(name(path), match[0]) for path, text in sentences for match in unsayable.finditer(text)]
+    offenders += [(name(path), match[0]) for path in documents for match in works.finditer(path.read_text())]
+    shown = [attribute.reference_source for one in load_attribute_sets() for attribute in one.attributes]
+    offenders += [
+        match[0]
+        for text in [*map("\n".join, map(card_lines, METRICS.values())), *shown]
+        for match in works.finditer(text)
+    ]
+    assert offenders == []
 
 
 def test_every_target_of_make_that_a_message_names_exists():

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import with_works
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.stats.effects import corrected_by_errors, wilson_interval
 from bias_core.studies.kit.program import Measuring, Program, StudyData
@@ -145,7 +146,7 @@ def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarr
         "covered": covered,
         "covered uncorrected": covered_uncorrected,
         "n": uncorrected.n,
-        "source": line.source,
+        "source": with_works(line.source),
     }
 
 

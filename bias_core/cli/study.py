@@ -50,11 +50,13 @@ def list_studies(
     *, markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/studies.md.")] = False
 ) -> None:
     """List the studies that come with the program."""
-    from bias_core.studies.reports.text import markdown_table, work
+    from bias_core.metrics.cards import work
+    from bias_core.studies.reports.text import markdown_table
 
     with user_errors():
         if markdown:
-            rows = [(f"`{d.name}`", d.title, ", ".join(filter(None, (d.reference, d.where)))) for d in list_designs()]
+            told = [(d, ", ".join(filter(None, (work(d.reference), d.where)))) for d in list_designs()]
+            rows = [(f"`{d.name}`", d.title, redraws) for d, redraws in told]
             typer.echo(markdown_table(pd.DataFrame(rows, columns=["study", "what it asks", "redraws"])))
             return
         table = Table("study", "what it asks", "paper", "redraws")
@@ -66,7 +68,7 @@ def list_studies(
 @app.command(name="show")
 def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]) -> None:
     """Show what a study draws and which options it has."""
-    from bias_core.studies.reports.text import work
+    from bias_core.metrics.cards import work
     from bias_core.studies.running.run import with_options
 
     with user_errors():
@@ -85,7 +87,7 @@ def measures(
     markdown: Annotated[bool, typer.Option("--markdown", help="Every card in full, as Markdown.")] = False,
 ) -> None:
     """List the measures with their range, their null value and what higher means."""
-    from bias_core.metrics.cards import METRICS, to_markdown
+    from bias_core.metrics.cards import METRICS, to_markdown, work
 
     if markdown:
         typer.echo(to_markdown(METRICS.values()), nl=False)
@@ -94,7 +96,8 @@ def measures(
     for metric in METRICS.values():
         low, high = metric.bounds
         null = "–" if metric.null_value is None else f"{metric.null_value:g}"
-        table.add_row(metric.name, metric.summary, f"{low:g} to {high:g}", null, metric.higher_means, metric.reference)
+        source = work(metric.reference)
+        table.add_row(metric.name, metric.summary, f"{low:g} to {high:g}", null, metric.higher_means, source)
     show_table(table)
 
 

@@ -1,7 +1,8 @@
 """Two finished reports side by side."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from bias_core.number_text import format_estimate, typeset
 from bias_core.stats.intervals import percent
 from bias_core.studies.arms.results import arms_table, interval_figures
 from bias_core.studies.explore.results import OF_THE_MODEL
+from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import (
     ArmReport,
@@ -23,6 +25,7 @@ from bias_core.studies.kit.types import (
     StudySettings,
     StudyTable,
     columns,
+    listed,
     table,
 )
 from bias_core.studies.reports.text import read_by, title_of
@@ -63,9 +66,11 @@ def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, 
     if not pairs:
         raise InvalidInput(
             f"“{title_of(first)}” and “{title_of(second)}” have no number in common: compare two runs of one study, "
-            "or explorations of the same attributes"
+            "or explorations of the same attributes in the same sentences"
         )
-    notes = ["Runs count as independent of each other; of the same seeds an interval is wider than it need be."]
+    unlike = [f"“{name}”" for name in _named_alike(_sentences(first), _sentences(second))]
+    notes = [f"Not compared, because each run reads it by sentences of its own: {listed(unlike)}."] if unlike else []
+    notes += ["Runs count as independent of each other; of the same seeds an interval is wider than it need be."]
     if first.versions.get("encoder") != second.versions.get("encoder"):
         notes.append("They were read by different encoders: a difference may be the readers’.")
     if first.design.name != second.design.name:
@@ -79,9 +84,42 @@ def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, 
 
 
 def common_numbers(first: StudyReport, second: StudyReport) -> list[tuple[Finding, Finding]]:
-    """The findings that both have, in the order of the first; what is true of a model is no number of the runs."""
+    """The findings that both have, in the order of the first; what is true of a model is no number of the runs.
+
+    Attributes of one name that are read by other sentences are two attributes, without a common number.
+    """
     others = {(one.key, one.metric): one for one in second.results.findings if not one.key.endswith(OF_THE_MODEL)}
-    return [(one, others[one.key, one.metric]) for one in first.results.findings if (one.key, one.metric) in others]
+    sentences = _sentences(first), _sentences(second)
+    unlike = _named_alike(*sentences)
+    return [
+        (one, others[one.key, one.metric])
+        for one in first.results.findings
+        if (one.key, one.metric) in others and _attribute_in(one.key, {*sentences[0], *sentences[1]}) not in unlike
+    ]
+
+
+def _sentences(report: StudyReport) -> dict[str, set[tuple[str, str]]]:
+    """The sentences of each attribute of a report, by its name."""
+    program, found = programs_by_kind().get(report.design.kind), dict[str, set[tuple[str, str]]]()
+    for attributes in program.attributes(report.design, report.settings).values() if program else ():
+        for one in attributes:
+            found.setdefault(one.name, set()).add((one.positive, one.negative))
+    return found
+
+
+def _named_alike(first: Mapping[str, set[tuple[str, str]]], second: Mapping[str, set[tuple[str, str]]]) -> list[str]:
+    """Names of attributes that both have, each read by sentences of its own."""
+    return [name for name, sentences in first.items() if name in second and sentences.isdisjoint(second[name])]
+
+
+def _attribute_in(key: str, names: Collection[str]) -> str:
+    """The attribute that the key of a number names; "" for none.
+
+    >>> _attribute_in("all pictures-old man-p", {"man", "old man"}), _attribute_in("all pictures-woman-p", {"man"})
+    ('old man', '')
+    """
+    named = (name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", key))
+    return max(named, key=len, default="")
 
 
 def comparison_report(first: StudyReport, second: StudyReport, titles: tuple[str, str] | None = None) -> StudyReport:

@@ -30,6 +30,7 @@ BIBLIOGRAPHY = ASSETS.parent / "refs.bib"
 _PAIRED: tuple[InputKind, ...] = ("similarities", "words", "answers")
 _ENTRY = re.compile(r"^@\w+\{(?P<key>[^,\s]+),\n(?P<body>.*?)^\}", re.S | re.M)
 _FOLD = re.compile(r"\n\s*(?!\s*(?:\w+\s*=|$))")  # where a field goes on in the next line
+_KEY = re.compile(r"\b[a-z]+\d{4}\w*")  # of a work, in a text
 _FIELD = re.compile(r"^\s*(\w+)\s*=\s*\{(.*)\},?\s*$", re.M)
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _LETTERS = {r"{\`a}": "à", r"{\H o}": "ő", "{": "", "}": "", "--": "–"}
@@ -240,7 +241,7 @@ def to_markdown(cards: Iterable[Card]) -> str:
     for card in cards:
         by_source.setdefault(card.reference, []).extend(["", *card_lines(card)])
     head = ["# The measures", "", "Written by `python -m bias_core measures --markdown`; sources in `refs.bib`."]
-    groups = (["", f"## {source}", *lines] for source, lines in by_source.items())
+    groups = (["", f"## {work(source)}", *lines] for source, lines in by_source.items())
     return "\n".join([*head, *(line for group in groups for line in group), ""])
 
 
@@ -253,7 +254,7 @@ def card_lines(card: Card) -> list[str]:
     return [
         *(f"### {card.name}", "", card.summary, ""),
         f"- Range: {low} to {high}; no bias reads: {null}; higher: {card.higher_means}.",
-        f"- Source: {card.source}.",
+        f"- Source: {with_works(card.source)}.",
         f"- Reads: {inputs}.",
         f"- Limits: {card.limits}",
         f"- Function: `{function}`" + (f", its `{card.field}`." if card.field else "."),
@@ -288,6 +289,25 @@ def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
     except OSError as error:
         raise StorageError(f"cannot read the bibliography {path}: {error}") from error
     return {entry["key"]: _reference(entry) for entry in _ENTRY.finditer(text)}
+
+
+def work(key: str) -> str:
+    """A work of the bibliography by its authors and year.
+
+    >>> work("vice2023tbyb"), work("elsewhere")
+    ('Vice et al. 2023', 'elsewhere')
+    """
+    works = load_references()
+    return works[key].short if key in works else key
+
+
+def with_works(text: str) -> str:
+    """A text with works of the bibliography by their authors and year, where it has their keys.
+
+    >>> with_works("bls2024 (2024) as Table 14 of wan2024pst prints it")
+    'U.S. Bureau of Labor Statistics 2024 (2024) as Table 14 of Wan and Chang 2024 prints it'
+    """
+    return _KEY.sub(lambda found: work(found[0]), text)
 
 
 def _reference(entry: re.Match[str]) -> Reference:

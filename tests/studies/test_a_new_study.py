@@ -158,7 +158,7 @@ def test_a_study_folder_that_is_copied_in_is_found_at_every_door(doors):
     assert "hats" in doors["list"]
     assert "least=0" in doors["show"]
     assert "Pictures with a hat" in doors["run"]
-    assert "| `hats` | Hats | dehdashtian2025oasis, nothing |" in doors["docs"]
+    assert "| `hats` | Hats | Dehdashtian et al. 2025, nothing |" in doors["docs"]
     assert [one["pictures_at_full_size"] for one in doors["api"]] == [8]
     assert doors["report"]["n_images"] == 4
     assert doors["report"]["headline"] == "4 hats looked at."

@@ -303,14 +303,14 @@ def test_an_odd_concept_is_drawn_and_reported(services, tmp_path):
         ({"concept": "  "}, "concept is empty"),
         ({"concept": "x" * 10_000}, "10,013 characters"),
         ({"template": "no slot"}, "exactly one {}"),
-        ({"n_images": 0}, "n_images must be at least 1, got 0"),
+        ({"n_images": 0}, "“Pictures” must be at least 1; got 0"),
         ({"n_images": 2.5}, "got 2.5"),
-        ({"n_attribute_images": 0}, "n_attribute_images must be at least 1"),
-        ({"guidance_scale": float("nan")}, "guidance"),
-        ({"guidance_scale": 31.0}, "guidance_scale must be at most 30"),
-        ({"seed": -1}, "seed"),
-        ({"n_clusters": -1}, "n_clusters must be at least 0"),
-        ({"confidence": 1.0}, "confidence"),
+        ({"n_attribute_images": 0}, "“Pictures per word” must be at least 1"),
+        ({"guidance_scale": float("nan")}, "“Guidance scale” must be a number"),
+        ({"guidance_scale": 31.0}, "“Guidance scale” must be at most 30"),
+        ({"seed": -1}, "“Seed” must be at least 0"),
+        ({"n_clusters": -1}, "“Groups” must be at least 0"),
+        ({"confidence": 1.0}, "“Confidence” must be below 1"),
         ({"attribute_b": ""}, "both words, or neither"),
         ({"attribute_b": "male"}, "two different"),
         ({"attributes": (replace(MAN, negative=" "),)}, "needs a negative sentence"),
@@ -475,7 +475,7 @@ def test_what_cannot_be_crossed_is_refused_before_anything_is_drawn():
             check_crossing(attributes, crossing)
     with pytest.raises(InvalidInput, match="at least three"):
         check_crossing(many[:2], "triples")
-    with pytest.raises(InvalidInput, match="crossed must be one of none, pairs, triples"):
+    with pytest.raises(InvalidInput, match="“Crossed attributes” must be one of none, pairs, triples"):
         explore_settings(concept="doctor", crossed="all")
 
 
@@ -633,3 +633,14 @@ def test_malformed_ones_are_said(sets):
     for text in ("a|b", "a||c", "a|b|c|much", "a|b|c|0.1|x|y"):
         with pytest.raises(InvalidInput):
             find_attribute(text, "bird", sets)
+
+
+def test_an_attribute_of_ones_own_is_known_by_its_sentences_and_not_by_its_name(world):
+    own = (
+        "hat|a photo of a person in a bowler|a photo of a bareheaded person",
+        "what is worn|The person is wearing a hat.|The person is not wearing any headwear.",
+    )
+    named, worded = run(explore_settings(RENDERED, concept="Mexican", attributes=own), world).attributes
+    assert (named.drawn, named.true_rate, named.corrected, named.attribute.reference) == (None, None, None, None)
+    assert worded.drawn is not None
+    assert worded.corrected.method.startswith("Rogan")

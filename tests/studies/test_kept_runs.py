@@ -218,7 +218,7 @@ def test_the_list_tells_what_was_asked_and_how_it_ended_the_report_opens_as_it_w
     report = run(owned)
     (line,) = list_runs(owned, ME)
     assert (line.run_id, line.study, line.status, line.saved) == (report.run_id, "t2iat-tests", "finished", True)
-    assert line.choices == "2 % · tests: science_arts · n_permutations: 200 · seed 0"
+    assert line.choices == "2 % · Tests: science_arts · Permutations: 200 · seed 0"
     assert line.n_pictures == line.n_stored == report.n_images
     assert line.n_bytes == sum(image.path.stat().st_size for image in report.stored.values())
     assert to_dict(open_run(owned, ME, report.run_id).report) == to_dict(report)
@@ -562,6 +562,16 @@ def test_two_are_compared_number_by_number_with_the_uncertainties_of_both(elsewh
     both = compare_reports(*elsewhere[1])
     assert "man: P" in {row["number"] for row in both.rows}
     assert "concept: nurse and plumber" in both.differ
+    first, second = elsewhere[1]
+    own = replace(second.settings.options, attributes=("man|a photo of a man in a hat|a photo of a bareheaded man",))
+    unlike = first, replace(second, settings=replace(second.settings, options=own))
+    with pytest.raises(InvalidInput, match=r"no number in common: .*in the same sentences"):
+        compare_reports(*unlike)
+    old = replace(first.results.findings[0], key="all pictures-old-p", title="old: P")
+    both_old = [replace(one, results=replace(one.results, findings=(*one.results.findings, old))) for one in unlike]
+    without_man = compare_reports(*both_old)
+    assert [row["number"] for row in without_man.rows] == ["old: P"]
+    assert without_man.notes[0] == "Not compared, because each run reads it by sentences of its own: “man”."
     # 0.8 - 0.5, from 0.3 - hypot(0.1, 0.1) to 0.3 + hypot(0.1, 0.1)
     a, b = Estimate(value=0.5, low=0.4, high=0.6, n=90), Estimate(value=0.8, low=0.7, high=0.9, n=50)
     one = difference_of(a, b)

@@ -1,5 +1,6 @@
 """No run is larger or longer than the settings allow, whatever door it comes through; nothing is laid out for it."""
 
+import re
 import time
 from dataclasses import replace
 
@@ -134,12 +135,12 @@ def test_every_number_among_the_options_has_a_range_and_is_refused_outside_of_it
     for one in numbers:
         for value, words in ((one.ge - 1, "at least"), (one.le + 1, "at most"), (HUGE, "at most")):
             asked = StudySettings(options={one.name: value})
-            with pytest.raises(InvalidInput, match=f"{one.name} must be {words}"):
+            with pytest.raises(InvalidInput, match=re.escape(f"“{one.label}” must be {words}")):
                 plan_study(design, asked, services)
     start = time.monotonic()
-    with pytest.raises(InvalidInput, match="number of denoising steps"):
+    with pytest.raises(InvalidInput, match="“Number of denoising steps” must be"):
         plan_study(design, StudySettings(num_inference_steps=HUGE), services)
-    with pytest.raises(InvalidInput, match="seed must be"):
+    with pytest.raises(InvalidInput, match="“Seed” must be"):
         plan_study(design, StudySettings(seed=-1), services)
     assert time.monotonic() - start < 5
 
@@ -184,7 +185,7 @@ def test_long_work_says_how_long_the_rest_takes_at_its_latest_pace(monkeypatch):
 
 def test_words_of_ones_own_that_cannot_be_written_are_refused(services):
     for words in ("\ud800, truck driver", "nurse\x00, truck driver"):
-        with pytest.raises(InvalidInput, match=r"targets holds the character U\+"):
+        with pytest.raises(InvalidInput, match=r"“Targets” holds the character U\+"):
             plan_study(own_targets(words, n=2, n_attribute=2), StudySettings(), services)
 
 

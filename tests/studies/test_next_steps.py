@@ -111,6 +111,10 @@ def test_an_attribute_that_nobody_knows_is_named_with_its_line_before_anything_i
     (tmp_path / "p.csv").write_text("prompt,attributes\na nurse,\na doctor,tallness\n")
     with pytest.raises(InvalidInput, match="line 3: no built-in attribute 'tallness'"):
         complete(run_study(*pack_of(str(tmp_path / "p.csv"), explore_settings()), fakes))
+    own = ("old|a photo of an old man|a photo of a child",)
+    (tmp_path / "p.csv").write_text("prompt,attributes\na nurse,\na doctor,old\n")
+    with pytest.raises(InvalidInput, match="line 3: “old” is read by other sentences already, such as 'a photo of an"):
+        complete(run_study(*pack_of(str(tmp_path / "p.csv"), explore_settings(attributes=own)), fakes))
 
 
 def test_the_command_line_takes_a_pack_in_place_of_a_concept(file, fakes, monkeypatch):

@@ -326,7 +326,7 @@ def test_a_study_that_follows_no_paper_says_so_and_has_no_checklist(real):
     assert explored(real, n_images=4, attributes=("man",)).results.frame("protocol").empty
     with pytest.raises(InvalidInput, match="explore follows no paper's protocol"):
         with_protocol(find_design("explore"), StudySettings(protocol="paper"))
-    with pytest.raises(InvalidInput, match="protocol must be one of paper; got 'book'"):
+    with pytest.raises(InvalidInput, match="“Protocol” must be one of paper; got 'book'"):
         StudySettings(protocol="book")
 
 
@@ -440,7 +440,7 @@ def test_rows_have_the_size_and_the_sampler_that_are_asked_for(services):
     assert {(row.width, row.height) for row in plan_study(design, sized, services).manifest.rows} == {(96, 64)}
     for given, words in (
         ({"size": "100x100"}, "multiples of 8"),
-        ({"size": "8x8"}, "size must be a text such as 512x512"),
+        ({"size": "8x8"}, "“Picture size” must be a text such as 512x512"),
         ({"sampler": "ddim"}, "calibration-diffusion cannot be drawn with the sampler ddim: it is a flow model"),
     ):
         with pytest.raises(InvalidInput, match=words):

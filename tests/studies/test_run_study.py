@@ -87,7 +87,7 @@ def test_stopping_keeps_what_is_finished_and_the_next_run_goes_on(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"scale": 0.0}, InvalidInput, "scale"),
+        ({"scale": 0.0}, InvalidInput, "“Share of the full size” must be above 0"),
         ({"scale": 1.5}, InvalidInput, "1.5"),
         ({"options": {"colour": 1}}, InvalidInput, "colour"),
         ({"options": {"n_permutations": "many"}}, InvalidInput, "many"),
@@ -121,9 +121,10 @@ def test_options_take_the_type_that_their_study_declares():
     ("n_tokens", "2.5"), ("n_tokens", True), ("n_tokens", None), ("n_tokens", 10**30), ("n_tokens", "9" * 5000),
     ("contrast", "maybe"), ("contrast", 2), ("nationalities", 5), ("prefix", "a\x00"), ("top_k", float("nan")),
 ])  # fmt: skip
-def test_options_of_another_type_are_refused_by_name(name, value):
-    with pytest.raises(InvalidInput, match=name):
-        with_options(find_design("oasis-stop"), StudySettings(options={name: value}))
+def test_options_of_another_type_are_refused_by_label(name, value):
+    stop = find_design("oasis-stop")
+    with pytest.raises(InvalidInput, match=f"“{settings_of(program_of(stop).options)[name].label}”"):
+        with_options(stop, StudySettings(options={name: value}))
 
 
 def test_every_shipped_design_has_its_program_and_something_to_draw(services):
@@ -148,7 +149,7 @@ HEAD = "title: t\nkind: association_tests\nreference: r\nwhere: w\nsummary: s\nd
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        (HEAD + "options: {n_permutations: 0}\n", InvalidInput, "at least 1, got 0"),
+        (HEAD + "options: {n_permutations: 0}\n", InvalidInput, "at least 1; got 0"),
         (HEAD + "options: {crossing: both}\n", InvalidInput, "one of turns, full"),
         (HEAD + "colour: red\n", StorageError, "colour"),
         (HEAD.replace("association_tests", "astrology"), InvalidInput, "astrology"),
@@ -278,18 +279,18 @@ def test_what_forms_and_addresses_hold_is_read_and_shown_again(name, given, valu
 
 
 @every([
-    ("whole", True, "whole must be a whole number; got True"),
-    ("whole", "3", "whole must be a whole number; got '3'"),
-    ("whole", 0, "whole must be at least 1, got 0"),
-    ("number", 1, "number must be below 1, got 1"),
-    ("number", 0.0, "number must be above 0, got 0.0"),
-    ("number", float("nan"), "number must be a number, or left out; got nan"),
-    ("truth", 1, "truth must be true or false; got 1"),
-    ("text", None, "text must be a text; got None"),
-    ("text", "\ud800", r"text holds the character U\+D800"),
-    ("text", "a\x00", r"text holds the character U\+0000"),
-    ("words", ("a", 1), "words must be a list of texts"),
-    ("choice", "three", "choice must be one of one, two; got 'three'"),
+    ("whole", True, "“Whole” must be a whole number; got True"),
+    ("whole", "3", "“Whole” must be a whole number; got '3'"),
+    ("whole", 0, "“Whole” must be at least 1; got 0"),
+    ("number", 1, "“Number” must be below 1; got 1"),
+    ("number", 0.0, "“Number” must be above 0; got 0.0"),
+    ("number", float("nan"), "“Number” must be a number, or left out; got nan"),
+    ("truth", 1, "“Truth” must be true or false; got 1"),
+    ("text", None, "“Text” must be a text; got None"),
+    ("text", "\ud800", r"“Text” holds the character U\+D800"),
+    ("text", "a\x00", r"“Text” holds the character U\+0000"),
+    ("words", ("a", 1), "“Words” must be a list of texts"),
+    ("choice", "three", "“Choice” must be one of one, two; got 'three'"),
     ("colour", "red", "there is no setting 'colour'; there are whole, number"),
 ])  # fmt: skip
 def test_what_is_none_is_refused_in_a_sentence_by_name(name, value, words):
@@ -317,8 +318,8 @@ def test_a_file_that_cannot_be_used_is_refused_in_a_line(tmp_path, assets):
     path, command = tmp_path / "mine.yaml", command_line(tmp_path / "data", assets)
     for text, words in (
         ("colour: red", "no setting 'colour'"),
-        ("seed: '3'", "seed must be a whole number"),
-        ("scale: 0", "scale must be above 0"),
+        ("seed: '3'", "“Seed” must be a whole number"),
+        ("scale: 0", "“Share of the full size” must be above 0"),
         ("arms: 5", "arms must be a list"),
         ("arms: [{colour: red}]", "no setting 'colour'"),
         ("options: [a]", "options must be names"),
@@ -360,9 +361,9 @@ def test_a_design_has_defaults_of_its_own_for_settings(tmp_path, services):
     design = find_design(str(path))
     plan = plan_study(design, StudySettings(condition="extreme"), services)
     assert (plan.settings.seed, plan.settings.condition, plan.settings.scale) == (7, "extreme", 0.02)
-    for wrong in ({"seed": "many"}, {"colour": "red"}):
+    for wrong, words in (({"seed": "many"}, "“Seed” must be"), ({"colour": "red"}, "colour")):
         path.write_text(yaml.safe_dump(values | {"settings": wrong}))
-        with pytest.raises((InvalidInput, StorageError), match=next(iter(wrong))):
+        with pytest.raises((InvalidInput, StorageError), match=words):
             find_design(str(path))
 
 

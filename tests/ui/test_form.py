@@ -75,9 +75,9 @@ def test_the_form_becomes_settings_and_what_is_empty_the_models_choice():
 
 def test_counts_that_cannot_be_are_refused_and_huge_ones_reach_the_limit_of_a_run():
     for value in (None, "", math.nan, 3.5):
-        with pytest.raises(InvalidInput, match="n_images must be a whole number"):
+        with pytest.raises(InvalidInput, match="“Pictures” must be a whole number"):
             read_form(form(n_images=value))
-    with pytest.raises(InvalidInput, match="n_images must be at least 1, got -3"):
+    with pytest.raises(InvalidInput, match="“Pictures” must be at least 1; got -3"):
         read_form(form(n_images=-3))
     assert read_form(form(n_images=10**6)).options.n_images == 10**6
 
@@ -434,7 +434,7 @@ def test_what_is_written_of_an_arm_is_read_as_its_settings_each_of_which_has_a_f
     assert arms.on_add((), "/up/old.zip", with_pictures)[arms.chosen][1] == Arm(images="/up/old.zip")
     wrong = SimpleNamespace(arm={"guidance_scale": "much"})
     assert set(arms.on_add(added_to, None, wrong)) == {arms.status}
-    assert "guidance" in arms.on_add(added_to, None, wrong)[arms.status]
+    assert "“Guidance scale” must be a number" in arms.on_add(added_to, None, wrong)[arms.status]
     photographs = SimpleNamespace(name="sd-turbo")
     assert "Where no reader is chosen" in arms.on_model(photographs)
     html = str(objects.arms.fields.value)

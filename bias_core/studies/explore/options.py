@@ -300,21 +300,38 @@ def cells_of(prompts: Sequence[PackedPrompt]) -> list[str]:
     return [one.group or NO_GROUP if grouped else one.prompt for one in prompts]
 
 
-def attributes_of_cells(design: Design) -> dict[str, tuple[Attribute, ...]]:
-    """What the rows of a pack ask for, by what their pictures are counted with; {} for every other design."""
+def attributes_of_cells(design: Design, scored: Sequence[Attribute]) -> dict[str, tuple[Attribute, ...]]:
+    """What the rows of a pack ask for beyond ``scored``, by what their pictures are counted with.
+
+    {} for every other design. InvalidInput where one name would stand for two attributes, read by other sentences.
+    """
     if design.kind != PACK:
         return {}
-    sets, of_cell = load_attribute_sets(), dict[str, dict[str, Attribute]]()
+    of_all, of_cell = {one.name.lower(): one for one in scored}, dict[str, dict[str, Attribute]]()
     prompts = prompts_of(design)
     for cell, one in zip(cells_of(prompts), prompts, strict=True):
         for text in one.attributes:
+            here = of_cell.setdefault(cell, {})
             try:
-                attribute = find_attribute(text, "", sets)
-                _check_attribute(attribute)
+                attribute = _unlike_others(text, here | of_all)
             except InvalidInput as error:
                 raise InvalidInput(f"{design.name}, {one.place}: {error}") from error
-            of_cell.setdefault(cell, {})[attribute.name.lower()] = attribute
+            if attribute.name.lower() not in of_all:
+                here[attribute.name.lower()] = attribute
     return {cell: tuple(named.values()) for cell, named in of_cell.items()}
+
+
+def _unlike_others(text: str, others: Mapping[str, Attribute]) -> Attribute:
+    """The attribute that a row names; InvalidInput where one of ``others``, by name, is read by other sentences."""
+    attribute = find_attribute(text, "", load_attribute_sets())
+    _check_attribute(attribute)
+    other = others.get(attribute.name.lower(), attribute)
+    if (other.positive, other.negative) != (attribute.positive, attribute.negative):
+        raise InvalidInput(
+            f"“{attribute.name}” is read by other sentences already, such as {quoted(other.positive)}; give one of the "
+            "two another name"
+        )
+    return attribute
 
 
 def _check(options: ExploreOptions, settings: StudySettings) -> None:

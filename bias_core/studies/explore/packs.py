@@ -5,7 +5,14 @@ from dataclasses import replace
 
 from bias_core.number_text import format_share
 from bias_core.studies.explore.headline import headline
-from bias_core.studies.explore.options import SUGGESTED, PackOptions, attributes_of_cells, cells_of, prompts_of
+from bias_core.studies.explore.options import (
+    SUGGESTED,
+    PackOptions,
+    attributes_of_cells,
+    cells_of,
+    prompts_of,
+    scored_attributes,
+)
 from bias_core.studies.explore.report import Exploration
 from bias_core.studies.explore.results import CONCEPT
 from bias_core.studies.explore.study import PROGRAM
@@ -33,7 +40,9 @@ def pack_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """The pictures of every prompt; with its group, where any has one."""
     prompts = prompts_of(design)
     cells = cells_of(prompts)
-    attributes_of_cells(design)  # what cannot be looked for is said before anything is drawn
+    attributes_of_cells(
+        design, scored_attributes(settings)
+    )  # what cannot be looked for is said before anything is drawn
     return [
         Shot(
             prompt=one.prompt,

@@ -337,7 +337,7 @@ def _map_figure(alike: ClusterResult) -> StudyFigure:
         "What looks alike",
         points.sort_values("group", kind="stable").reset_index(drop=True),
         "Each dot is a picture; pictures that the reader takes for alike lie close. "
-        "The groups can be chosen in the list of pictures, as “looks_like”.",
+        "The groups can be chosen in the list of pictures, as “looks like”.",
         x="first principal component",
         y="second",
     )

@@ -224,16 +224,15 @@ def _cells(
     """
     scored = scored_attributes(data.settings)
     cells = {ALL: (yield from score_attributes(data, frame, rows, scored))}
-    by, of_cell = ("set" if "set" in frame else "prompt"), attributes_of_cells(design)
+    by, of_cell = ("set" if "set" in frame else "prompt"), attributes_of_cells(design, scored)
     counts = frame[by].value_counts()
     named = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS]) if len(counts) > 1 or of_cell else []
     with data.ending_early(lambda: f"{len(cells) - 1} of {len(named)} {by}s were scored by themselves"):
         for name in named:
             data.check()
             at = np.flatnonzero(frame[by] == name)
-            present = {attribute.name.lower() for attribute in scored}
-            further = tuple(one for one in of_cell.get(name, ()) if one.name.lower() not in present)
-            cells[name] = yield from score_attributes(data, frame.iloc[at], rows[at], (*scored, *further))
+            looked_for = (*scored, *of_cell.get(name, ()))
+            cells[name] = yield from score_attributes(data, frame.iloc[at], rows[at], looked_for)
     cells[ALL] = cells.pop(ALL)  # scored first, shown last
     if len(named) == len(counts) or len(counts) == 1:
         return cells, []

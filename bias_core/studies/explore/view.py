@@ -17,7 +17,7 @@ from bias_core.studies.explore.results import POOLED, AssociationScore, group_na
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyFigure, figure, lean
 from bias_core.studies.reports.embedded import N_COLOURS, average_uri, data_uri, figure_svg
-from bias_core.studies.reports.text import LIMITS, with_works
+from bias_core.studies.reports.text import LIMITS
 from bias_core.studies.running.drawn import prompt_facts, reason_of
 from bias_core.types import Estimate
 from bias_core.ui.templates import render
@@ -111,7 +111,7 @@ def sentences_html(exploration: Exploration) -> str:
             "verdict": verdict,
             "says": says(score, verdict),
             "does_not_say": does_not_say(score),
-            "source": with_works(score.attribute.reference_source) if score.attribute.reference is not None else "",
+            "source": score.attribute.reference_source if score.attribute.reference is not None else "",
         }
         for score, verdict in zip(exploration.attributes, found, strict=True)
     ]

@@ -58,7 +58,7 @@ def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Pictures of the targets, and of men and women."""
     model, published = settings.options.published_model, design.data["settings"]["models"]
     if model not in published:
-        raise InvalidInput(f"option published_model is one of {', '.join(published)}; got {model!r}")
+        raise InvalidInput(f"the published model is one of {', '.join(published)}; got {model!r}")
     n, n_attribute = (
         scaled(number, settings.scale**0.5)
         for number in (design.images_per_prompt, design.data["settings"]["images_per_attribute"])

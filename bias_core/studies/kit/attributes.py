@@ -1,12 +1,13 @@
 """The built-in attribute sets (``assets/studies/attribute_sets.yaml``), and attributes typed by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.metrics.cards import with_works
 from bias_core.models.catalogue import read_yaml
 from bias_core.search.phrases import is_about_thing
 from bias_core.settings import ASSETS
@@ -38,9 +39,15 @@ class AttributeSet:
 def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet, ...]:
     """All sets, in the order of the file."""
     return tuple(
-        AttributeSet(**entry | {"attributes": tuple(Attribute(**item) for item in entry["attributes"])})
+        AttributeSet(**entry | {"attributes": tuple(map(to_attribute, entry["attributes"]))})
         for entry in read_yaml(folder / "attribute_sets.yaml")["sets"]
     )
+
+
+def to_attribute(entry: Mapping[str, Any]) -> Attribute:
+    """An attribute of the shipped data: its source in words, and without the name that the paper prints."""
+    facts = {key: value for key, value in entry.items() if key != "published_name"}
+    return Attribute(**facts | {"reference_source": with_works(facts.get("reference_source", ""))})
 
 
 def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
@@ -115,6 +122,6 @@ def check_crossing(attributes: Sequence[Attribute], crossing: str) -> None:
     """InvalidInput where these cannot be crossed."""
     n = len(attributes)
     if crossing != "none" and not 2 <= n <= MOST_CROSSED:
-        raise InvalidInput(f"2 to {MOST_CROSSED} attributes can be crossed, got {n}; or choose crossed = none")
+        raise InvalidInput(f"2 to {MOST_CROSSED} attributes can be crossed, got {n}; or cross none")
     if crossing == "triples" and n < 3:
-        raise InvalidInput(f"triples need at least three attributes, got {n}; choose crossed = pairs")
+        raise InvalidInput(f"triples need at least three attributes, got {n}; or cross pairs")

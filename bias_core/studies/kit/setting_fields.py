@@ -181,11 +181,9 @@ class Setting:
             "less_than": f"below {_end(self.lt)}",
         }
         if wrong in ends:
-            label = self.label[:1].lower() + self.label[1:]
-            label = "" if label == self.name.replace("_", " ") else f"{label}: "
-            return f"{label}{self.name} must be {ends[wrong]}, got {quoted(value)}"
+            return f"“{self.label}” must be {ends[wrong]}; got {quoted(value)}"
         left_out = ", or left out" if self.may_be_left_out else ""
-        return f"{self.name} must be {self.words}{left_out}; got {quoted(value)}"
+        return f"“{self.label}” must be {self.words}{left_out}; got {quoted(value)}"
 
 
 def setting(default: Any, label: str, sentence: str, **more: Any) -> Any:
@@ -209,6 +207,7 @@ else:
 
         def decorate(kind):
             made = checked_dataclass(frozen=frozen, kw_only=kw_only, config=config)(kind)
+            labels = {one.name: f"“{one.metadata[_INFO].label}”" for one in fields(made)}
             build = made.__init__
 
             @wraps(build)
@@ -219,7 +218,7 @@ else:
                     raise InvalidInput(_sentence(made, error)) from error
                 for name, value in values.items():
                     if not isinstance(value, Mapping):  # options, which are checked by their own names
-                        check_texts(name, value)
+                        check_texts(labels[name], value)
                 if isinstance(self, RemembersNames):
                     object.__setattr__(self, "_given", frozenset(values))
 
@@ -290,7 +289,7 @@ def _sentence(kind: type, error: ValidationError) -> str:
     name, value, declared = str(first["loc"][0]), first["input"], settings_of(kind)
     if name not in declared:
         return f"there is no setting {quoted(name)}; there are {', '.join(declared) or 'none'}"
-    check_texts(name, value)
+    check_texts(f"“{declared[name].label}”", value)
     return declared[name].refusal(value, first["type"])
 
 

@@ -1,7 +1,7 @@
 """OASIS's cells: pictures of a nationality read for one attribute, beside what the paper printed for it."""
 
 import math
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_
 from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import mean_sample, share_test_without_p
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
+from bias_core.studies.kit.attributes import to_attribute
 from bias_core.studies.kit.designs import read_table, settings_with
 from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.studies.kit.rows import scaled
@@ -139,11 +140,6 @@ def doctor_by_concept(design: Design, _settings: StudySettings) -> dict[str, lis
     doctor = design.data["doctor"]
     names = [PLAIN, *(f"{nationality} {PLAIN}" for nationality in doctor["nationalities"])]
     return {name: [to_attribute(doctor["attribute"])] for name in names}
-
-
-def to_attribute(entry: Mapping[str, Any]) -> Attribute:
-    """An attribute of the study data, without the name that the paper prints."""
-    return Attribute(**{key: value for key, value in entry.items() if key != "published_name"})
 
 
 def read_cells(

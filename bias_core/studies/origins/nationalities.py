@@ -28,6 +28,7 @@ from bias_core.studies.arms.statistics import (
     two_shares,
 )
 from bias_core.studies.kit.attribute_scores import watch_attributes
+from bias_core.studies.kit.attributes import to_attribute
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
@@ -60,7 +61,6 @@ from bias_core.studies.origins.cells import (
     own_attributes,
     own_by_nationality,
     read_concepts,
-    to_attribute,
     wanted_nationalities,
 )
 from bias_core.studies.origins.headline import BEYOND, headline

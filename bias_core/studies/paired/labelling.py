@@ -89,18 +89,18 @@ def check_labelling(settings: StudySettings) -> None:
     """Raise InvalidInput (or StorageError) for options and labels that cannot be used, before drawing."""
     options = settings.options
     if options.labeller == "people" and not settings.labels:
-        raise InvalidInput("labeller=people needs a CSV of people's answers in the setting labels")
+        raise InvalidInput("the labeller “people” needs a CSV of people's answers, under “People's answers”")
     if settings.judge and options.labeller != "finder":
         raise InvalidInput(
-            f"a judge is asked about each person that is cut out, and with labeller={options.labeller} nobody is: take "
-            "labeller=finder, or leave judge empty"
+            "a judge is asked about each person that is cut out, and with the labeller "
+            f"“{options.labeller}” nobody is: take the labeller “finder”, or no judge"
         )
     if len(set(options.sentences)) != 2:
         raise InvalidInput(f"sentences are two, the first of a masculine-looking person; got {options.sentences}")
     if also_seen(options.also_seen) and (settings.judge or options.labeller != "finder"):
         raise InvalidInput(
-            "what is also seen of people is read by an encoder of each person that is cut out: take labeller=finder "
-            "without a judge, or leave also_seen empty"
+            "what is also seen of people is read by an encoder of each person that is cut out: take the "
+            "labeller “finder” without a judge, or leave “Also seen” empty"
         )
     if settings.labels:
         read_answers(settings.labels, allowed=ALL_ANSWERS)

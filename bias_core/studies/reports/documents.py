@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 from jinja2 import Environment, StrictUndefined, Template
 
+from bias_core.metrics.cards import work
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.types import ArmReport, Measured, StudyReport
 from bias_core.studies.reports.claims import claim, claims
@@ -29,7 +30,6 @@ from bias_core.studies.reports.text import (
     read_by,
     size_in_words,
     title_of,
-    work,
 )
 
 

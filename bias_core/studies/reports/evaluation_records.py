@@ -20,7 +20,7 @@ from typing import Any
 
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.exchange.export import DatasetFacts
-from bias_core.metrics.cards import METRICS, Card
+from bias_core.metrics.cards import METRICS, Card, with_works
 from bias_core.models.catalogue import is_hub_id, load_catalogue, split_revision
 from bias_core.models.hosted import hosted_name
 from bias_core.number_text import format_interval, format_p
@@ -216,7 +216,7 @@ def _metric(finding: Finding, row: Row) -> Row:
         "min_score": _bound(low),
         "max_score": _bound(high),
         "additional_details": _texts(
-            how_to_read=no_bias, higher_means=card.higher_means, limits=card.limits, source=card.source
+            how_to_read=no_bias, higher_means=card.higher_means, limits=card.limits, source=with_works(card.source)
         ),
     }
 

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bias_core.exchange.export import DatasetFacts
-from bias_core.metrics.cards import METRICS, Card, load_references
+from bias_core.metrics.cards import METRICS, Card, load_references, work
 from bias_core.number_text import NO_INTERVAL
 from bias_core.studies.kit.protocol import CHECKLIST
 from bias_core.studies.kit.types import ArmReport, Measured, StudyReport
@@ -30,7 +30,6 @@ from bias_core.studies.reports.text import (
     number_columns,
     report_facts,
     title_of,
-    work,
 )
 from bias_core.types import ImageRow, StoredImage
 

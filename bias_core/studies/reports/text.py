@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.cards import METRICS, load_references
+from bias_core.metrics.cards import METRICS, work
 from bias_core.number_text import (
     NOT_KNOWN,
     format_estimate,
@@ -243,25 +243,6 @@ def notes_of(report: StudyReport) -> list[str]:
         *report.results.notes,
         *([f"This world does not know: {unknown}. It was drawn without it."] if unknown else []),
     ]
-
-
-def work(key: str) -> str:
-    """A work of the bibliography by its authors and year.
-
-    >>> work("vice2023tbyb"), work("elsewhere")
-    ('Vice et al. 2023', 'elsewhere')
-    """
-    works = load_references()
-    return works[key].short if key in works else key
-
-
-def with_works(text: str) -> str:
-    """A text with works of the bibliography by their authors and year, where it has their keys.
-
-    >>> with_works("bls2024 (2024) as Table 14 of wan2024pst prints it")
-    'U.S. Bureau of Labor Statistics 2024 (2024) as Table 14 of Wan and Chang 2024 prints it'
-    """
-    return re.sub(r"\b[a-z]+\d{4}\w*", lambda found: work(found[0]), text)
 
 
 def day_of(report: StudyReport) -> str:

@@ -12,6 +12,7 @@ import yaml
 
 from bias_core.errors import UnknownModel
 from bias_core.exchange.export import DatasetFacts, Export, ExportedImage
+from bias_core.metrics.cards import work
 from bias_core.models.catalogue import load_catalogue
 from bias_core.settings import ASSETS
 from bias_core.store.source_marks import source_of
@@ -91,7 +92,7 @@ def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
             f"{report.n_images:,} of {report.n_planned:,} planned pictures were scored, {report.n_blocked:,} were "
             f"refused or blanked; {text.size_in_words(design, settings)}. {headline(report)}"
         ),
-        reference=f"{design.reference}, {design.where}" if design.reference else "",
+        reference=f"{work(design.reference)}, {design.where}" if design.reference else "",
         annotation=_annotation(settings),
         readers=[report.versions.get("encoder", settings.encoder), *filter(None, [report.versions.get("judge")])],
         notes=report.results.notes,

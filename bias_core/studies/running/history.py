@@ -257,13 +257,15 @@ def _checked(session: str) -> str:
 def _choices(manifest: Manifest) -> str:
     """What a visitor chose, as far as it was not the study's own."""
     settings, design = manifest.settings, manifest.design
-    usual = design.get("options", {})
+    usual, program = design.get("options", {}), programs_by_kind().get(design.get("kind", ""))
+    declared = {} if program is None else settings_of(program.options)
     parts = [f"{100 * settings['scale']:g} %"] if "scale" in settings and design.get("reference") else []
     for name, value in settings.get("options", {}).items():
         if value != usual.get(name):
             items = value if isinstance(value, (list, tuple)) else [value]
             text = ", ".join(str(item).partition("|")[0] for item in items)
-            parts.append(f"{name}: {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}")
+            label = declared[name].label if name in declared else name
+            parts.append(f"{label}: {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}")
     if settings.get("images"):
         parts.append(f"pictures of {Path(settings['images']).name}")
     return " · ".join([*parts, f"seed {settings.get('seed', 0)}"])

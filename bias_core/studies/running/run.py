@@ -249,7 +249,7 @@ def with_options(design: Design, settings: StudySettings) -> StudySettings:
     own = {name: value for name, value in design.settings.items() if name not in given_settings(settings)}
     if program_of(design).watch is None and stop_rule(settings) is not None:
         raise InvalidInput(
-            f"{design.name} has no shares that a stop rule could watch; leave stop_within and stop_when_clear out"
+            f"{design.name} has no shares that a stop rule could watch; leave both ways to stop early out"
         )
     settings = replace(settings, **{**own, "options": typed_options(design, settings.options)})
     return check_arms(with_arms_of_options(settings, program_of(design).arms(settings)))

@@ -193,7 +193,8 @@ def which_choices(report: StudyReport) -> list[tuple[str, str]]:
             continue
         counts = Counter(value for values in _values(frame, column) for value in values)
         if 1 < len(counts) <= _MOST_VALUES:
-            choices += [(f"{column}: {value} ({n:,})", f"{column}={value}") for value, n in counts.items()]
+            said = column.replace("_", " ")
+            choices += [(f"{said}: {value} ({n:,})", f"{column}={value}") for value, n in counts.items()]
     return choices
 
 
@@ -225,7 +226,8 @@ def order_choices(report: StudyReport) -> list[tuple[str, str]]:
     frame = _frame(report)
     numbers = [c for c in frame.columns if is_numeric_dtype(frame[c]) and frame[c].nunique() > 1]
     ways = (("highest first", "down"), ("lowest first", "up"))
-    return [("As drawn", ""), *((f"{c}, {text}", f"{c} {way}") for c in numbers for text, way in ways)]
+    orders = [(f"{c.replace('_', ' ')}, {text}", f"{c} {way}") for c in numbers for text, way in ways]
+    return [("As drawn", ""), *orders]
 
 
 def grid_html(cells: Sequence[Cell], words: str = "") -> str:
