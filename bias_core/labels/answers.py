@@ -1,6 +1,6 @@
 """What raters say of the pictures of a task, picture by picture and answer by answer, as a report shows it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,7 +10,7 @@ from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import picture_path
 from bias_core.annotation.tasks import PICTURE, Task
 from bias_core.metrics.disagreement import disagreements
-from bias_core.metrics.paired_labels import ANDROGYNOUS, GENDERS, UNCLEAR
+from bias_core.metrics.paired_labels import ANDROGYNOUS, GENDERS, UNCLEAR, UNTOLD
 from bias_core.stats.effects import share_interval
 from bias_core.studies.kit.types import StudyFigure, StudyTable, columns, figure, mark, table
 from bias_core.types import ImageRow, StoredImage
@@ -22,6 +22,15 @@ _BETWEEN_NOTE = (
     "if answers went to pictures at random. Above it, the two are taken for each other."
 )
 _TIE, _NO_ANSWER = "no majority", "no answer yet"
+
+
+def untold_among(answers: Collection[str]) -> str:
+    """The answer, of those offered, for people of whom nobody can say how they look; "" where there is none.
+
+    >>> untold_among(("feminine", "cannot_identify")), untold_among(("yes", "no"))
+    ('cannot_identify', '')
+    """
+    return next((key for key in UNTOLD if key in answers), "")
 
 
 def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:

@@ -13,8 +13,8 @@ from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import OwnerKey, owned_task, read_picture
 from bias_core.annotation.tasks import Item, Task
 from bias_core.errors import InvalidInput
+from bias_core.labels.answers import untold_among
 from bias_core.labels.report import Labels
-from bias_core.metrics.paired_labels import untold_among
 from bias_core.studies.kit.judging import INSTRUCTION, Picture, ask_judge, calls_of
 from bias_core.studies.kit.readers import Reader, fetch_reader
 from bias_core.studies.kit.services import StudyServices

@@ -19,11 +19,18 @@ from bias_core.annotation.task_owner import OwnerKey
 from bias_core.annotation.tasks import PICTURE, Task, answer_key
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes
-from bias_core.labels.answers import answers_between, answers_figure, pictures_frame, votes_in_two, votes_of
+from bias_core.labels.answers import (
+    answers_between,
+    answers_figure,
+    pictures_frame,
+    untold_among,
+    votes_in_two,
+    votes_of,
+)
 from bias_core.labels.groups import group_tables
 from bias_core.labels.scale_answers import ordinal_votes, scale_findings
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
-from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD, untold_among
+from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD
 from bias_core.stats.effects import share_interval
 from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights
 from bias_core.studies.kit.designs import programs_by_kind

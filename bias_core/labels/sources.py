@@ -11,7 +11,8 @@ import pandas as pd
 from bias_core.annotation.task_owner import TaskPicture
 from bias_core.annotation.tasks import CANNOT_TELL, PICTURE, POSITIONS, SINGLE, Task, TaskKind
 from bias_core.errors import InvalidInput, quoted
-from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, UNTOLD, untold_among
+from bias_core.labels.answers import untold_among
+from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, UNTOLD
 from bias_core.scales import load_scales
 from bias_core.studies.explore.options import KIND
 from bias_core.studies.explore.results import CONCEPT

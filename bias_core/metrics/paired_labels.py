@@ -1,6 +1,6 @@
 """PST: what people saw in each picture, checked, merged over raters, and with failed pictures marked."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,15 +28,6 @@ UNTOLD = (UNCLEAR, CANNOT_IDENTIFY)
 REQUIRED = ("identity", "stereotyped_gender", "perceived_gender", "image_id")
 _IMAGE = ("setting", "image_id")  # "setting" may be absent
 _PERSON = ("identity", "stereotyped_gender", *_IMAGE, "position")  # of which "position" may be absent too
-
-
-def untold_among(answers: Collection[str]) -> str:
-    """The answer, of those offered, for people of whom nobody can say how they look; "" where there is none.
-
-    >>> untold_among(ANSWERS), untold_among(ANSWERS_IN_FOUR), untold_among(("yes", "no"))
-    ('cannot_identify', 'unclear', '')
-    """
-    return next((key for key in UNTOLD if key in answers), "")
 
 
 @dataclass(frozen=True, kw_only=True)
