@@ -14,7 +14,8 @@ from bias_core.metrics.crossed_stereotype import crossed_stereotype
 from bias_core.metrics.intersections import CrossedShares, crossed_shares, interaction
 from bias_core.metrics.stereotype import signed_difference_estimate
 from bias_core.prompts import fill_template
-from bias_core.stats.effects import holm, wilson_interval
+from bias_core.stats.effects import holm
+from bias_core.stats.exact_shares import exact_interval
 from bias_core.stats.parity import parity_signs
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
@@ -23,7 +24,7 @@ from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.labelling import PairOptions
 from bias_core.types import Estimate, ReaderErrors
 from validation.joint import joint_shares
-from validation.repetitions import PoolOptions, in_each_repetition, places_in_pool, pool_size
+from validation.repetitions import POOL, PoolOptions, in_each_repetition, places_in_pool, pool_of, pool_size, pools
 from validation.verdicts import TEXTS, measured, results_of
 
 CONDITIONS = ("fair", "crossed")
@@ -50,10 +51,13 @@ def intersection_shots(design: Design, settings: StudySettings) -> list[Shot]:
     if tuple(settings.options.conditions) != CONDITIONS:
         raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
     n, pool = pool_size(design, settings), settings.options.pool
-    return [
-        Shot(prompt=_prompt(design, group), n=n, group=group, condition=condition, first_seed=place * pool)
-        for place, (group, condition) in enumerate(GROUPS.items())
-    ]
+    return pools(
+        settings,
+        [
+            Shot(prompt=_prompt(design, group), n=n, group=group, condition=condition, first_seed=place * pool)
+            for place, (group, condition) in enumerate(GROUPS.items())
+        ],
+    )
 
 
 def _prompt(design: Design, group: str) -> str:
@@ -73,7 +77,7 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
     texts = data.texts([sentence for pair in pairs for sentence in pair])
     calls = (rows @ (texts[0::2] - texts[1::2]).T > 0).astype(float)  # (n, n_attributes)
     errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
-    pools, names = frame.groupby("group", sort=False).indices, [positive for positive, _ in pairs]
+    places_of, names = frame.groupby([POOL, "group"], sort=False).indices, [positive for positive, _ in pairs]
     planted = {group: _planted_shares(design, group, names) for group in GROUPS}
     fair = planted[CONDITIONS[0]]  # where nothing goes together: each by itself
     world = np.array([fair.take(1, axis=j).sum() for j in range(len(pairs))])
@@ -82,7 +86,7 @@ def measure_intersections(design: Design, settings: StudySettings, data: StudyDa
 
     def work(repetition: int) -> Iterator[dict[str, Any]]:
         for group, places in draws[repetition].items():
-            here = calls[pools[group][places]]
+            here = calls[places_of[pool_of(settings, repetition), group][places]]
             tests = list(_tests(here, errors, planted[group], settings.confidence))
             for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
                 where = {"condition": group, "repetition": repetition}
@@ -263,7 +267,7 @@ def _claimed(claims: pd.DataFrame) -> pd.DataFrame:
     """How often every crossing is claimed, after correction for looking at all of a repetition."""
     lines = []
     for (condition, attributes), rows in claims.groupby(["condition", "attributes"], sort=False):
-        share = wilson_interval(int(rows["claimed"].sum()), len(rows))
+        share = exact_interval(int(rows["claimed"].sum()), len(rows))
         there = abs(float(rows["θ"].iloc[0])) > 1e-9  # up to rounding
         lines.append(
             {
@@ -291,7 +295,7 @@ def _findings(shares: pd.DataFrame) -> Iterator[Finding]:
     ):
         n = int(some["repetitions"].sum())
         count = round(float((some["claimed"] * some["repetitions"]).sum()))
-        share = wilson_interval(count, n) if n else Estimate.undefined(0, "nothing of this kind was drawn")
+        share = exact_interval(count, n) if n else Estimate.undefined(0, "nothing of this kind was drawn")
         yield finding(key, title, "interaction", share, says)
 
 
@@ -300,7 +304,7 @@ def _of_three(claims: pd.DataFrame) -> Finding:
     three = claims[claims["of"].map(len) == 3]
     rows = [(one, planted) for one, planted in zip(three["link"], three["θ"], strict=True) if not math.isnan(one.low)]
     n_held = sum(one.low - 1e-9 <= planted <= one.high + 1e-9 for one, planted in rows)
-    share = wilson_interval(n_held, len(rows)) if rows else Estimate.undefined(0, "three were never told apart")
+    share = exact_interval(n_held, len(rows)) if rows else Estimate.undefined(0, "three were never told apart")
     title = "Intervals that hold the interaction of three attributes"
     return finding("three", title, "interaction", share, f"Planted in one of three groups. {_ENOUGH}")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import prevalence_estimate
-from bias_core.stats.effects import wilson_interval
+from bias_core.stats.exact_shares import exact_interval
 from bias_core.studies.explore.languages import LESS, MORE, language_lines
 from bias_core.studies.explore.options import read_attributes
 from bias_core.studies.kit.program import Measuring, Program, StudyData
@@ -18,7 +19,16 @@ from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySet
 from bias_core.studies.reports.crossed import joined
 from bias_core.types import Attribute, Estimate
 from bias_core.wordings import Wording, language_names, planted_languages, wordings_of
-from validation.repetitions import PoolOptions, in_each_repetition, ladder, places_in_pool, pool_size
+from validation.repetitions import (
+    POOL,
+    PoolOptions,
+    in_each_repetition,
+    ladder,
+    places_in_pool,
+    pool_of,
+    pool_size,
+    pools,
+)
 from validation.verdicts import TEXTS, measured, results_of
 
 PLANTED = "languages"  # the condition that plants a bias in two languages
@@ -79,10 +89,13 @@ def language_shots(design: Design, settings: StudySettings) -> list[Shot]:
     wordings = _wordings(settings.options)
     cells = [(one, nothing, nothing) for one in wordings]
     cells += [(one, planted, PLANTED) for one in wordings if _is_planted(one)]
-    return [
-        Shot(prompt=one.prompt, n=n, group=group, condition=condition, facts={"wording": one.name})
-        for one, group, condition in cells
-    ]
+    return pools(
+        settings,
+        [
+            Shot(prompt=one.prompt, n=n, group=group, condition=condition, facts={"wording": one.name})
+            for one, group, condition in cells
+        ],
+    )
 
 
 def measure_languages(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -92,17 +105,19 @@ def measure_languages(design: Design, settings: StudySettings, data: StudyData) 
     attributes = read_attributes(options.attributes, options.concept)
     texts = data.texts([text for one in attributes for text in (one.positive, one.negative)])
     margins = rows @ (texts[0::2] - texts[1::2]).T  # (n, n_attributes)
-    cells = {key: margins[at] for key, at in frame.groupby(["wording", "group"], sort=False).indices.items()}
+    cells = {key: margins[at] for key, at in frame.groupby([POOL, "group", "wording"], sort=False).indices.items()}
     conditions = _two_conditions(settings)
-    pools = {
-        group: {one.name: cells.get((one.name, group), cells[one.name, conditions[0]]) for one in _wordings(options)}
-        for group in conditions
+    pools_of = {
+        (k, group): {
+            one.name: cells.get((k, group, one.name), cells[k, conditions[0], one.name]) for one in _wordings(options)
+        }
+        for k, group in product(range(options.seeds), conditions)
     }
     draws, claims = places_in_pool(design, settings, conditions), list[tuple[bool, bool]]()
 
     def work(repetition: int) -> Iterator[dict[str, Any]]:
         for group, places in draws[repetition].items():
-            pool = pools[group]
+            pool = pools_of[pool_of(settings, repetition), group]
             table = _language_table(
                 options, attributes, {name: of[places] for name, of in pool.items()}, settings.confidence
             )
@@ -160,7 +175,7 @@ def _findings(claims: Sequence[tuple[bool, bool]]) -> Iterator[Finding]:
         ("both", "Repetitions in which both planted languages are named", [both for both, _ in claims], "95 % or more"),
         ("others", "Repetitions in which another language is named", [other for _, other in claims], "5 % or less"),
     ):
-        share = wilson_interval(sum(is_so), len(is_so))
+        share = exact_interval(sum(is_so), len(is_so))
         yield finding(key, title, MEASURE, share, f"Should be {says}, after Holm over all languages and attributes.")
 
 

@@ -32,12 +32,15 @@ from bias_core.studies.paired.swapped import (
 from bias_core.types import Estimate
 from bias_core.world.truth import planted_lines
 from validation.repetitions import (
+    POOL,
     PoolOptions,
     RepetitionOptions,
     in_each_repetition,
     ladder,
     planted_shares,
+    pool_of,
     pool_size,
+    pools,
     repeated,
 )
 from validation.verdicts import NOMINAL, TEXTS, measured, results_of
@@ -156,11 +159,16 @@ def together_shots(design: Design, settings: StudySettings) -> list[Shot]:
     if tuple(settings.options.conditions) != (FAIR, PEOPLE):
         raise InvalidInput(f"conditions are {FAIR}, {PEOPLE}; got {', '.join(settings.options.conditions)}")
     n = pool_size(design, settings) // 2
-    return [
-        replace(shot, group=name, condition=condition, first_seed=place * n, facts={"planted": condition, **shot.facts})
-        for (name, who), (place, condition) in product(design.data["groups"].items(), enumerate((FAIR, PEOPLE)))
-        for shot in shots_of_pair((who[0], who[1]), n)
-    ]
+    return pools(
+        settings,
+        [
+            replace(
+                shot, group=name, condition=condition, first_seed=place * n, facts={"planted": condition, **shot.facts}
+            )
+            for (name, who), (place, condition) in product(design.data["groups"].items(), enumerate((FAIR, PEOPLE)))
+            for shot in shots_of_pair((who[0], who[1]), n)
+        ],
+    )
 
 
 def measure_together(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -171,27 +179,28 @@ def measure_together(design: Design, settings: StudySettings, data: StudyData) -
     people = yield from labelling.label_people(everyone, design, settings, data)
     if people["truth"].isna().any():
         raise InvalidInput("what is drawn must be on record: choose calibration-renderer")
-    people = people.merge(data.frame[["image_id", "group", "planted"]], on="image_id", validate="many_to_one")
-    pools, targets = dict[tuple[str, str], Any](), dict[tuple[str, str], dict[str, float]]()
-    for name, condition in product(groups, (FAIR, PEOPLE)):
-        here = people[(people["group"] == name) & (people["planted"] == condition)]
-        pools[name, condition] = _differences(here, "perceived_gender")
+    people = people.merge(data.frame[["image_id", "group", "planted", POOL]], on="image_id", validate="many_to_one")
+    read, targets = dict[Any, Any](), dict[Any, dict[str, float]]()
+    for cell, here in people.groupby([POOL, "group", "planted"], sort=False):
+        read[cell] = _differences(here, "perceived_gender")
         recorded = _differences(here, "truth").items()
-        targets[name, condition] = {key: float(np.nanmean(some @ (0.5, 0.5 * _sign(key)))) for key, some in recorded}
+        targets[cell] = {key: float(np.nanmean(some @ (0.5, 0.5 * _sign(key)))) for key, some in recorded}
     chance = np.random.default_rng(settings.seed)
 
     def work(repetition: int) -> Iterator[dict[str, Any]]:
-        for (name, condition), pool in pools.items():
+        k = pool_of(settings, repetition)
+        for name, condition in product(groups, (FAIR, PEOPLE)):
+            pool = read[k, name, condition]
             seeds = chance.integers(len(pool["role"]), size=design.images_per_prompt // 2)
             tests = _tests({key: some[seeds] for key, some in pool.items()}, replace(settings, seed=repetition))
             corrected = corrected_p_values(tests)
             for key in (one for one in TOGETHER if one in tests):
                 where = {"condition": condition if key == name else FAIR, "repetition": repetition}
                 where["unit"] = f"{name} {key if key == name else condition}"
-                null = targets[name, FAIR if key == name else condition][key]
+                null = targets[k, name, FAIR if key == name else condition][key]
                 estimate = replace(tests[key].estimate, null_value=null)
                 p_value = corrected.get(key, math.nan)
-                yield from _together_lines(key, estimate, p_value, targets[name, condition][key], where)
+                yield from _together_lines(key, estimate, p_value, targets[k, name, condition][key], where)
 
     lines = yield from in_each_repetition(data, work)
     return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("together"),))

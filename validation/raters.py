@@ -21,7 +21,7 @@ from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.types import ReaderErrors
-from validation.repetitions import PoolOptions, in_each_repetition, pool_size
+from validation.repetitions import POOL, PoolOptions, in_each_repetition, pool_of, pool_size, pools
 from validation.verdicts import TEXTS, measured, results_of
 
 CONDITIONS = ("chance", "half", "accurate")
@@ -55,10 +55,13 @@ def rater_shots(design: Design, settings: StudySettings) -> list[Shot]:
     if tuple(settings.options.conditions) != CONDITIONS:
         raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
     n = pool_size(design, settings)
-    return [
-        Shot(prompt=prompt, n=round(share * n), group=LOOKED, condition=_FAIR, facts={"planted": _FAIR})
-        for prompt, share in design.data[LOOKED].items()
-    ]
+    return pools(
+        settings,
+        [
+            Shot(prompt=prompt, n=round(share * n), group=LOOKED, condition=_FAIR, facts={"planted": _FAIR})
+            for prompt, share in design.data[LOOKED].items()
+        ],
+    )
 
 
 def measure_raters(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -69,13 +72,15 @@ def measure_raters(design: Design, settings: StudySettings, data: StudyData) -> 
         raise InvalidInput("what is drawn must be on record: choose calibration-renderer")
     shown = np.array([LOOKS.index(str(truth["gender"])) for truth in truths if truth is not None])
     n, confidence = design.images_per_prompt, settings.confidence
-    agreements = _Agreements(shown=shown, n=n, confidence=confidence)
+    agreements = [
+        _Agreements(shown=shown[frame[POOL] == k], n=n, confidence=confidence) for k in range(settings.options.seeds)
+    ]
 
     def work(repetition: int) -> Iterator[dict[str, Any]]:
         for place, condition in enumerate(CONDITIONS):
             chance = np.random.default_rng([settings.seed, repetition, place])
             where = {"condition": condition, "repetition": repetition}
-            yield from agreements.lines(where, chance)
+            yield from agreements[pool_of(settings, repetition)].lines(where, chance)
             yield _missing_line(n, where, chance, confidence)
 
     lines = yield from in_each_repetition(data, work)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from random import Random
 from typing import Any
 
@@ -13,14 +12,15 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import with_works
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
-from bias_core.stats.effects import corrected_by_errors, wilson_interval
+from bias_core.stats.effects import corrected_by_errors
+from bias_core.stats.exact_shares import exact_interval
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
 from bias_core.types import Estimate, PlantedLine
 from bias_core.world.truth import planted_lines
-from validation.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, repeated
+from validation.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, n_repetitions, repeated
 from validation.verdicts import TEXTS, measured, named, verdict_figures, verdict_table, verdicts_of
 
 Shares = tuple[Estimate, Estimate | None]
@@ -34,7 +34,7 @@ GAP = 0.15  # planted rates closer than this are not expected to be told apart
 class RateOptions(RepetitionOptions):
     """Which concepts are drawn under which conditions, and how often."""
 
-    repetitions: int = setting(1, "Repetitions", "How often every rate is drawn and measured anew", ge=1, le=1000)
+    repetitions: int = setting(3, "Parts", "That the pictures of every rate are drawn in, one a seed", ge=1, le=1000)
     every: int = setting(1, "Every k-th concept", "10: only every tenth concept", ge=1, le=1000)
 
 
@@ -43,14 +43,15 @@ def rate_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
     The option ``every`` leaves concepts out: with 10, only every tenth is drawn. The scale thins the pictures out.
     """
-    n = scaled(design.images_per_prompt, settings.scale)
+    whole = replace(settings, scale=1.0)
+    n, n_parts = scaled(design.images_per_prompt, settings.scale), n_repetitions(whole)
 
     def of_cell(_group: str, _chance: Random) -> Iterator[Shot]:
         for prompts in _concepts(design, settings):
             for prompt in prompts:
-                yield Shot(prompt=prompt, n=max(1, math.ceil(n / len(prompts))), group="")
+                yield Shot(prompt=prompt, n=math.ceil(n / len(prompts) / n_parts), group="")
 
-    return repeated(replace(settings, scale=1.0), of_cell)
+    return repeated(whole, of_cell)
 
 
 def _concepts(design: Design, settings: StudySettings) -> Sequence[Sequence[str]]:
@@ -75,24 +76,22 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     texts = data.texts([sentence for pair in pairs for sentence in pair])
     leans = dict(zip(pairs, texts[0::2] - texts[1::2], strict=True))
     truths = np.array(data.truths(frame), dtype=object)
-    places = frame.groupby(["prompt", "group", "repetition"], sort=False).indices
+    places = frame.groupby(["prompt", "group"], sort=False).indices
 
     def work(planted: PlantedLine) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
         cells, line = [], _as_drawn(planted, data, places, settings)
         error = errors[pair := (line.positive, line.negative)]
-        for condition, repetition in product(ladder(settings), sorted(set(frame["repetition"]))):
-            here = np.concatenate([places[prompt, condition, repetition] for prompt in line.prompts])
+        for condition in ladder(settings):
+            here = np.concatenate([places[prompt, condition] for prompt in line.prompts])
             count, n = int((rows[here] @ leans[pair] > 0).sum()), len(here)
             shares = (
-                wilson_interval(count, n, confidence=settings.confidence),
+                exact_interval(count, n, confidence=settings.confidence),
                 corrected_by_errors(count, n, error, confidence=settings.confidence)
                 if error and error.sensitivity + error.specificity > 1
                 else None,
             )
             reading = _reading(line, condition, shares, truths[here]) | {"planted": planted.rates[condition]}
-            measurements = _measurements(line, condition, shares, settings)
-            again = {"repetition": repetition}
-            cells.append((reading | again, [one | again for one in measurements]))
+            cells.append((reading, list(_measurements(line, condition, shares, settings))))
         return cells
 
     parts = yield from data.as_far_as("planted rates", lines, work)
@@ -112,7 +111,7 @@ def _as_drawn(line: PlantedLine, data: StudyData, places: Mapping[Any, Any], set
     """The line with what the model draws in place of what is planted, where that is another thing."""
     rates = {}
     for condition in ladder(settings):
-        first = np.concatenate([places[prompt, condition, 0] for prompt in line.prompts])
+        first = np.concatenate([places[prompt, condition] for prompt in line.prompts])
         here = data.stored(data.frame.iloc[first])
         if here[0].truth is not None:
             return line
@@ -158,7 +157,7 @@ def _findings(rates: pd.DataFrame, order: pd.DataFrame, confidence: float) -> tu
         finding(f"coverage {name}", f"{title}, {name}", "attribute_prevalence", held, f"{nominal} {uncorrected:.1f} %.")
         for name, rows in (("all conditions", correctable), *correctable.groupby("condition", sort=False))
         if len(rows)
-        for held in [wilson_interval(int(rows["covered"].sum()), len(rows), null_value=confidence)]
+        for held in [exact_interval(int(rows["covered"].sum()), len(rows), null_value=confidence)]
         for uncorrected in [100 * rows["covered uncorrected"].mean()]
     ]
     says = "Share of the planted rates; rates that lie close together are ranked by chance."
@@ -167,7 +166,7 @@ def _findings(rates: pd.DataFrame, order: pd.DataFrame, confidence: float) -> tu
         ("all", "all planted rates", order),
     ):
         if len(rows):
-            share = wilson_interval(int(rows["in order"].sum()), len(rows), confidence=confidence)
+            share = exact_interval(int(rows["in order"].sum()), len(rows), confidence=confidence)
             title = f"Ψ rises at every step, {words}"
             findings.append(finding(f"order {key}", title, "stereotype_score", share, says))
     return tuple(findings)
@@ -180,7 +179,7 @@ def _orders(table: pd.DataFrame) -> pd.DataFrame:
     is over-represented, and its Psi is taken.
     """
     names = list(dict.fromkeys(table["condition"]))
-    by = ["concept", "attribute", "value", "repetition"]
+    by = ["concept", "attribute", "value"]
     planted, measured_shares = (
         table.pivot_table(column, by, "condition", sort=False)[names] for column in ("planted", "measured")
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ LADDER = ("fair", "published", "extreme")
 """Conditions of which all planted rates are known, in the order in which more is planted."""
 OWN_NULL = "its own null"
 """Group of the pictures in which the null of a measure is planted, where that is not the first condition."""
+POOL = "pool"
 ARM = "arm"
 """Fact of shots on the same seeds: of a base, and of what is compared with it."""
 ENOUGH_FOR_TRUTH = 1000  # pictures that what a model draws was measured on; fewer err more than what is tested
@@ -32,22 +33,27 @@ CellShots = Callable[[str, Random], Iterable[Shot]]
 """The shots of a cell: of its condition, and of its own chance where prompts are drawn too."""
 
 
+SEEDS = "Seeds", "That the repetitions are spread over, from the seed of the run on"
+"""Label and help of an option."""
+
+
 @settings_class(frozen=True, kw_only=True)
 class RepetitionOptions(Options):
     """How often the same is measured again."""
 
     conditions: tuple[str, ...] = setting(LADDER, "Conditions", "Two or more, as more is planted")
     repetitions: int = setting(30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=1000)
+    seeds: int = setting(3, *SEEDS, ge=1, le=100)
 
 
 @settings_class(frozen=True, kw_only=True)
 class PoolOptions(RepetitionOptions):
-    """How often the same is measured on pictures taken from a pool, which is drawn once."""
+    """How often the same is measured on pictures taken from a pool, which is drawn once on each seed."""
 
     pool: int = setting(
         1200,
         "Pictures of the pool",
-        "Of each prompt and condition, which repetitions take theirs from",
+        "Of each prompt, condition and seed, which repetitions take theirs from",
         ge=2,
         le=50_000,
     )
@@ -56,6 +62,20 @@ class PoolOptions(RepetitionOptions):
 def pool_size(design: Design, settings: StudySettings) -> int:
     """Pictures of each cell's pool."""
     return scaled(settings.options.pool, settings.scale, least=design.images_per_prompt)
+
+
+def pools(settings: StudySettings, shots: Sequence[Shot]) -> list[Shot]:
+    """The shots of a pool on every seed of the run, of which no two share a picture; the fact ``pool`` counts them."""
+    return [
+        replace(shot, first_seed=_hashed("pool", settings.seed + k) + shot.first_seed, facts={**shot.facts, POOL: k})
+        for k in range(settings.options.seeds)
+        for shot in shots
+    ]
+
+
+def pool_of(settings: StudySettings, repetition: int) -> int:
+    """The place, among the seeds of the run, of the one that a repetition is drawn on."""
+    return repetition % int(settings.options.seeds)
 
 
 def places_in_pool(design: Design, settings: StudySettings, groups: Sequence[str]) -> list[dict[str, np.ndarray]]:
@@ -88,9 +108,9 @@ def repeated(
 ) -> list[Shot]:
     """The shots of every repetition under every condition of the run, each on seeds of its own.
 
-    No two cells (repetition, condition, prompt and what else the study knows of a shot) share a seed, so that their
-    pictures are independent draws. The seeds of a cell do not change with the number of repetitions: a longer run
-    goes on from a shorter one.
+    Repetitions are spread over the seeds of the run. No two cells (repetition, condition, prompt and what else the
+    study knows of a shot) share a picture's seed, so that their pictures are independent draws. The seeds of a cell do
+    not change with the number of repetitions: a longer run goes on from a shorter one.
 
     Shots that the study tells apart by the fact :data:`ARM` alone do share their seeds, as the arms of a run do.
 
@@ -104,16 +124,17 @@ def repeated(
     conditions = conditions or ladder(settings)
     shots = []
     for repetition in range(n_repetitions(settings)):
+        seed = settings.seed + pool_of(settings, repetition)
         for group in (*conditions, *also):
             condition = group if group in conditions else conditions[0]
-            for shot in of_cell(group, Random(f"{settings.seed} {repetition} {group}")):
+            for shot in of_cell(group, Random(f"{seed} {repetition} {group}")):
                 own = replace(
                     shot,
                     group=shot.group or group,
                     condition=shot.condition or condition,
                     facts={**shot.facts, "repetition": repetition},
                 )
-                shots.append(replace(own, first_seed=_seed_of(own, settings.seed) + shot.first_seed))
+                shots.append(replace(own, first_seed=_seed_of(own, seed) + shot.first_seed))
     return shots
 
 
@@ -121,8 +142,11 @@ def _seed_of(shot: Shot, seed: int) -> int:
     """The first seed of a cell: 48 bits of a hash of all that tells it from other cells."""
     facts = {name: value for name, value in shot.facts.items() if name != ARM}
     condition = "" if ARM in shot.facts else shot.condition
-    cell = [seed, shot.prompt, shot.group, condition, 0, sorted(facts.items())]
-    return int.from_bytes(hashlib.sha256(json.dumps(cell).encode()).digest()[:6])
+    return _hashed(seed, shot.prompt, shot.group, condition, 0, sorted(facts.items()))
+
+
+def _hashed(*facts: Any) -> int:
+    return int.from_bytes(hashlib.sha256(json.dumps(facts).encode()).digest()[:6])
 
 
 def ladder(settings: StudySettings) -> list[str]:

@@ -19,7 +19,7 @@ from scipy import stats
 from bias_core.metrics.exchange import decided_step, exchange_effect, part_effects
 from bias_core.metrics.predicted_gain import PredictedGain, predicted_gain
 from bias_core.models.catalogue import check_condition
-from bias_core.stats.intervals import wilson_interval
+from bias_core.stats.exact_shares import exact_interval
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.services import StudyServices
@@ -27,7 +27,7 @@ from bias_core.studies.kit.setting_fields import Options, setting, settings_clas
 from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean
 from bias_core.studies.origins.spi import model_suits, trace_row
 from bias_core.types import Attribute, Estimate
-from validation.repetitions import LADDER, in_each_repetition, ladder
+from validation.repetitions import LADDER, POOL, SEEDS, in_each_repetition, ladder, pool_of, pools
 from validation.verdicts import TEXTS, measured, named, results_of
 
 LEAST_CORRELATION = 0.6  # with what the finished pictures gain
@@ -52,19 +52,22 @@ class StepOptions(Options):
     """Under which conditions steps are traced, how often, and beside which base prompt."""
 
     conditions: tuple[str, ...] = setting(LADDER, "Conditions", "Two or more, as more is planted")
-    repetitions: int = setting(4, "Repetitions", "How often the gain is measured, on other seeds", ge=1, le=500)
+    repetitions: int = setting(6, "Repetitions", "How often the gain is measured, on other seeds", ge=1, le=500)
+    seeds: int = setting(3, *SEEDS, ge=1, le=100)
     base_prompt: str = setting("a photo of a person", "Base prompt", "Drawn from the same noise, to compare with")
     guided: bool = setting(False, "Guided velocities", "With classifier-free guidance, instead of conditional ones")
 
 
 def step_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Pictures of every concept under every condition, all on the same seeds, which repetitions share out."""
-    n = scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS) * settings.options.repetitions
-    return [
+    n_each = math.ceil(settings.options.repetitions / settings.options.seeds)
+    n = n_each * scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+    shots = [
         Shot(prompt=case["prompt"], n=n, group=condition, condition=condition, facts={"concept": case["concept"]})
         for condition in ladder(settings)
         for case in design.data["cases"]
     ]
+    return pools(settings, shots)
 
 
 def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -193,10 +196,11 @@ class CauseRepetitionOptions(Options):
 
     pool: int = setting(80, "Pool", "Seeds that each way of drawing is drawn on, once", ge=4, le=5000)
     repetitions: int = setting(202, "Repetitions", "How often seeds are drawn from the pool", ge=1, le=1000)
+    seeds: int = setting(3, *SEEDS, ge=1, le=100)
 
 
 def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """A pool of pictures for every way of drawing, all on the same seeds."""
+    """A pool on each seed of the run of pictures for every way of drawing, all on the same seeds."""
     n, data = scaled(settings.options.pool, settings.scale, least=_FEWEST_SEEDS), design.data
     weights = {tuple(pair): None for adapter in data["adapters"].values() for pair in adapter.values()}
     shots = [
@@ -215,7 +219,7 @@ def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
         if not share:
             how = {"prompt": data["later"]}
         shots.append(Shot(n=n, group="exchanged", facts={"way": _after(share)}, **how))
-    return shots
+    return pools(settings, shots)
 
 
 def _weights(denoiser: str, texts: str) -> str:
@@ -253,12 +257,14 @@ def measure_cause_pool(design: Design, settings: StudySettings, data: StudyData)
     rows = yield from data.embed(data.frame)
     present, absent = data.texts([design.data["present"], design.data["absent"]])
     frame = data.frame.assign(margin=rows @ (present - absent))
-    table = frame.pivot_table("margin", "seed", "way", sort=False).dropna()
-    pool = Pool(margins={str(way): table[way].to_numpy() for way in table})
+    table = frame.pivot_table("margin", [POOL, "seed"], "way", sort=False).dropna()
+    each = table.groupby(level=0, sort=False)
+    pools_of = [Pool(margins={str(way): own[way].to_numpy() for way in own}) for _, own in each]
     claims: list[dict[str, Any]] = []
     held: list[bool] = []
 
     def work(repetition: int) -> Iterator[dict[str, Any]]:
+        pool = pools_of[pool_of(settings, repetition)]
         for condition, share in SHARES.items():
             where: dict[str, Any] = {"condition": condition, "repetition": repetition}
             rng = np.random.default_rng(Random(f"{settings.seed} {condition} {repetition}").getrandbits(64))
@@ -343,7 +349,7 @@ def _parts_named(claims: pd.DataFrame) -> pd.DataFrame:
     """How often each part is claimed, of every adapter and condition."""
     lines = []
     for (adapter, condition), rows in claims.groupby(["adapter", "condition"], sort=False):
-        shares = {part: wilson_interval(int(rows[f"{part} claimed"].sum()), len(rows)) for part in ("text", "drawing")}
+        shares = {part: exact_interval(int(rows[f"{part} claimed"].sum()), len(rows)) for part in ("text", "drawing")}
         lines.append(
             {
                 "adapter of": adapter,
@@ -369,7 +375,7 @@ def _cause_findings(claims: pd.DataFrame, held: Sequence[bool]) -> Iterator[Find
          "Should be 95 %."),
     ):  # fmt: skip
         flags = np.asarray(values, dtype=bool).ravel()
-        yield finding(key, title, metric, wilson_interval(int(flags.sum()), len(flags)), says)
+        yield finding(key, title, metric, exact_interval(int(flags.sum()), len(flags)), says)
 
 
 PROGRAMS: Mapping[str, Program] = {

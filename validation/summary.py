@@ -15,7 +15,7 @@ from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.saved import to_text
 from bias_core.studies.reports.text import MOST_ROWS, markdown_table
-from bias_core.studies.reports.verdicts import AS_PUBLISHED, HEADLINE
+from bias_core.studies.reports.verdicts import AS_PUBLISHED, HEADLINE, seeds_of
 from validation.verdicts import STANDS_FOR, TEXTS, rule
 
 ON_STEPS = ("validity-steps", "validity-causes")
@@ -87,7 +87,8 @@ def _without_repetitions(report: StudyReport) -> StudyReport:
 
 def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
     """The verdicts of all studies, the rule that they follow, and where the details are."""
-    verdicts = pd.concat([report.results.frame("verdicts") for report in reports], ignore_index=True)
+    each = [report.results.frame("verdicts").assign(drawn=seeds_of(report)) for report in reports]
+    verdicts = pd.concat(each, ignore_index=True)
     names = {metric.name: key for key, metric in METRICS.items()}
     headlines, published = (
         verdicts[verdicts["kind"] == kind].drop(columns="kind") for kind in (HEADLINE, AS_PUBLISHED)
@@ -96,7 +97,7 @@ def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
     lines = [
         "# Is the instrument right?",
         "",
-        TEXTS.note("page", model=first.model, encoder=first.encoder, seed=first.seed),
+        TEXTS.note("page", model=first.model, encoder=first.encoder),
         "",
         "## What headlines show",
         "",
@@ -145,5 +146,6 @@ def _instead(names: Mapping[str, str], label: str) -> str:
 
 def _study_line(report: StudyReport) -> str:
     design = report.design
-    facts = f"{report.n_images:,} pictures. [Tables, figures and what its targets are]({design.name}/report.md)"
-    return f"- **{design.title}.** {design.summary} {facts}"
+    facts = f"{report.n_images:,} pictures {seeds_of(report)}."
+    more = f"[Tables, figures and what its targets are]({design.name}/report.md)"
+    return f"- **{design.title}.** {design.summary} {facts} {more}"

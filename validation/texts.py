@@ -11,14 +11,14 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.similarity import mean_similarity
 from bias_core.protocols import ImageTextEncoder, LanguageModel
 from bias_core.search.stop import optimise_prompts
-from bias_core.stats.effects import wilson_interval
+from bias_core.stats.exact_shares import exact_interval
 from bias_core.studies.kit.designs import find_design, typed_options
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, finding, mark
 from bias_core.studies.reports.verdicts import CONTRAST
-from validation.repetitions import LADDER
+from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools
 from validation.verdicts import TEXTS, named
 
 SEARCH = "oasis-stop"  # whose options the search has, but for what the options here say
@@ -34,6 +34,7 @@ class ClusterOptions(Options):
     clusters: int = setting(12, "Clusters", "Of each planted attribute, and as many of no attribute", ge=1, le=1000)
     pictures: int = setting(30, "Pictures in a cluster", "Twice as many of the concept stand outside", ge=4, le=1000)
     sharing: float = setting(0.8, "Share that has it", "Of a cluster; of the others, the rest of one", ge=0.5, le=1)
+    seeds: int = setting(3, *SEEDS, ge=1, le=100)
     n_candidates: int = setting(10_000, "Candidates", "Next words that are tried for each text", ge=1, le=10_000)
 
 
@@ -42,11 +43,14 @@ def cluster_shots(design: Design, settings: StudySettings) -> list[Shot]:
     if settings.images:
         raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
     n = scaled(design.images_per_prompt, settings.scale, least=4 * settings.options.pictures)
-    return [
-        Shot(prompt=case["prompt"], n=n, group=case["prompt"], condition=condition, first_seed=1000 * k)
-        for case in design.data["cases"]
-        for k, condition in enumerate(_CONDITIONS)
-    ]
+    return pools(
+        settings,
+        [
+            Shot(prompt=case["prompt"], n=n, group=case["prompt"], condition=condition, first_seed=1000 * k)
+            for case in design.data["cases"]
+            for k, condition in enumerate(_CONDITIONS)
+        ],
+    )
 
 
 def measure_texts(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -57,16 +61,17 @@ def measure_texts(design: Design, settings: StudySettings, data: StudyData) -> M
     model = data.services.language_model(_search_options().language_model)
     encoder = _Remembering(data.encoder())
     cases = [(case["prompt"], case, one) for case in design.data["cases"] for one in case["attributes"]]
+    places = data.frame.groupby(["prompt", POOL]).indices
     n = scaled(settings.options.clusters, settings.scale)
 
     def work(of: tuple[str, Mapping[str, Any], str]) -> list[dict[str, Any]]:
         (prompt, case, name), lines = of, list[dict[str, Any]]()
         attribute = design.data["attributes"][name]
-        at = np.flatnonzero(data.frame["prompt"] == prompt)
-        shows = np.array([truth[attribute["attribute"]] == attribute["value"] for truth in truths[at]])
+        shows = np.array([truth[attribute["attribute"]] == attribute["value"] for truth in truths])
         for repetition in range(n):
+            at = places[prompt, pool_of(settings, repetition)]
             for planted in (True, False):
-                parts = _parts(at, shows, settings, draw, planted=planted)
+                parts = _parts(np.asarray(at), shows[at], settings, draw, planted=planted)
                 if parts is None:
                     continue
                 where = {"concept": case["concept"], "attribute": name, "planted": planted, "repetition": repetition}
@@ -138,14 +143,14 @@ def _searched(
 def _results(table: pd.DataFrame, n_cases: int) -> Results:
     findings, shares = list[Finding](), list[dict[str, Any]]()
     for (variant, planted), lines in table.groupby(["search", "planted"], sort=False):
-        share = wilson_interval(int(lines["named"].sum()), len(lines))
+        share = exact_interval(int(lines["named"].sum()), len(lines))
         what = "an attribute is planted" if planted else "none is planted"
         title = f"Clusters whose attribute a text names, {variant}, {what}"
         findings.append(
             finding(_key(str(variant), bool(planted)), title, mean_similarity.__name__, share, TEXTS.note("named"))
         )
     for (variant, concept, name), lines in table[table["planted"]].groupby(["search", "concept", "attribute"]):
-        share = wilson_interval(int(lines["named"].sum()), len(lines))
+        share = exact_interval(int(lines["named"].sum()), len(lines))
         shares.append(mark(f"{concept}, {name}", share, n=len(lines), group=variant))
     missing = n_cases - table.loc[table["planted"], ["concept", "attribute"]].drop_duplicates().shape[0]
     return Results(

@@ -11,7 +11,7 @@ from scipy import stats
 
 from bias_core.metrics.cards import METRICS
 from bias_core.number_text import typeset
-from bias_core.stats.effects import wilson_interval
+from bias_core.stats.exact_shares import exact_interval, exact_p_value
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.types import Results, StudyFigure, StudySettings, StudyTable, drawable, finding, mark
 from bias_core.studies.reports.verdicts import AS_PUBLISHED, HEADLINE
@@ -91,16 +91,15 @@ def kind_of(measure: str) -> str:
 def power_of(n: int, *, nominal: float = NOMINAL, deviation: float = DEVIATION) -> float:
     """How surely ``n`` independent intervals show a coverage that lies ``deviation`` below nominal.
 
-    It shows where the Wilson interval of the share that holds lies below nominal, that is where n·nominal minus the
-    number that holds exceeds z √(n·nominal·(1 − nominal)): a binomial probability. By symmetry it is as sure to show as
-    many false alarms too many.
+    It shows where the exact test of the share that holds says that fewer hold than nominal: a binomial probability. By
+    symmetry it is as sure to show as many false alarms too many.
 
     >>> round(power_of(200), 2), round(power_of(4), 2)
     (0.79, 0.05)
     """
-    z = float(stats.norm.ppf(0.975))
-    fewest_that_hold = math.ceil(n * nominal - z * math.sqrt(n * nominal * (1 - nominal)))
-    return float(stats.binom.cdf(fewest_that_hold - 1, n, nominal - deviation))
+    fewer = range(math.ceil(n * nominal) - 1, -1, -1)
+    most_that_hold = next((k for k in fewer if exact_p_value(k, n, nominal) <= 1 - NOMINAL), -1)
+    return float(stats.binom.cdf(most_that_hold, n, nominal - deviation))
 
 
 def rule() -> str:
@@ -212,10 +211,10 @@ def verdicts_of(table: pd.DataFrame, nominal: float) -> Iterator[Verdict]:
         usable = varied if len(varied := defined[_varies(defined)]) else defined
         if steps.empty or (usable.empty and rows["excluded"].isna().all()):
             continue  # undefined on every set of pictures
-        coverage = wilson_interval(int(usable["held"].sum()), len(usable), null_value=nominal) if len(usable) else None
+        coverage = exact_interval(int(usable["held"].sum()), len(usable), null_value=nominal) if len(usable) else None
         null = OWN_NULL if measure in NULL_OF_ITS_OWN else steps["condition"].iloc[0]
         alarms = rows.loc[rows["condition"] == null, "excluded"].dropna()
-        false = wilson_interval(int(alarms.sum()), len(alarms), null_value=1 - nominal) if len(alarms) else None
+        false = exact_interval(int(alarms.sum()), len(alarms), null_value=1 - nominal) if len(alarms) else None
         directions = _steps(_wide(steps).dropna(axis=1, how="all") * (-1.0 if measure in FALLING else 1.0))
         has_null = METRICS[str(measure)].null_value is not None or bool(rows["excluded"].notna().any())
         yield Verdict(

@@ -96,7 +96,7 @@ def test_a_reader_that_guesses_is_found_out():
 
 def measured_lines(concept, told):
     """Lines of the table of rates, by condition what is planted and what is measured."""
-    line = {"concept": concept, "attribute": "gender", "value": "masculine", "repetition": 0}
+    line = {"concept": concept, "attribute": "gender", "value": "masculine"}
     return [line | {"condition": c, "planted": p, "measured": m} for c, (p, m) in told.items()]
 
 
@@ -313,7 +313,8 @@ def test_objects_are_compared_with_a_base_on_the_same_seeds(bases):
 
 def test_in_the_middle_step_chance_says_which_pictures_show_the_object(bases):
     n_shown = {}
-    for shot in base_shots(bases.design, bases.settings):
+    options = replace(bases.settings.options, repetitions=12)
+    for shot in base_shots(bases.design, replace(bases.settings, options=options)):
         if shot.group == "published" and shot.facts["planted"] == "an object" and shot.facts["arm"] == "compared":
             cell = shot.facts["repetition"], shot.prompt
             n_shown[cell] = n_shown.get(cell, 0) + shot.n * (shot.condition == "backdoor")

@@ -10,7 +10,7 @@ import pytest
 from bias_core.stats.effects import normal_estimate, wilson_interval
 from bias_core.studies.kit.types import Shot, StudySettings
 from tests.every import every
-from validation.repetitions import OWN_NULL, RepetitionOptions, repeated
+from validation.repetitions import OWN_NULL, PoolOptions, RepetitionOptions, pools, repeated
 from validation.verdicts import FEWEST, NULL_OF_ITS_OWN, kind_of, measured, power_of, results_of, verdicts_of
 
 TRUE = {"fair": 0.0, "published": 0.3, "extreme": 0.6}
@@ -133,8 +133,9 @@ def test_the_summary_gives_means_and_bias_by_condition():
     assert alarms.labels["null"] == pytest.approx(0.05)
 
 
-def shots_of(n, *, seed=0):
-    settings = StudySettings(seed=seed, options=RepetitionOptions(conditions=("fair", "extreme"), repetitions=n))
+def shots_of(n, *, seed=0, seeds=3):
+    options = RepetitionOptions(conditions=("fair", "extreme"), repetitions=n, seeds=seeds)
+    settings = StudySettings(seed=seed, options=options)
 
     def of_cell(_group, _chance):
         yield Shot(prompt="a", n=7, group="", facts={"set": "x"})
@@ -159,3 +160,16 @@ def test_more_repetitions_go_on_from_fewer_and_another_seed_draws_others():
     few, many, other = shots_of(3), shots_of(7), shots_of(3, seed=1)
     assert few == many[: len(few)]
     assert not {shot.first_seed for shot in few} & {shot.first_seed for shot in other}
+
+
+def test_repetitions_are_spread_over_the_seeds_and_each_has_a_pool_of_its_own():
+    by_seed = [shots_of(5, seed=seed, seeds=1) for seed in range(3)]
+    assert shots_of(5) == [by_seed[i // 9 % 3][i] for i in range(5 * 9)]  # nine shots a repetition
+    shots = [Shot(prompt="a", n=7, group="g"), Shot(prompt="b", n=7, group="g", first_seed=7)]
+    pool, (next_pool, *_) = (
+        pools(StudySettings(options=PoolOptions()), shots),
+        pools(StudySettings(seed=1, options=PoolOptions()), shots),
+    )
+    assert [(shot.prompt, shot.facts["pool"]) for shot in pool] == [(name, k) for k in range(3) for name in "ab"]
+    assert len({shot.first_seed + k for shot in pool for k in range(7)}) == 6 * 7
+    assert next_pool.first_seed == pool[2].first_seed  # the second seed's

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bias_core.number_text import format_share
+from bias_core.studies.kit.setting_fields import option_values
 from bias_core.studies.kit.types import StudyReport
 
 KINDS = "validity_"  # the kinds of these studies begin with it
@@ -65,6 +66,7 @@ class VerdictLine(NamedTuple):
     advice: str  # what the measure can be trusted for
     coverage: Mapping[str, Any] | None
     alarms: Mapping[str, Any] | None
+    seeds: str  # of its pictures, in words
     means: str  # the measure where nothing, some and all is planted, as text
 
 
@@ -91,6 +93,7 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
                 advice=_NOTHING if all(words in verdict for words in _UNRELATED) else trust,
                 coverage=shares.get("coverage", {}).get(name),
                 alarms=shares.get("alarms", {}).get(name),
+                seeds=seeds_of(report),
                 means=" → ".join((str(row["mean, nothing planted"]), *middle, str(row["mean, all planted"]))),
             )
         )
@@ -100,6 +103,12 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
 def _grade(verdict: str) -> str:
     first = verdict.partition(":")[0]
     return first if first in GRADES else "remark" if "(" in verdict else "holds"
+
+
+def seeds_of(report: StudyReport) -> str:
+    """The seeds that the repetitions were spread over, in words."""
+    first, n = report.settings.seed, int(option_values(report.settings.options).get("seeds", 1))
+    return f"on seed {first}" if n == 1 else f"on seeds {first} to {first + n - 1}"
 
 
 def counts_of(lines: Sequence[VerdictLine]) -> dict[str, int]:
