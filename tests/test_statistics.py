@@ -13,7 +13,6 @@ from statsmodels.stats.proportion import proportion_confint
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.effects import (
-    adjusted_share_p_values,
     benjamini_hochberg,
     bootstrap_interval,
     corrected_prevalence,
@@ -91,17 +90,6 @@ def test_a_share_at_its_null_value_is_called_different_in_at_most_one_run_in_twe
             worst[name] = max(worst[name], wrong)
     assert worst["exact"] <= 0.05
     assert worst["Wilson"] > 0.1  # of 8
-
-
-def test_of_several_shares_at_their_null_values_any_is_called_different_in_one_run_in_twenty():
-    rng, nulls = np.random.default_rng(0), (0.121, 0.5, 0.562, 0.761)
-    by_count = [[share_interval(k, 16, null_value=null) for k in range(17)] for null in nulls]
-    draws = np.column_stack([rng.binomial(16, null, 4000) for null in nulls])
-    runs = [[of[k] for of, k in zip(by_count, counts, strict=True)] for counts in draws]
-    any_clear = [np.nanmin(adjusted_share_p_values(run, 0.95)) <= 0.05 for run in runs]
-    alone = [any(not one.low <= one.null_value <= one.high for one in run) for run in runs]
-    assert np.mean(any_clear) <= 0.05
-    assert np.mean(alone) > 0.08
 
 
 def test_p_of_a_share_is_that_of_the_interval_beside_it():

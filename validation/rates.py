@@ -21,6 +21,7 @@ from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFig
 from bias_core.types import Estimate, PlantedLine
 from bias_core.world.truth import planted_lines
 from validation.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, n_repetitions, repeated
+from validation.shares import false_verdicts
 from validation.verdicts import TEXTS, measured, named, verdict_figures, verdict_table, verdicts_of
 
 Shares = tuple[Estimate, Estimate | None]
@@ -35,6 +36,7 @@ class RateOptions(RepetitionOptions):
     """Which concepts are drawn under which conditions, and how often."""
 
     repetitions: int = setting(3, "Parts", "That the pictures of every rate are drawn in, one a seed", ge=1, le=1000)
+    n_draws: int = setting(20_000, "Draws", "Of the counts of a headline, without pictures", ge=100, le=1_000_000)
     every: int = setting(1, "Every k-th concept", "10: only every tenth concept", ge=1, le=1000)
 
 
@@ -98,11 +100,18 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     readings, measurements = zip(*(one for part in parts for one in part), strict=True)
     rates = pd.DataFrame(readings)
     order = _orders(rates)
+    counted = false_verdicts(settings.options.n_draws)
     verdicts = list(verdicts_of(pd.DataFrame([one for some in measurements for one in some]), settings.confidence))
+    verdicts += counted.verdicts
     return Results(
         findings=_findings(rates, order, settings.confidence),
-        tables=(verdict_table(verdicts), TEXTS.table("rates", named("rates", rates)), TEXTS.table("order", order)),
-        figures=(_planted_figure(rates), *verdict_figures(verdicts, settings.confidence)),
+        tables=(
+            verdict_table(verdicts),
+            *counted.tables,
+            TEXTS.table("rates", named("rates", rates)),
+            TEXTS.table("order", order),
+        ),
+        figures=(_planted_figure(rates), *counted.figures, *verdict_figures(verdicts, settings.confidence)),
         notes=(TEXTS.note("uncorrected", n_uncorrected=int(rates["corrected"].isna().sum()), n=len(rates)),),
     )
 

@@ -87,8 +87,13 @@ def _without_repetitions(report: StudyReport) -> StudyReport:
 
 def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
     """The verdicts of all studies, the rule that they follow, and where the details are."""
-    each = [report.results.frame("verdicts").assign(drawn=seeds_of(report)) for report in reports]
-    verdicts = pd.concat(each, ignore_index=True)
+    verdicts = pd.DataFrame(
+        [
+            line | {"drawn": seeds_of(report, line["what is planted"]) or "–"}
+            for report in reports
+            for line in report.results.frame("verdicts").to_dict("records")
+        ]
+    )
     names = {metric.name: key for key, metric in METRICS.items()}
     headlines, published = (
         verdicts[verdicts["kind"] == kind].drop(columns="kind") for kind in (HEADLINE, AS_PUBLISHED)
@@ -146,6 +151,6 @@ def _instead(names: Mapping[str, str], label: str) -> str:
 
 def _study_line(report: StudyReport) -> str:
     design = report.design
-    facts = f"{report.n_images:,} pictures {seeds_of(report)}."
+    facts = f"{report.n_images:,} pictures {seeds_of(report, '')}."
     more = f"[Tables, figures and what its targets are]({design.name}/report.md)"
     return f"- **{design.title}.** {design.summary} {facts} {more}"

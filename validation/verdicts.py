@@ -24,6 +24,7 @@ LEAST_COVERAGE, MOST_COVERAGE, MOST_ALARMS = 0.93, 0.97, 0.07
 """Shares of intervals that hold their target, and of false alarms, within which a measure passes."""
 FEWEST = 200  # independent intervals that a verdict needs
 DEVIATION = 0.05  # from the nominal coverage, which that many show with the power of :func:`power_of`
+READS_BIAS = "reads bias where none is planted"
 STANDARD_ERRORS = 2.0  # that a step from condition to condition must exceed
 FALLING = frozenset(
     {"distribution_bias", "normalised_entropy", "effective_number", "weighted_alignment_score", "variance_share",
@@ -219,7 +220,7 @@ def verdicts_of(table: pd.DataFrame, nominal: float) -> Iterator[Verdict]:
         has_null = METRICS[str(measure)].null_value is not None or bool(rows["excluded"].notna().any())
         yield Verdict(
             measure=str(measure),
-            label=_label(measure, variant),
+            label=label_of(measure, variant),
             planted=str(planted),
             coverage=coverage,
             false_alarms=false,
@@ -282,7 +283,7 @@ def _varies(rows: pd.DataFrame) -> "pd.Series[bool]":
 
 def _summary(scored: pd.DataFrame) -> pd.DataFrame:
     lines = scored.assign(
-        measure=list(map(_label, scored["measure"], scored["variant"])), bias=scored["value"] - scored["target"]
+        measure=list(map(label_of, scored["measure"], scored["variant"])), bias=scored["value"] - scored["target"]
     ).groupby(["measure", "planted", "condition"], sort=False)
     summary: pd.DataFrame = (
         lines[["value", "target", "bias", "held", "excluded"]].mean().assign(n=lines["value"].count()).reset_index()
@@ -315,7 +316,7 @@ def _words(
     if coverage is not None and coverage.value < LEAST_COVERAGE:
         (failures if coverage.high < nominal else doubts).append("intervals too narrow")
     if false_alarms is not None and false_alarms.value > MOST_ALARMS:
-        (failures if false_alarms.low > 1 - nominal else doubts).append("reads bias where none is planted")
+        (failures if false_alarms.low > 1 - nominal else doubts).append(READS_BIAS)
     if any(step < 1 for step in directions):
         (failures if n >= FEWEST or min(directions) < 0 else doubts).append("does not follow what is planted")
     if has_null and false_alarms is None:
@@ -338,7 +339,7 @@ def _rise_figure(table: pd.DataFrame) -> StudyFigure:
         spread = float(wide.groupby("unit").std(ddof=1).pow(2).mean().mean() ** 0.5)
         if not spread > 0:  # one repetition, or the same number each time
             continue
-        name = ", ".join(filter(None, (_label(measure, variant), str(planted))))
+        name = ", ".join(filter(None, (label_of(measure, variant), str(planted))))
         for condition, values in list(wide.items())[1:]:
             step = (values - wide.iloc[:, 0]).dropna() / spread
             if len(step) < 2:  # undefined in one of the two conditions
@@ -356,5 +357,6 @@ def _wide(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _label(measure: Any, variant: Any) -> str:
+def label_of(measure: Any, variant: Any) -> str:
+    """The name of a measure with its variant."""
     return ", ".join(filter(None, (METRICS[measure].name, str(variant))))

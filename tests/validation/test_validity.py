@@ -50,7 +50,7 @@ def test_planted_rates_are_measured(services):
     assert {tuple(prompts) for prompts in design.data["concepts"]} == {line.prompts for line in planted_lines()}
     concepts = list(dict.fromkeys(map(tuple, prompts_of(SEEN))))
     small = replace(design, data={"concepts": concepts}, images_per_prompt=16)
-    report = complete(run_study(small, StudySettings(options={"repetitions": 1}), services))
+    report = complete(run_study(small, StudySettings(options={"n_draws": 100}), services))
     table = table_of(report, "rates").frame
     assert set(table["concept"]) == set(SEEN)
     gender = table[(table["concept"] == "doctor") & (table["condition"] == "published")].iloc[0]
@@ -67,7 +67,7 @@ def test_planted_rates_are_measured(services):
 def test_the_diffusion_model_is_held_against_what_it_draws_itself(services, monkeypatch):
     design = find_design("validity-rates")
     small = replace(design, data={"concepts": prompts_of(["doctor"])}, images_per_prompt=2)
-    options = {"conditions": ("fair", "published")}
+    options = {"conditions": ("fair", "published"), "n_draws": 100}
     settings = StudySettings(model="calibration-diffusion", num_inference_steps=2, options=options)
     with pytest.raises(InvalidInput, match="draws of doctor under fair was not measured"):
         complete(run_study(small, settings, services))

@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 
 from bias_core.stats.effects import normal_estimate, wilson_interval
+from bias_core.studies.explore.options import ExploreOptions
 from bias_core.studies.kit.types import Shot, StudySettings
 from tests.every import every
+from validation import shares
 from validation.repetitions import OWN_NULL, PoolOptions, RepetitionOptions, pools, repeated
 from validation.verdicts import FEWEST, NULL_OF_ITS_OWN, kind_of, measured, power_of, results_of, verdicts_of
 
@@ -173,3 +175,24 @@ def test_repetitions_are_spread_over_the_seeds_and_each_has_a_pool_of_its_own():
     assert [(shot.prompt, shot.facts["pool"]) for shot in pool] == [(name, k) for k in range(3) for name in "ab"]
     assert len({shot.first_seed + k for shot in pool for k in range(7)}) == 6 * 7
     assert next_pool.first_seed == pool[2].first_seed  # the second seed's
+
+
+def test_verdicts_on_shares_are_counted_by_the_apps_own_and_the_count_can_fail(monkeypatch):
+    monkeypatch.setattr(shares, "NULLS", shares.NULLS[::9])
+    counted = shares.false_verdicts(300)
+    # Of 16 at P* = .5 exact: 3 or less, and 13 or more, 2 (1 + 16 + 120 + 560) / 2^16; Wilson's also 4 and 12.
+    tables = {table.key: table.frame for table in counted.tables}
+    cell = tables["every-rate"].query("pictures == 16 and `P*` == 0.5").iloc[0]
+    assert cell[shares.EXACT] == pytest.approx(2 * 697 / 2**16)
+    assert cell[shares.WILSON] == pytest.approx(2 * (697 + 1820) / 2**16)
+    power = tables["power"].query("pictures == 32 and gap == 0.3").iloc[0]
+    assert (power[shares.WILSON], power[shares.EXACT]) == pytest.approx((0.959, 0.910), abs=0.001)
+    assert (tables["any-attribute"][shares.EXACT] <= 0.06).all()  # of 300 draws
+    assert [one.says.partition(":")[0] for one in counted.verdicts] == ["fails", "passes"] * 2
+    assert shares.DEFAULTS[0] == ExploreOptions().n_images
+    monkeypatch.setattr(shares, "prevalence_estimate", _by_wilson)
+    assert not any(one.says == "passes" for one in shares.false_verdicts(300).verdicts)
+
+
+def _by_wilson(yes, no, *, reference, confidence):
+    return wilson_interval(int((yes > no).sum()), len(yes), confidence=confidence, null_value=reference)

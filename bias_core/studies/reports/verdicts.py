@@ -12,6 +12,7 @@ from bias_core.studies.kit.types import StudyReport
 
 KINDS = "validity_"  # the kinds of these studies begin with it
 HEADLINE, AS_PUBLISHED = "headline", "as the paper has it"
+NO_PICTURES = "without pictures"  # how the words for what is planted begin where nothing is drawn
 CONTRAST = "against the others"  # how the app searches for texts of clusters
 
 ADVICE: Mapping[str, str] = {
@@ -93,7 +94,7 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
                 advice=_NOTHING if all(words in verdict for words in _UNRELATED) else trust,
                 coverage=shares.get("coverage", {}).get(name),
                 alarms=shares.get("alarms", {}).get(name),
-                seeds=seeds_of(report),
+                seeds=seeds_of(report, planted),
                 means=" → ".join((str(row["mean, nothing planted"]), *middle, str(row["mean, all planted"]))),
             )
         )
@@ -105,8 +106,10 @@ def _grade(verdict: str) -> str:
     return first if first in GRADES else "remark" if "(" in verdict else "holds"
 
 
-def seeds_of(report: StudyReport) -> str:
-    """The seeds that the repetitions were spread over, in words."""
+def seeds_of(report: StudyReport, planted: str) -> str:
+    """The seeds that the repetitions were spread over, in words; "" where none was drawn as a picture."""
+    if planted.startswith(NO_PICTURES):
+        return ""
     first, n = report.settings.seed, int(option_values(report.settings.options).get("seeds", 1))
     return f"on seed {first}" if n == 1 else f"on seeds {first} to {first + n - 1}"
 
