@@ -34,12 +34,12 @@ RULES: Mapping[str, str] = {WILSON: "stereotype_score", EXACT: "signed_differenc
 _EXAMPLE = 16, 0.5  # pictures and P* of the rates that a verdict tells
 
 Calls = Callable[[Sequence[int]], bool]
-"""Whether any of several attributes is called different, by its counts."""
+"""Takes the count of each attribute; says whether any is called different."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FalseVerdicts:
-    """What a report shows of them."""
+    """Tables, figures and verdicts of a report."""
 
     verdicts: tuple[Verdict, ...]
     tables: tuple[StudyTable, ...]
@@ -53,7 +53,12 @@ def false_verdicts(n_draws: int) -> FalseVerdicts:
     rates = by_size.mean().add_suffix(", mean").join(by_size.max().add_suffix(", most")).reset_index()
     power = pd.DataFrame(_rates(n, 0.5, gap) for n, gap in product(SIZES[1:], GAPS[1:]))
     headlines = pd.DataFrame(_headlines(n_draws))
-    rows = {"false-verdicts": rates, "any-attribute": headlines, "power": power, "every-rate": cells}
+    rows = {
+        "false-verdicts": rates,
+        "any-attribute": headlines,
+        "power": power,
+        "every-rate": cells.drop(columns="gap"),
+    }
     return FalseVerdicts(
         verdicts=(*_on_shares(cells), *_on_headlines(headlines, n_draws)),
         tables=tuple(TEXTS.table(key, frame) for key, frame in rows.items()),
@@ -62,7 +67,7 @@ def false_verdicts(n_draws: int) -> FalseVerdicts:
 
 
 def _rates(n: int, null: float, gap: float = 0.0) -> dict[str, float]:
-    """How often either rule calls a share of ``n`` pictures different from ``null``, which lies ``gap`` off."""
+    """Share of runs in which either rule calls a share of ``n`` pictures different from a P* ``gap`` below it."""
     probabilities = stats.binom.pmf(np.arange(n + 1), n, null + gap)
     line = {"pictures": n, "P*": null, "gap": gap}
     for rule, calls in rules([_attribute(null)], n).items():
@@ -71,7 +76,7 @@ def _rates(n: int, null: float, gap: float = 0.0) -> dict[str, float]:
 
 
 def rules(attributes: Sequence[Attribute], n: int) -> dict[str, Calls]:
-    """Both rules for ``n`` pictures: whether a share's interval leaves out its P*, and the app's own verdicts."""
+    """Both rules for ``n`` pictures: a share's interval leaves out its P*, and the app's own verdicts."""
     scores = [[_score(one, k, n) for k in range(n + 1)] for one in attributes]
     beyond = [[_leaves_out(wilson_interval(k, n), one.reference) for k in range(n + 1)] for one in attributes]
     return {
@@ -119,7 +124,7 @@ def _sourced() -> dict[str, list[Attribute]]:
 
 
 def rates_of_any(attributes: Sequence[Attribute], n: int, n_draws: int, gap: float = 0.0) -> dict[str, float]:
-    """How often either rule calls any of several attributes different, whose true shares lie ``gap`` above their P*."""
+    """Share of draws in which either rule calls any attribute different; true shares lie ``gap`` above their P*."""
     rng = np.random.default_rng(0)
     counts = rng.binomial(n, [(one.reference or 0.0) + gap for one in attributes], (n_draws, len(attributes)))
     distinct, times = np.unique(counts, axis=0, return_counts=True)

@@ -126,7 +126,9 @@ def test_what_is_shipped_shows_every_study_that_there_is():
         assert item.report.design == find_study(item.report.design.name)
         for line in verdict_lines(item.report):
             assert line.coverage is not None or line.alarms is not None  # tests have no interval
+            assert line.seeds.startswith("on seed") or line.planted.startswith("without pictures")
     assert "✓" in shown
+    assert "on seeds 0 to 2" in shown
 
 
 def test_every_headline_holds_within_the_bar():
