@@ -140,7 +140,7 @@ def _on_shares(cells: pd.DataFrame) -> Iterator[Verdict]:
     for rule in RULES:
         low, high = float(cells[rule].min()), float(cells[rule].max())
         rate = Estimate(value=high, low=low, high=high, n=len(cells), null_value=1 - NOMINAL)
-        yield _verdict(rule, f"{NO_PICTURES}: a share at its P*, the worst of all", rate, means)
+        yield _verdict(rule, "a verdict", f"{NO_PICTURES}: the worst share at its P*", rate, means)
 
 
 def _on_headlines(headlines: pd.DataFrame, n_draws: int) -> Iterator[Verdict]:
@@ -149,15 +149,15 @@ def _on_headlines(headlines: pd.DataFrame, n_draws: int) -> Iterator[Verdict]:
     for rule in RULES:
         count = round(n_draws * float(headlines[rule].max()))
         rate = exact_interval(count, n_draws, null_value=1 - NOMINAL)
-        yield _verdict(rule, f"{NO_PICTURES}: any attribute of a headline, all at their P*", rate, means)
+        yield _verdict(rule, "any verdict of a headline", f"{NO_PICTURES}: attributes at their P*", rate, means)
 
 
-def _verdict(rule: str, planted: str, rate: Estimate, rates: Sequence[Mapping[str, float]]) -> Verdict:
+def _verdict(rule: str, what: str, planted: str, rate: Estimate, rates: Sequence[Mapping[str, float]]) -> Verdict:
     """Passes where even the largest rate of false verdicts is at most the level; ``rates`` rise with the gap."""
     measure, means = RULES[rule], tuple(one[rule] for one in rates)
     return Verdict(
         measure=measure,
-        label=label_of(measure, f"verdict by the {rule}"),
+        label=label_of(measure, f"{what} by the {rule}"),
         planted=planted,
         coverage=None,
         false_alarms=rate,
