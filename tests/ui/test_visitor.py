@@ -53,10 +53,10 @@ def test_a_copied_visitor_is_another_visitor_and_leaving_deletes_the_downloads()
     assert not folder.exists()
 
 
-def test_a_new_run_stops_the_one_before_and_a_page_loaded_anew_that_of_the_page_before():
+def test_a_new_run_stops_the_one_before_and_a_page_loaded_anew_that_of_the_page_before(fakes):
     before, after, stranger = Visitor(), Visitor(), Visitor()
     first = before.stop
-    before.start()
+    before.start(fakes)
     assert first.is_set()
     flag = before.stop  # a run holds it
     assert not flag.is_set()
@@ -64,7 +64,7 @@ def test_a_new_run_stops_the_one_before_and_a_page_loaded_anew_that_of_the_page_
     after.stop.set()
     assert flag.is_set()
     assert not stranger.stop.is_set()
-    after.start()
+    after.start(fakes)
     assert not before.stop.is_set()  # of the newest run
 
 
