@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from bias_core import cli
 from bias_core.app.api import Tools
+from bias_core.stats.sequential import share_interval
 from bias_core.studies.explore.headline import arms_headline
 from bias_core.studies.explore.mitigation import Tried, mitigation_results
 from bias_core.studies.explore.options import explore_settings
@@ -214,10 +215,14 @@ def test_nothing_is_said_without_a_bias_to_remove_or_a_rate_with_a_source(tried)
         Tried(name=arm.name, scores=arm.results.scored.scores[1:], fidelity=arm.results.scored.fidelity)
         for arm in tried.arms
     ]
-    assert mitigation_results(arms).tables == ()  # the rate of "old" is assumed
+    assert mitigation_results(arms, 0.95).tables == ()  # the rate of "old" is assumed
     turned = [Tried(name=arm.name, scores=arm.results.scored.scores, fidelity=None) for arm in tried.arms[1:]]
-    assert not mitigation_results(turned).tables  # the adapter as baseline is not biased
+    assert not mitigation_results(turned, 0.95).tables  # the adapter as baseline is not biased
+    few = replace(tried.arms[0].results.scored.scores[0], prevalence=share_interval(13, 16), corrected=None)
+    for n, is_clear in ((1, True), (4, False)):  # p = .021, of four attributes .085
+        alike = [Tried(name=name, scores=[few] * n, fidelity=None) for name in ("plain", "other")]
+        assert bool(mitigation_results(alike, 0.95).tables) == is_clear
     without = [Tried(name=arm.name, scores=arm.results.scored.scores, fidelity=None) for arm in tried.arms]
-    some = mitigation_results(without)
+    some = mitigation_results(without, 0.95)
     assert not some.figures
     assert all(math.isnan(value) for value in some.tables[0].frame["kept"])

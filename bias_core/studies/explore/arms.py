@@ -181,7 +181,7 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
         settings, {pair.second: (pair.a, pair.b, pair.at_first, pair.at_second) for pair in with_first}
     )
     of_first = tried[0].name == arms[0].name and not in_languages.tables  # a language is no remedy
-    helps = mitigation_results(tried) if of_first else Results()
+    helps = mitigation_results(tried, settings.confidence) if of_first else Results()
     read = [(arm.name, arm.results.scored) for arm in arms if isinstance(arm.results.scored, Scored)]
     crossing = explore_options(settings).crossed if stop_rule(settings) is None else "none"
     with_arms = cross_arms({name: one.scores for name, one in read}, crossing=crossing, confidence=settings.confidence)

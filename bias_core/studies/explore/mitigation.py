@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bias_core.metrics.mitigation import remaining_gap_estimate
 from bias_core.number_text import format_rate, format_share
+from bias_core.stats.effects import adjusted_share_p_values
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import Finding, Results, StudyFigure, columns, drawable, figure, lean, point, table
 from bias_core.types import Estimate
@@ -41,9 +42,12 @@ class _Left:
         return lean(self.gap, "some bias is left", OVER, "no clear bias is left")
 
 
-def mitigation_results(arms: Sequence[Tried]) -> Results:
-    """What is left, in every arm, of what the first one clearly shows too often or too rarely; else nothing."""
-    left = list(_left(arms))
+def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
+    """What is left, in every arm, of what the first one clearly shows too often or too rarely; else nothing.
+
+    The verdict on the first arm is that of a headline: by the exact test, after Holm over its sourced attributes.
+    """
+    left = list(_left(arms, confidence))
     if not left:
         return Results()
     names = {arm.name: arm.fidelity for arm in arms if arm.fidelity is not None}
@@ -63,13 +67,14 @@ def mitigation_results(arms: Sequence[Tried]) -> Results:
     )
 
 
-def _left(arms: Sequence[Tried]) -> Iterator[_Left]:
+def _left(arms: Sequence[Tried], confidence: float) -> Iterator[_Left]:
     """Every arm, by attributes on which the first one is clearly biased."""
-    for i, baseline in enumerate(arms[0].scores):
-        if not baseline.attribute.has_source:  # a rate that nobody chose is no goal
-            continue
-        reference, before = baseline.attribute.reference, _share(baseline)
-        if reference is None or math.isnan(before.low) or before.low <= reference <= before.high:
+    # A rate that nobody chose is no goal.
+    goals = [score.attribute.reference if score.attribute.has_source else None for score in arms[0].scores]
+    shares = [_share(score).of_null(goal) for score, goal in zip(arms[0].scores, goals, strict=True)]
+    adjusted = adjusted_share_p_values(shares, confidence)
+    for i, (baseline, reference, before) in enumerate(zip(arms[0].scores, goals, shares, strict=True)):
+        if reference is None or not adjusted[i] <= 1 - confidence or before.low <= reference <= before.high:
             continue
         for arm in arms:
             share = _share(arm.scores[i])
