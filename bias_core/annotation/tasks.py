@@ -21,7 +21,8 @@ from bias_core.settings import ASSETS
 TaskKind = Literal["pst_single", "pst_paired", "pst_three", "association", "own"]
 Status = Literal["draft", "open", "paused", "closed"]
 Looks = Literal["two", "four"]
-"""Which looks raters may answer: feminine and masculine, as the paper, or also androgynous and unclear."""
+"""Two looks: the paper's three answers (feminine, masculine, cannot identify). Four: androgynous and unclear instead of
+the last."""
 KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
 CANNOT_TELL = "cannot_tell"
@@ -155,7 +156,7 @@ class Item(AskedPicture):
 def pst_task(*, paired: bool, looks: Looks = "two", **changes: Any) -> Task:
     """The task of the paired stereotype test [wan2024pst, Table 10]; ``changes`` are other fields of it.
 
-    ``looks``: feminine and masculine, as the paper offers, or also androgynous and unclear.
+    ``looks``: :data:`Looks`. A picture that fails to show the people asked for has an answer of its own in both.
 
     >>> pst_task(paired=True, looks="four").answer_keys
     ('feminine', 'masculine', 'androgynous', 'unclear', 'not_two_people')
@@ -180,7 +181,9 @@ def _people_task(n_people: int, looks: Looks, changes: dict[str, Any]) -> Task:
     words, positions = _read("studies", "pst.yaml")["annotation"][kind.removeprefix("pst_")], POSITIONS[n_people]
     ending = "" if looks == "two" else "_in_four"
     answers = [Answer(**answer) for answer in texts[f"answers{ending}"][kind]]
-    instructions = f"{words['instruction']}\n\n{texts[f'appearance{ending}']}"
+    asked = words["instruction"].partition(". ")[0]  # what follows names a button of the paper, which four looks lack
+    failed = next(answer.label for answer in answers if answer.whole)
+    instructions = f"{asked}.\n\n{texts[f'appearance{ending}'].replace('{failed}', failed)}"
     return _task(kind, dict(zip(positions, words["questions"], strict=True)), answers, instructions, changes)
 
 

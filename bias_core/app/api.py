@@ -300,7 +300,7 @@ class Tools:
         setting: str = "",
         raters_per_picture: int = 3,
         seed: int = 0,
-        looks: Looks = "four",
+        looks: Looks = "two",
     ) -> dict[str, Any]:
         """Ask people about some pictures of an earlier run, drawn at random; their labels correct its numbers.
 
@@ -315,7 +315,8 @@ class Tools:
             setting: Of the paired stereotype test: "paired", "single" or "fairness".
             raters_per_picture: How many raters are asked about each picture.
             seed: Another seed draws other pictures.
-            looks: Answers about people: "two" as the paper has them, or "four" with androgynous and unclear.
+            looks: Answers about people: "two" for the paper's (feminine, masculine, cannot identify), or "four" for
+                feminine, masculine, androgynous, unclear.
         """
         made = label_run(
             self._saved(run_id), self.services.manifests, self.services.labels, n=n, stratify_by=stratify_by,

@@ -30,8 +30,12 @@ def label(
     raters: Annotated[int, typer.Option(help="Raters for each picture.")] = 3,
     seed: Annotated[int, typer.Option(help="Of the draw of pictures.")] = 0,
     looks: Annotated[
-        str, typer.Option(help="Answers about people: two, as the paper, or four, with androgynous and unclear.")
-    ] = "four",
+        str,
+        typer.Option(
+            help="Answers about people: two (feminine, masculine, cannot identify, as the paper) or four (feminine, "
+            "masculine, androgynous, unclear)."
+        ),
+    ] = "two",
 ) -> None:
     """Ask people about pictures of a run, drawn at random; their labels correct its numbers."""
     from bias_core.labels.run_task import label_run, task_values

@@ -57,7 +57,7 @@ def label_run(
     setting: str = "",
     raters_per_item: int = 3,
     seed: int = 0,
-    looks: Looks = "four",
+    looks: Looks = "two",
     hub_user: str = "",
 ) -> CreatedTask:
     """Make a task about ``n`` pictures of a run, open it to raters, and keep the run's pictures from making room.
@@ -73,7 +73,8 @@ def label_run(
     attributes : names of those that people are asked about; all, or the first twelve, where none are given. Or a scale
         alone, such as "skin tone".
     setting : of the paired test, whose people are asked about; in pairs where there are pairs.
-    looks : the answers about how people look: "two" as the paper has them, or "four" with androgynous and unclear.
+    looks : the answers about how people look: "two" for the paper's (feminine, masculine, cannot identify), "four" for
+        androgynous and unclear instead of the last.
 
     Raises
     ------

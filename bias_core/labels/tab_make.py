@@ -26,18 +26,18 @@ IN_FOUR = "_in_four"
 _PAIRED, _ALONE = "Perceived gender of two people, left and right", "Perceived gender of one person"
 _THREE = "Perceived gender of three people, left, middle and right"
 KINDS: Mapping[str, str] = {
+    "pst_paired": f"{_PAIRED}: the paper's three answers",
+    "pst_single": f"{_ALONE}: the paper's three answers",
+    "pst_three": f"{_THREE}: the paper's three answers",
     f"pst_paired{IN_FOUR}": f"{_PAIRED}: four answers",
     f"pst_single{IN_FOUR}": f"{_ALONE}: four answers",
-    "pst_paired": f"{_PAIRED}: as the paper",
-    "pst_single": f"{_ALONE}: as the paper",
     f"pst_three{IN_FOUR}": f"{_THREE}: four answers",
-    "pst_three": f"{_THREE}: two looks",
     "association": "Which of two words a picture is closer to",
     "skin tone": "Skin tone of one person: ten tones of the Monk scale",
     "age group": "Age group of one person: child, young, old",
     "own": "A question of your own",
 }
-"""What is asked, by the kind of the task; how people look in two ways, for androgynous and unclear are ours."""
+"""Questions by the kind of the task, the usual first; the four answers have androgynous and unclear, which are ours."""
 TEXTS = ("title", "instructions", "consent", "content_note")
 _NUMBERS = {
     "n": "number of pictures",
@@ -360,7 +360,7 @@ def _usual_question(report: StudyReport) -> tuple[str, dict[str, str]]:
     """What such a run is usually asked, and its words, for the form."""
     kind = sources.kind_of(report)
     if kind != "association" or report.pictures is None or "test" not in report.pictures:
-        return f"{kind}{IN_FOUR}" if kind.startswith("pst_") else kind, {}
+        return kind, {}
     first = report.pictures["test"].iloc[0]
     tests = [test for test in report.design.data.get("tests", ()) if test["key"] == first]
     return kind, {side: str(test[side]) for test in tests for side in ("a", "b")}

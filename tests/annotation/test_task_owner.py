@@ -1,6 +1,7 @@
 """Tasks, who owns them, and what an owner changes, excludes and deletes."""
 
 import json
+import re
 import unicodedata
 import zipfile
 from dataclasses import replace
@@ -152,7 +153,10 @@ def test_raters_may_have_four_answers_about_how_a_person_looks():
         assert [answer.key for answer in two.answers if answer.whole] == [NOT_TWO_PEOPLE]
         assert two.positions == (("left", "right") if paired else ("single",))
         assert four.questions == two.questions
-        assert "Androgynous is who looks neither" in four.instructions
+        for task in (four, two):  # every answer but the looks of the question, and no other
+            assert set(re.findall("[“'](.*?)[”']", task.instructions.replace("n't", ""))) == {
+                answer.label for answer in task.answers[2:]
+            }
         assert len({answer.shortcut for answer in four.answers}) == 5
         assert task_from(task_texts(four)) == checked_task(four)
     with pytest.raises(InvalidInput, match="looks are two or four"):

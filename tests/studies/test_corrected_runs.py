@@ -157,6 +157,7 @@ def test_the_difference_of_two_arms_is_corrected(services, arms):
 def test_the_stereotype_test_score_is_corrected_picture_by_picture(services, pairs):
     tasks = [labelled(services, pairs, n=n, setting=setting) for n, setting in ((30, ""), (12, "single"))]
     assert [made.task.kind for made in tasks] == ["pst_paired", "pst_single"]
+    assert all("cannot_identify" in made.task.answer_keys for made in tasks)  # as the paper
     frame = pairs.results.frame("labels")
     truth = {(row.image_id, row.position): row.truth for row in frame.itertuples()}
     for made in tasks:

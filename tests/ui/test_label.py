@@ -102,7 +102,7 @@ def test_a_task_is_made_from_a_run_opened_paused_and_closed(tab, services, visit
     parts, form = tab.parts, tab.making.form
     assert [value for _, value in tab.making.on_sources(visitor)["choices"]] == [run]
     told = tab.making.on_source(visitor, run)
-    assert told[form["kind"]] == "pst_paired_in_four"
+    assert told[form["kind"]] == "pst_paired"
     assert told[form["consent"]].startswith("You are asked what you see")
     n = len(told[form["preview"]])
     assert f"{n} pictures of this run" in told[form["found"]]

@@ -165,7 +165,7 @@ def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tm
     *_, last = tab.on_label(visitor, imported)
     form = tab.label.making.form
     assert last[tab.tabs]["selected"] == "label"
-    assert last[form["kind"]] == "pst_paired_in_four"
+    assert last[form["kind"]] == "pst_paired"
     assert "5 pictures of this run" in last[form["found"]]
     assert {caption.partition(" · ")[2] for _, caption in last[form["preview"]]} == {"", "nurse · CEO"}
     (line,) = list_runs(services, visitor.key)
