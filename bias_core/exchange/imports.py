@@ -1,9 +1,7 @@
 """Pictures from elsewhere, each with its prompt: a folder or zip in the layouts that people keep them in."""
 
-import csv
 import hashlib
 import io
-import json
 import re
 import unicodedata
 import zipfile
@@ -14,7 +12,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -26,6 +24,7 @@ from bias_core.exchange.picture_metadata import (
     metadata_of_record,
     read_metadata,
 )
+from bias_core.exchange.tables import read_table, refuse_lines
 from bias_core.protocols import StepCallback
 from bias_core.store.images import read_record, without_texts
 from bias_core.types import IMPORTED, GeneratedImage, ImageRow, is_blank
@@ -35,7 +34,7 @@ MOST_UNPACKED = 4_000_000_000  # of a whole zip
 MOST_FILES = 200_000
 # RuntimeError: it wants a password; NotImplementedError: a way of packing that Python does not know.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
-METADATA = ("metadata.csv", "metadata.jsonl")
+METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")
 TEXTS = ("prompt", "text", "caption")  # columns that hold the prompt, the first that there is
 WHOM = ("left", "middle", "right", "identity")
 """Columns that name whom a picture was to show: two people side by side, or one; none is needed."""
@@ -47,6 +46,7 @@ LONGEST_SIDE = 1024
 """Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
 _LARGE = 4_000_000  # pixels
 _decoding_large = BoundedSemaphore()
+_MARKED_UTF8 = 0x800  # flag of a file in a zip
 _FEWEST_WORDS = 3  # of a file name that is a prompt and no number
 
 
@@ -69,16 +69,16 @@ def open_files(path: Path) -> "Files":
 
 
 def check_name(name: str) -> str:
-    """``name``, if it stays inside: relative, without "..", drive or backslash.
+    r"""``name`` with forward slashes for those of Windows, if it stays inside: relative, without ".." or drive.
 
     Raises InvalidInput: it does not.
 
-    >>> check_name("train/1.png")
-    'train/1.png'
+    >>> check_name("train/1.png"), check_name(r"train\1.png")
+    ('train/1.png', 'train/1.png')
     """
-    path = PurePosixPath(name)
+    path = PurePosixPath(name.replace("\\", "/"))
     drive = len(name) > 1 and name[1] == ":" and name[0].isalpha()
-    if not name or path.is_absolute() or ".." in path.parts or drive or "\\" in name or "\0" in name:
+    if not path.parts or path.is_absolute() or ".." in path.parts or drive or "\0" in name:
         raise InvalidInput(f"the name {name[:200]!r} leads out of its folder")
     return path.as_posix()
 
@@ -115,9 +115,10 @@ class _Zip:
 
     def __init__(self, path: Path) -> None:
         self.rejected: tuple[str, ...] = ()
+        self._infos: dict[str, zipfile.ZipInfo] = {}
         try:
             self._archive = zipfile.ZipFile(path)
-            files = [info for info in self._archive.infolist() if not info.is_dir()]
+            files = [info for info in self._archive.infolist() if not info.orig_filename.endswith(("/", "\\"))]
         except _DAMAGE as error:
             raise InvalidInput(f"{path.name} is no zip that can be read: {error}") from error
         unpacked = sum(info.file_size for info in files)  # more than it says is not read of any file
@@ -129,15 +130,16 @@ class _Zip:
                 "can be taken: divide it, or make the pictures smaller"
             )
         for info in files:
-            # zipfile cuts a name at NUL and turns the system's separators; the name as stored decides.
-            check_name(info.orig_filename)
-        self.names = tuple(sorted({info.filename for info in files if not _hidden(info.filename)}))
+            if (name := check_name(_stored_name(info))) in self._infos:
+                self.rejected += (f"{name}: twice in the zip; the first was left out",)
+            self._infos[name] = info
+        self.names = tuple(sorted(name for name in self._infos if not _hidden(name)))
 
     def open(self, name: str) -> BinaryIO:
-        return cast("BinaryIO", self._archive.open(name))
+        return cast("BinaryIO", self._archive.open(self._infos[name]))
 
     def read(self, name: str) -> bytes:
-        if (info := self._archive.getinfo(name)).file_size > MOST_BYTES:
+        if (info := self._infos[name]).file_size > MOST_BYTES:
             raise InvalidInput(f"larger than {MOST_BYTES // 1_000_000} MB")
         try:
             return self._archive.read(info)
@@ -148,46 +150,57 @@ class _Zip:
 Files = _Folder | _Zip
 
 
+def _stored_name(info: zipfile.ZipInfo) -> str:
+    """The name as stored: zipfile cuts it at NUL, and reads UTF-8 that is not marked as such (macOS) as MS-DOS text."""
+    if not info.flag_bits & _MARKED_UTF8:
+        with suppress(UnicodeError):
+            return info.orig_filename.encode("cp437").decode()
+    return info.orig_filename
+
+
 def _hidden(name: str) -> bool:
     """Files that systems leave behind: ``.DS_Store``, ``__MACOSX/``, ``Thumbs.db``."""
     parts = PurePosixPath(name).parts
     return any(part.startswith(".") for part in parts) or parts[0] == "__MACOSX" or parts[-1] == "Thumbs.db"
 
 
-def _lines(name: str, files: Files) -> list["_Line"]:
-    try:
-        text = files.read(name).decode("utf-8-sig")
-        rows: list[Any] = (
-            list(csv.DictReader(io.StringIO(text, newline="")))
-            if name.endswith(".csv")
-            else [json.loads(line) for line in text.splitlines() if line.strip()]
-        )
-    except (UnicodeDecodeError, csv.Error, json.JSONDecodeError, InvalidInput, RecursionError) as error:
-        raise InvalidInput(f"{name} cannot be read: {error}") from error
-    return [_line(name, number, row) for number, row in enumerate(rows, start=1)]
-
-
 @dataclass(frozen=True)
 class _Line:
     """What a metadata file says of one picture."""
 
-    file_name: str
     prompt: str
     identities: Mapping[str, str]  # whom it was to show
     drawing: PictureMetadata  # how it was drawn
 
 
-def _line(name: str, number: int, row: Any) -> _Line:
-    column = next((c for c in TEXTS if isinstance(row, dict) and row.get(c) is not None), "")
-    if not column or not isinstance(row.get("file_name"), str):
-        raise InvalidInput(f"{name}, line {number}: needs file_name and one of {', '.join(TEXTS)}")
-    identities = {name: " ".join(row[name].split()) for name in WHOM if isinstance(row.get(name), str)}
-    return _Line(
-        " ".join(row["file_name"].split()),
-        " ".join(str(row[column]).split()),
-        {name: text for name, text in identities.items() if text},
-        metadata_of_line(row),
-    )
+def _lines(name: str, files: Files) -> Iterator[tuple[str, str, _Line]]:
+    """The place of each line of a metadata file, the picture's name, relative to that of the file, and the rest."""
+    try:
+        data = files.read(name)
+    except InvalidInput as error:
+        raise InvalidInput(f"{name} {error}") from error
+    problems = []
+    for place, row in read_table(name, data, needs=[("file_name",), TEXTS], further=WHOM):
+        column = next((c for c in TEXTS if row.get(c) is not None), "")
+        if not (file_name := row.get("file_name")) or not isinstance(file_name, str) or not column:
+            problems.append(f"{place}: needs file_name and one of {', '.join(TEXTS)}")
+            continue
+        try:
+            file_name = (PurePosixPath(name).parent / check_name(file_name)).as_posix()
+        except InvalidInput as error:
+            problems.append(f"{place}: {error}")
+            continue
+        identities = {name: " ".join(row[name].split()) for name in WHOM if isinstance(row.get(name), str)}
+        yield (
+            place,
+            file_name,
+            _Line(
+                " ".join(str(row[column]).split()),
+                {name: text for name, text in identities.items() if text},
+                metadata_of_line(row),
+            ),
+        )
+    refuse_lines(name, problems)
 
 
 class ImportedImages:
@@ -196,7 +209,7 @@ class ImportedImages:
     Their rows have the model "imported:<name>" and the digest of the file as revision, so a picture that was
     imported once is found in the store again. A picture's prompt is the first of these that there is:
 
-    - of ``metadata.csv`` or ``metadata.jsonl`` with ``file_name`` and ``prompt``, ``text`` or ``caption``
+    - of ``metadata.csv``, ``.tsv`` or ``.jsonl`` with ``file_name`` and ``prompt``, ``text`` or ``caption``
       (Hugging Face imagefolder, and this program's own exports), for the pictures below its folder;
     - in the picture itself: our own record, or what AUTOMATIC1111, Forge, ComfyUI, InvokeAI, Fooocus or NovelAI
       wrote into it;
@@ -317,22 +330,28 @@ class ImportedImages:
         line = self._lines.get(self._names.get(image_id, ""))
         return {} if line is None else line.identities
 
-    def _read_metadata(self) -> set[PurePosixPath]:
+    def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
         """Take up the lines of all metadata files; the folders whose pictures these are about."""
         folders: set[PurePosixPath] = set()
+        alike = defaultdict[str, list[str]](list)
+        for name in names:
+            alike[_alike(name)].append(name)
         for path in map(PurePosixPath, self._files.names):
-            if path.name in METADATA:
+            if path.name.lower() in METADATA:
                 folders.add(path.parent)
-                for line in _lines(path.as_posix(), self._files):
-                    self._lines[(path.parent / check_name(line.file_name)).as_posix()] = line
+                for place, name, line in _lines(path.as_posix(), self._files):
+                    same = [name] if name in alike[_alike(name)] else alike[_alike(name)]
+                    if len(same) != 1:
+                        self.rejected.append(f"{name}: {'several such pictures' if same else 'no such picture'}")
+                    elif self._lines.setdefault(same[0], line) != line:
+                        self.rejected.append(f"{path}, {place}: {name} again; its first line counts")
         return folders
 
     def _find(self) -> dict[str, str]:
         names = [name for name in self._files.names if PurePosixPath(name).suffix.lower() in PICTURES]
         if len(names) > MOST_PICTURES:
             raise InvalidInput(f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken")
-        folders = self._read_metadata()
-        self.rejected += [f"{name}: no such picture" for name in sorted(set(self._lines) - set(names))]
+        folders = self._read_metadata(names)
         wrapper, prompts = _wrapper(names), {}
         for name in names:
             if folders.isdisjoint(PurePosixPath(name).parents):
@@ -364,6 +383,11 @@ class ImportedImages:
         if len(by_name.split()) >= _FEWEST_WORDS:
             return by_name, ""
         return "", f"{own.unclear}: give its prompt in a metadata.csv"
+
+
+def _alike(name: str) -> str:
+    """What the names of a file share that systems and spreadsheets write differently."""
+    return unicodedata.normalize("NFC", name.replace("\\", "/").strip()).casefold()
 
 
 def key(prompt: str) -> str:

@@ -1,12 +1,10 @@
-"""Prompt packs: prompts of one's own in a table, CSV, JSONL or a data set of a hub, instead of a design's YAML.
+"""Prompt packs: prompts of one's own in a table, CSV or JSONL, or a data set of a hub, instead of a design's YAML.
 
 Columns are ``prompt`` (or ``text``), and where they are wanted ``group``, ``n`` (pictures of the prompt) and
 ``attributes`` (what to look for in the group's pictures, with ; between them); other columns are passed over.
 """
 
-import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,20 +13,20 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bias_core.errors import HubNotReached, InvalidInput, quoted
+from bias_core.exchange.tables import Row, read_table, refuse_lines
 from bias_core.given_values import as_whole, check_texts
 from bias_core.prompts import MAX_PROMPT_CHARACTERS
 
-ENDINGS = (".csv", ".jsonl")
+ENDINGS = (".csv", ".tsv", ".jsonl")
 HUB = "hf://datasets/"
 MOST_PROMPTS, MOST_BYTES, MOST_PICTURES = 1000, 5_000_000, 1_000_000
 _MOST_ATTRIBUTES = 50
 _LONGEST_GROUP = 100
-_MOST_NAMED = 5  # bad rows in one message
+_MOST_NAMED = 5  # files in one message
 _PROMPT = ("prompt", "text")
-_SEPARATORS = ",;\t"
+_FURTHER = ("group", "n", "attributes")
 _HUB_NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+?))?(?:/(?P<file>[^@]+))?")
 _ON_HUB = (*ENDINGS, ".parquet")
-Row = tuple[str, Mapping[str, Any]]  # where it stands, and its cells
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,47 +63,16 @@ def read_pack(name: str) -> tuple[PackedPrompt, ...]:
         data = path.read_bytes()
     except OSError as error:
         raise InvalidInput(f"{shown} cannot be read: {error.strerror or error}") from error
-    return checked_prompts(shown, _rows(shown, path.suffix.lower(), data))
+    is_parquet = path.suffix.lower() == ".parquet"
+    rows = _parquet_rows(data) if is_parquet else read_table(shown, data, needs=[_PROMPT], further=_FURTHER)
+    return checked_prompts(shown, rows)
 
 
-def _rows(name: str, ending: str, data: bytes) -> Iterator[Row]:
-    if ending == ".parquet":
-        import pandas as pd
+def _parquet_rows(data: bytes) -> Iterator[Row]:
+    import pandas as pd
 
-        for number, row in enumerate(pd.read_parquet(io.BytesIO(data)).to_dict("records"), start=1):
-            yield f"row {number}", {str(key): value for key, value in row.items()}
-        return
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{name} is not UTF-8 text; save it as UTF-8") from error
-    yield from _csv_rows(name, text) if ending == ".csv" else _json_rows(text)
-
-
-def _csv_rows(name: str, text: str) -> Iterator[Row]:
-    """By the line in which a row ends; separated by what separates the names of the columns."""
-    head = text.lstrip("\r\n").partition("\n")[0].lower()
-    separator = next((one for one in _SEPARATORS if set(head.strip().replace('"', "").split(one)) & {*_PROMPT}), ",")
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
-    try:
-        names = [str(one).strip().lower() for one in reader.fieldnames or ()]
-        if not {*names} & {*_PROMPT}:
-            raise InvalidInput(f"{name} has no column prompt; its first line has {quoted(', '.join(names))}")
-        reader.fieldnames = names
-        for row in reader:
-            yield f"line {reader.line_num}", row
-    except csv.Error as error:
-        raise InvalidInput(f"{name}, line {reader.line_num}: {error}") from error
-
-
-def _json_rows(text: str) -> Iterator[Row]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
-            yield f"line {number}", row if isinstance(row, dict) else {"": None}
+    for number, row in enumerate(pd.read_parquet(io.BytesIO(data)).to_dict("records"), start=1):
+        yield f"row {number}", {str(key): value for key, value in row.items()}
 
 
 def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
@@ -120,17 +87,13 @@ def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
             prompts.append(one)
         except InvalidInput as error:  # noqa: PERF203 (all are named)
             wrong.append(f"{place}: {error}")
-    if wrong:
-        more = f"; and {len(wrong) - _MOST_NAMED:,} more" if len(wrong) > _MOST_NAMED else ""
-        raise InvalidInput(f"{name}: {'; '.join(wrong[:_MOST_NAMED])}{more}")
+    refuse_lines(name, wrong)
     if not 1 <= len(prompts) <= MOST_PROMPTS:
         raise InvalidInput(f"{name} has {len(prompts):,} prompts; a pack has 1 to {MOST_PROMPTS:,}")
     return tuple(prompts)
 
 
 def _prompt(row: Mapping[str, Any]) -> PackedPrompt:
-    if row.keys() == {""}:
-        raise InvalidInput('is no object such as {"prompt": "a photo of a nurse"}')
     prompt = _text(row, next((one for one in _PROMPT if one in row), _PROMPT[0]), MAX_PROMPT_CHARACTERS)
     if not prompt:
         raise InvalidInput("has no prompt")

@@ -109,8 +109,9 @@ def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.Data
 
     Returns
     -------
-    DataFrame : Labels, in the order of first appearance, with ``n_ratings`` and ``n_votes`` (for the answer that won).
-        Where two answers have equally many votes the label is "cannot_identify"; "unclear" where the four are offered.
+    DataFrame : Labels, in the order of first appearance, with ``n_ratings``, ``n_votes`` (for the answer that won) and
+        ``is_split``: two answers have equally many votes. Then the label is "cannot_identify"; "unclear" where the four
+        are offered.
 
     Raises
     ------
@@ -140,7 +141,8 @@ def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.Data
     tie = (votes == most[:, np.newaxis]).sum(axis=1) > 1
     labels = rows.loc[~number.duplicated(), person].reset_index(drop=True)
     nobody_says = UNCLEAR if rows["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any() else CANNOT_IDENTIFY
-    return labels.assign(perceived_gender=np.where(tie, nobody_says, winner), n_ratings=votes.sum(axis=1), n_votes=most)
+    perceived = np.where(tie, nobody_says, winner)
+    return labels.assign(perceived_gender=perceived, n_ratings=votes.sum(axis=1), n_votes=most, is_split=tie)
 
 
 def generation_failures(labels: pd.DataFrame, *, confidence: float = 0.95) -> GenerationFailures:

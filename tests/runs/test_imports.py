@@ -194,9 +194,12 @@ def test_a_zip_that_needs_a_password_is_said_to(tmp_path):
     ({"notes.txt": "x"}, "no picture with a prompt"),
     ({"1.png": picture(1)}, "no picture with a prompt"),  # a number is no prompt
     ({"metadata.csv": "file,text\n1.png,x\n", "1.png": picture(1)}, "file_name"),
-    ({"metadata.csv": "file_name,colour\n1.png,x\n", "1.png": picture(1)}, "prompt, text, caption"),
-    ({"metadata.jsonl": "{", "1.png": picture(1)}, "cannot be read"),
+    ({"metadata.csv": "file_name,colour\n1.png,x\n", "1.png": picture(1)}, "no column prompt or text or caption"),
+    ({"metadata.jsonl": "{", "1.png": picture(1)}, "line 1: is no object"),
     ({"metadata.jsonl": "[1]", "1.png": picture(1)}, "line 1"),
+    ({"metadata.csv": "filename,prompt\n1.png,x\n", "1.png": picture(1)}, "the nearest is 'filename'"),
+    ({"metadata.csv": "file_name,prompt,n\n1.png,x\n", "1.png": picture(1)}, "line 2: ends after 2 of 3 cells"),
+    ({"metadata.csv": "file_name,prompt\n,x\n", "1.png": picture(1)}, "line 2: needs file_name"),
     ({"metadata.csv": b"\xff\xfe\x00", "1.png": picture(1)}, "cannot be read"),
 ])  # fmt: skip
 def test_what_cannot_be_used_is_refused_in_words(tmp_path, files, words):
@@ -227,6 +230,31 @@ def test_pictures_that_the_metadata_forgets_or_invents_are_said(tmp_path):
     found = ImportedImages(folder(tmp_path, files))
     assert found.counts == {DOCTOR: 1}
     assert sorted(found.rejected) == ["2.png: no prompt", "3.png: no prompt", "9.png: no such picture"]
+
+
+def test_a_picture_is_found_by_its_name_however_windows_a_mac_or_a_spreadsheet_writes_it(tmp_path):
+    decomposed, listed = "cafe\u0301 a  b.png", "file_name;prompt\r\nsub\\café a  b.png;{}\r\n2.PNG;{}\r\n2.png;x\r\n"
+    table = listed.format(DOCTOR, DOCTOR).encode("cp1252")
+    files = {f"sub/{decomposed}": picture(1), "2.png": picture(2), "Metadata.CSV": table}
+    for make in (folder, zipped):
+        found = ImportedImages(make(tmp_path, files))
+        assert found.counts == {DOCTOR: 2}
+        assert found.rejected == ["Metadata.CSV, line 4: 2.png again; its first line counts"]
+    lines = '{"file_name": "1.png", "prompt": "a photo\u2028of a doctor"}\n'
+    assert ImportedImages(folder(tmp_path, {"metadata.jsonl": lines, "1.png": picture(1)}, "u")).counts == {DOCTOR: 1}
+
+
+def test_a_zip_of_windows_or_a_mac_is_read_with_its_folders(tmp_path):
+    windows = {f"{DOCTOR}\\1.png": picture(1), f"{DOCTOR}\\": b"", f"{DOCTOR}/1.png": picture(2)}
+    found = ImportedImages(zipped(tmp_path, windows))
+    assert found.counts == {DOCTOR: 1}
+    assert found.rejected == [f"{DOCTOR}/1.png: twice in the zip; the first was left out"]
+    assert len(found.rows(DOCTOR, 2)) == 1
+    path = zipped(tmp_path, {"a photo of a café/1.png": picture(1)})
+    data = path.read_bytes()
+    assert data.count(b"\x00\x08") == 2  # the flag of names in UTF-8, which a Mac leaves out
+    path.write_bytes(data.replace(b"\x00\x08", b"\x00\x00"))
+    assert ImportedImages(path).counts == {"a photo of a café": 1}
 
 
 def test_rows_of_another_import_are_refused(tmp_path):

@@ -76,11 +76,12 @@ def test_what_cannot_be_used_is_quoted(tmp_path):
         read_answers(str(path), allowed=WORDS)
     for content, error, message in (
         (b"image,answer\na,feminine\n", InvalidInput, "no column image_id"),
-        (b"image_id,answer\na,female\n", InvalidInput, "'female'"),
+        (b"image_id,answer\na,female\n", InvalidInput, "'female' in line 2"),
         (b"image_id,answer\n", InvalidInput, "no answer at all"),
-        (b"", StorageError, "answers"),
-        (b'image_id,answer\n"a,b\n', StorageError, "answers"),
-        (b"\x89PNG\xff\xfe", StorageError, "answers"),
+        (b"image_id,answer,positions\na,feminine,left\n", InvalidInput, "is position meant"),
+        (b"", InvalidInput, r"answers\.csv has no column image_id; it is empty"),
+        (b'image_id,answer\n"a,b\n', InvalidInput, r"answers\.csv: line 2: quotation marks"),
+        (b"\x89PNG\r\n\x1a\n\0", InvalidInput, r"answers\.csv cannot be read: it is no text"),
     ):
         path.write_bytes(content)
         with pytest.raises(error, match=message):

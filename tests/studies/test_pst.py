@@ -24,6 +24,7 @@ from bias_core.stats.effects import holm
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.crossed import crossed_scores
+from bias_core.studies.paired.headline import headline
 from bias_core.studies.paired.identities import design_of_two
 from bias_core.studies.paired.labelling import check_labelling, chosen, labelled_people, people_of, relabelled
 from bias_core.studies.paired.pairs import power_identities
@@ -225,6 +226,7 @@ def test_where_nobody_is_found_or_identified_nothing_reads_as_no_bias(services):
     assert paired.says.startswith("Undefined.")
     assert math.isnan(findings(report)["gap_overall"].estimate.value)
     assert frame(report, "coverage")["failed %"].tolist() == [100.0, 100.0]
+    assert headline(report).endswith("all are in pictures that do not show the people who were asked for.")
     below = run(OCCUPATIONS, replace(SMALL, options=TRUSTING | {"margin": 2.0}), services)
     coverage = frame(below, "coverage")
     assert (coverage["cannot identify"] == coverage["people"]).all()
@@ -283,9 +285,34 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     assert re.fullmatch(counted, report.results.notes[0])
     assert "read by people (labels.csv), else calibration-clip" in report_facts(report)
     assert "labelled by people" in report.results.notes[1]
+    written = {"left": ("L", "1", "on the left"), "right": ("R", "2", "right person"), "": ("1", "", "single")}
+    answers = [(image_id, written[position][rater], look, rater) for image_id, position, look, rater in answers]
+    labels = labels_of(tmp_path, [*answers, ("elsewhere", "L", "feminine", 1), (*answers[0][:1], "top", "feminine", 2)])
     nobody_reads = replace(SMALL, labels=labels, options={"labeller": "people"})
     alone = run(OCCUPATIONS, nobody_reads, services)
     assert findings(alone)["paired_overall"].estimate == findings(small)["paired_overall"].estimate
+    assert alone.results.notes[0].endswith(
+        "2 answers were passed over, because they are about pictures that this run does not score (1, the first "
+        "'elsewhere') or name positions that their pictures do not have (1, the first 'top' where there is left and "
+        "right)."
+    )
+
+
+def test_raters_who_are_split_on_everybody_are_told_so(services, small, tmp_path):
+    people = people_in(small, services)
+    split = [(*person[:2], look, look) for person in people for look in ("feminine", "masculine")]
+    report = run(OCCUPATIONS, replace(SMALL, labels=labels_of(tmp_path, split)), services)
+    n_in_pairs = sum(position != "" for _, position, _ in people)
+    assert f"Raters are split on {len(people)} of {len(people)} people" in report.results.notes[0]
+    assert headline(report) == (
+        f"Nobody could be scored: of the {n_in_pairs} people in pictures of two, raters are split on all."
+    )
+    by_hand = {(image_id, position): "cannot_identify" for image_id, position, _ in people if position}
+    assert headline(relabelled(report, by_hand)).endswith(" people in pictures of two, all cannot be identified.")
+    single = [(image_id, "top", look, rater) for image_id, position, look, rater in split if position]
+    labels = labels_of(tmp_path, single)
+    with pytest.raises(InvalidInput, match=f"none of the {len(single)} .* have .{len(single)}, the first 'top' where"):
+        run(OCCUPATIONS, replace(SMALL, labels=labels), services)
 
 
 def test_people_whom_nobody_labelled_are_left_out_and_counted(services, small, tmp_path):

@@ -256,10 +256,10 @@ def _by_people(
     lines: Mapping[str, Line], judged: pd.DataFrame, settings: StudySettings, data: StudyData
 ) -> list[bool | None]:
     """Whether most raters chose A; None where they are even or nobody answered."""
-    answers = read_answers(settings.labels, allowed=_words(lines.values())).merge(judged[["image_id", "concept"]])
-    if answers.empty:
-        raise InvalidInput(f"no answer in {settings.labels} is about a picture that is judged in this run")
-    data.notes.append(answers_counted(settings.labels, answers))
+    answers = read_answers(settings.labels, allowed=_words(lines.values()))
+    is_judged = answers["image_id"].isin(judged["image_id"])
+    data.notes.append(answers_counted(settings.labels, answers, is_judged, dict.fromkeys(judged["image_id"], ())))
+    answers = answers.merge(judged[["image_id", "concept"]])
     letters = []
     for answer, concept in zip(answers["answer"], answers["concept"], strict=True):
         letter_of = {"a": "a", "b": "b", lines[concept]["a"]: "a", lines[concept]["b"]: "b"}  # raters may mix both

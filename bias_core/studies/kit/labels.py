@@ -1,12 +1,13 @@
-"""People's answers about pictures, from a CSV: checked at the door, and merged over raters."""
+"""People's answers about pictures, from a table: checked at the door, and merged over raters."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.exchange.tables import read_table
 from bias_core.metrics.agreement import agreement_estimate
 from bias_core.studies.kit.types import Finding, finding
 
@@ -47,53 +48,74 @@ def read_answers(path: str, *, allowed: Collection[str]) -> pd.DataFrame:
 
     Parameters
     ----------
-    path : a CSV with a header. ``position`` may be missing where pictures show one thing, ``rater`` where there is one.
-        Other columns are passed over, and so are rows without an answer.
+    path : a table (:mod:`bias_core.exchange.tables`). ``position`` may be missing where pictures show one thing,
+        ``rater`` where there is one. Other columns are passed over, and so are rows without an answer.
     allowed : the words that an answer may be; case, blanks and hyphens do not matter.
     """
-    table = _read(path)
-    answers = pd.DataFrame({name: table[name].str.strip() if name in table else "" for name in COLUMNS})
+    answers = _read(path)
     for name in ("position", "answer"):
         answers[name] = answers[name].str.lower().str.replace(r"[\s-]+", "_", regex=True)
-    answers = answers[answers["answer"] != ""].reset_index(drop=True)
+    answers = answers[answers["answer"] != ""]
     strange = answers.loc[~answers["answer"].isin(list(allowed)), "answer"]
     if answers.empty or len(strange):
-        example = repr(strange.iloc[0]) if len(strange) else "no answer at all"
-        raise InvalidInput(f"answers in {path} are one of {', '.join(allowed)}; got {example}")
-    return answers
+        example = f"{strange.iloc[0]!r} in {strange.index[0]}" if len(strange) else "no answer at all"
+        raise InvalidInput(f"answers in {Path(path).name} are one of {', '.join(allowed)}; got {example}")
+    return answers.reset_index(drop=True)
 
 
 def check_answers_fit(path: str, image_ids: Collection[str]) -> None:
     """Raise InvalidInput where no answer is about one of these pictures; StorageError where there is no such file."""
-    about = _read(path)["image_id"].str.strip()
-    if not about.isin(list(image_ids)).any():
-        first = f"; the first is about {about.iloc[0]!r}" if len(about) else ""
-        raise InvalidInput(f"none of the {len(about):,} answers in {path} is about a picture of this run{first}")
+    answers = _read(path)
+    answers_counted(path, answers, answers["image_id"].isin(list(image_ids)), dict.fromkeys(image_ids, ()))
 
 
-def answers_counted(path: str, counted: pd.DataFrame) -> str:
-    """How many of the answers of people in the file counted, and of whom and what they are, in a sentence."""
-    table = _read(path)
-    n = int(((table["answer"].str.strip() != "") & (table.get("rater", "") != AUTOMATIC)).sum())
-    by_people = counted[counted["rater"] != AUTOMATIC]
-    n_people, n_pictures = by_people["rater"].nunique(), by_people["image_id"].nunique()
-    return (
-        f"{len(by_people):,} of {n:,} answers in {Path(path).name} counted, of {n_people:,} "
+def answers_counted(
+    path: str, answers: pd.DataFrame, counted: "pd.Series[bool]", positions: Mapping[str, Sequence[str]]
+) -> str:
+    """Say how many of the answers of people in the file counted, who gave them, and why others were passed over.
+
+    InvalidInput with the same reasons where none counted.
+
+    Parameters
+    ----------
+    answers : of :func:`read_answers`.
+    counted : for each answer.
+    positions : of each picture that answers may be about, by its id.
+    """
+    name, by_people = Path(path).name, answers["rater"] != AUTOMATIC
+    there = answers["image_id"].isin(list(positions))
+    elsewhere, nowhere = answers[~there], answers[there & ~counted]
+    reasons = []
+    if len(elsewhere):
+        first = repr(elsewhere["image_id"].iloc[0])
+        reasons.append(f"are about pictures that this run does not score ({len(elsewhere):,}, the first {first})")
+    if len(nowhere):
+        one = nowhere.iloc[0]
+        first = f"{one['position']!r} where there is {' and '.join(positions[one['image_id']])}"
+        reasons.append(f"name positions that their pictures do not have ({len(nowhere):,}, the first {first})")
+    why = f"because they {' or '.join(reasons)}"
+    if not counted.any():
+        raise InvalidInput(f"none of the {len(answers):,} answers in {name} counts{f', {why}' if reasons else ''}")
+    people = answers[counted & by_people]
+    n_people, n_pictures = people["rater"].nunique(), people["image_id"].nunique()
+    says = (
+        f"{len(people):,} of {int(by_people.sum()):,} answers in {name} counted, of {n_people:,} "
         f"{'person' if n_people == 1 else 'people'} about {n_pictures:,} pictures."
     )
+    n_over = len(elsewhere) + len(nowhere)
+    over = f"{n_over:,} answer{' was' if n_over == 1 else 's were'} passed over, {why}."
+    return f"{says} {over}" if n_over else says
 
 
 def _read(path: str) -> pd.DataFrame:
+    """The rows of the file by their places, with the columns of COLUMNS as text without blanks at the ends."""
     try:
-        table = pd.read_csv(Path(path).expanduser(), dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        data = Path(path).expanduser().read_bytes()
+    except OSError as error:
         raise StorageError(f"cannot read people's answers {path}: {error}") from error
-    table = table.rename(columns=lambda name: str(name).strip().lower())
-    if missing := [name for name in ("image_id", "answer") if name not in table]:
-        raise InvalidInput(
-            f"{path} has no column {' and '.join(missing)}; answers need the columns {', '.join(COLUMNS)}"
-        )
-    return table
+    rows = read_table(Path(path).name, data, needs=[["image_id"], ["answer"]], further=COLUMNS)
+    table = pd.DataFrame([row for _, row in rows], [place for place, _ in rows], COLUMNS, dtype=object).fillna("")
+    return table.map(lambda value: str(value).strip())
 
 
 def majority(answers: pd.DataFrame) -> "pd.Series[str]":

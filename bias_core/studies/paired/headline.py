@@ -2,8 +2,12 @@
 
 import math
 
+from bias_core.annotation.tasks import SINGLE
+from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE
 from bias_core.number_text import format_change
 from bias_core.studies.kit.types import Finding, StudyReport
+from bias_core.studies.paired.labelling import RATERS_SPLIT
+from bias_core.studies.reports.text import table_of
 from bias_core.types import Estimate
 
 _FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
@@ -17,7 +21,7 @@ def headline(report: StudyReport) -> str:
     findings = {finding.key: finding for finding in report.results.findings}
     first = next((findings[key] for key in _FIRST if key in findings), None)
     if first is None or math.isnan(first.estimate.value):
-        return "Nobody could be scored: no picture shows the people who were asked for."
+        return f"Nobody could be scored: {_why_not(report)}."
     score, conform = first.estimate, (first.estimate.value + 100) / 2
     side = "leans with the stereotypes." if score.value > 0 else "leans against the stereotypes."
     lean = side if is_clear(score) else "is no clear lean either way: the interval includes 0."
@@ -36,6 +40,23 @@ def headline(report: StudyReport) -> str:
         f"In pictures of two, {conform:.0f} % of the people look as the stereotype of their role has it and "
         f"{100 - conform:.0f} % do not ({numbers}). That {lean}{more}"
     )
+
+
+def _why_not(report: StudyReport) -> str:
+    """Why nobody in pictures of two has a score."""
+    people = table_of(report, "labels").frame
+    people = people[people["setting"] != SINGLE].dropna(subset="answer")
+    if people.empty:
+        return "nobody says how the people in pictures of two look"
+    failed = people["answer"] == NOT_TWO_PEOPLE
+    split = people.get(RATERS_SPLIT, failed).astype(bool) & ~failed
+    kinds = {
+        "raters are split on {}": split,
+        "{} cannot be identified": ~split & ~failed,
+        "{} are in pictures that do not show the people who were asked for": failed,
+    }
+    parts = [text.format("all" if some.all() else f"{int(some.sum()):,}") for text, some in kinds.items() if some.any()]
+    return f"of the {len(people):,} people in pictures of two, {', '.join(parts)}"
 
 
 def seen_headline(report: StudyReport) -> str:

@@ -1,6 +1,7 @@
 """PST: who is where in each picture, and what people or readers say of their perceived gender."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -42,6 +43,8 @@ HALVES = "halves"  # instead of a finder: trust the prompt, and part every pictu
 
 MOST_ALSO_SEEN = 2  # attributes that a score is crossed with
 
+RATERS_SPLIT = "raters split"
+"""Column: two answers about a person have equally many votes."""
 LABELLED = "Perceived gender is labelled"  # how the first note on labels begins
 PEOPLE, BY_HAND = "people", "by hand"
 """Who gave a label, beside AUTOMATIC."""
@@ -188,7 +191,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
         where it was not asked), ``boxes`` (:func:`bias_core.crops.boxes_text` of everybody whom the finder found in the
         picture, where one looked), those of :func:`column_of` for what is also seen,
         ``perceived_gender``: people's answer where labels were given, else the reader's; None where nobody labelled the
-        person; and ``rater``: who gave it.
+        person; ``rater``: who gave it; and RATERS_SPLIT, where labels were given.
     """
     labelled = people.assign(**dict.fromkeys(("automatic", "human", "truth", "perceived_gender")), lean=np.nan)
     labeller = settings.options.labeller
@@ -205,11 +208,11 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     ]
     labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
     if settings.labels:
-        ratings = people_answers(people, settings.labels)
-        data.notes.append(answers_counted(settings.labels, ratings))
-        labelled["human"] = _merged(people, ratings[ratings["rater"] != AUTOMATIC])
-        labelled["perceived_gender"] = _merged(people, ratings)
+        ratings, counted = people_answers(people, settings.labels)
+        labelled["human"], _ = _merged(people, ratings[ratings["rater"] != AUTOMATIC])
+        labelled["perceived_gender"], labelled[RATERS_SPLIT] = _merged(people, ratings)
         labelled["rater"] = np.where(labelled["human"].notna(), PEOPLE, AUTOMATIC)
+        data.notes.append(counted + _split_note(labelled))
     return labelled
 
 
@@ -228,26 +231,58 @@ def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, lis
     return columns
 
 
-def people_answers(people: pd.DataFrame, path: str) -> pd.DataFrame:
-    """People's answers as ratings: one row per answer, with the person it is about; InvalidInput for none."""
-    answers = read_answers(path, allowed=ALL_ANSWERS).rename(columns={"answer": "perceived_gender"})
-    alone = set(people.loc[people["position"] == SINGLE, "image_id"])
-    answers.loc[answers["image_id"].isin(alone) & (answers["position"] == ""), "position"] = SINGLE
-    ratings = answers.merge(people, on=["image_id", "position"], how="inner")
-    if ratings.empty:
-        raise InvalidInput(
-            f"none of the {len(answers):,} answers in {path} is about a picture of this run; the first is "
-            f"about {answers['image_id'].iloc[0]!r}, position {answers['position'].iloc[0]!r}"
-        )
-    return ratings
+def people_answers(people: pd.DataFrame, path: str) -> tuple[pd.DataFrame, str]:
+    """People's answers as ratings, one row per answer with the person it is about; and how many count, in words.
+
+    InvalidInput where none does.
+    """
+    answers = read_answers(path, allowed=ALL_ANSWERS)
+    positions = {str(image_id): tuple(some) for image_id, some in people.groupby("image_id")["position"]}
+    there = [positions.get(image_id, ()) for image_id in answers["image_id"]]
+    meant = list(map(_position, answers["position"], there))
+    counted = pd.Series([one in those for one, those in zip(meant, there, strict=True)], answers.index)
+    says = answers_counted(path, answers, counted, positions)
+    ratings = answers.assign(position=meant).merge(people, on=["image_id", "position"], how="inner")
+    return ratings.rename(columns={"answer": "perceived_gender"}), says
 
 
-def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> list[str | None]:
-    """The answer with the most votes for each person."""
+def _position(text: str, positions: Sequence[str]) -> str:
+    """The one of these positions that somebody calls so; ``text`` where it is none, or more than one.
+
+    >>> [_position(text, POSITIONS[2]) for text in ("left", "l", "2", "on_the_right", "top")]
+    ['left', 'left', 'right', 'right', 'top']
+    >>> _position("", (SINGLE,))
+    'single'
+    """
+    words = re.findall(r"[^\W\d_]+|\d+", text)
+    meant = {
+        position
+        for number, position in enumerate(positions, start=1)
+        if (not text and len(positions) == 1)
+        or any(position.startswith(word) or word.lstrip("0") == str(number) for word in words)
+    }
+    return meant.pop() if len(meant) == 1 else text
+
+
+def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> tuple[list[str | None], list[bool]]:
+    """The answer with the most votes for each person, and whether two have equally many."""
     if ratings.empty:
-        return [None] * len(people)
-    answers = merge_ratings(ratings).set_index(["image_id", "position"])["perceived_gender"].to_dict()
-    return [answers.get(key) for key in zip(people["image_id"], people["position"], strict=True)]
+        return [None] * len(people), [False] * len(people)
+    merged = merge_ratings(ratings)
+    keys = list(zip(people["image_id"], people["position"], strict=True))
+    answers, split = (
+        dict(zip(zip(merged["image_id"], merged["position"], strict=True), merged[name], strict=True))
+        for name in ("perceived_gender", "is_split")
+    )
+    return [answers.get(key) for key in keys], [bool(split.get(key)) for key in keys]
+
+
+def _split_note(labelled: pd.DataFrame) -> str:
+    """How many people raters are split on, in a sentence after others; "" for none."""
+    if not (n := int(labelled[RATERS_SPLIT].sum())):
+        return ""
+    of = labelled["human"].notna().sum()
+    return f" Raters are split on {n:,} of {of:,} people (two answers with equally many votes); these have no score."
 
 
 def recorded_gender(truth: Any, position: str, n_people: int) -> str:
@@ -423,7 +458,9 @@ def with_answers(people: pd.DataFrame, by_hand: Answers) -> pd.DataFrame:
     keys = zip(people["image_id"], people["position"], strict=True)
     labels = pd.Series([by_hand.get(key) for key in keys], index=people.index, dtype=object)
     has_label = labels.notna()
+    split = {RATERS_SPLIT: people[RATERS_SPLIT].astype(bool) & ~has_label} if RATERS_SPLIT in people else {}
     return people.assign(
+        **split,
         perceived_gender=people["perceived_gender"].mask(has_label, labels),
         human=people["human"].astype(object).mask(has_label, labels),
         rater=people["rater"].mask(has_label, BY_HAND),

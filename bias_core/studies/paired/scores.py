@@ -339,7 +339,7 @@ def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTab
     """How far people agree among themselves (Table 1); nothing where there is one rater or none."""
     if not settings.labels:
         return []
-    ratings = labelling.people_answers(people, settings.labels)
+    ratings, _ = labelling.people_answers(people, settings.labels)
     rows = []
     for setting, some in ratings[ratings["rater"] != AUTOMATIC].groupby("setting", sort=False):
         answers = some.pivot_table("perceived_gender", ["image_id", "position"], "rater", aggfunc="first")
