@@ -9,6 +9,7 @@ import io
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -23,8 +24,9 @@ _SEPARATOR_LINE = re.compile(r"\"?sep=(.)\"?[ \t]*(?=[\r\n])", re.IGNORECASE)  #
 _FIRST_LINE = re.compile(r"[^\r\n]*[^\s][^\r\n]*")
 _LINE_END = re.compile(r"\r\n|\r|\n")  # not U+2028 and its like, which texts hold
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
-_SIMILAR, _NEARLY_SAME = 0.5, 0.8  # of names of columns, difflib's ratio
+_SIMILAR, _NEARLY_SAME = 0.6, 0.8  # of names of columns, difflib's ratio
 _MOST_NAMED = 5  # lines in one message
+_MOST_COLUMNS = 1000
 
 
 def read_table(
@@ -81,6 +83,7 @@ def _decoded(name: str, data: bytes) -> str:
     except UnicodeDecodeError as error:
         line = len(_LINE_END.findall(data[: error.start].decode(encoding, "ignore"))) + 1
         raise InvalidInput(f"{name} cannot be read: line {line} is not UTF-8 text; save it as UTF-8") from error
+    text = text.removeprefix("\ufeff")  # a second mark of UTF-8, of a file that was converted twice
     if "\0" in text:
         raise InvalidInput(f"{name} cannot be read: it is no text; save a spreadsheet as CSV")
     return text
@@ -126,7 +129,7 @@ def _csv_rows(name: str, text: str, known: Collection[str]) -> tuple[list[str], 
         except StopIteration:
             break
         except csv.Error as error:  # a quotation mark that is not closed, or closed too early
-            problems.append(f"{place}: quotation marks do not fit together ({error})")
+            problems.append(f"{place}: look at its quotation marks ({error})")
             break
         if not any(map(str.strip, cells)):
             continue
@@ -170,15 +173,18 @@ def _cell(value: Any) -> Any:
 
 def _check_columns(name: str, columns: list[str], needs: Sequence[Sequence[str]], further: Collection[str]) -> None:
     named = [column for column in columns if column]
-    if twice := [column for column in dict.fromkeys(named) if named.count(column) > 1]:
+    if len(named) > _MOST_COLUMNS:
+        raise InvalidInput(f"{name} has {len(named):,} columns; at most {_MOST_COLUMNS:,} are read")
+    if twice := [column for column, n in Counter(named).items() if n > 1]:
         raise InvalidInput(f"{name} has the column {twice[0]} twice")
+    known = {*further, *(one for names in needs for one in names)}
+    others = [column for column in named if column not in known]
     for names in needs:
         if not {*names} & {*named}:
-            near = next((one for want in names for one in get_close_matches(want, named, 1, _SIMILAR)), "")
+            near = next((one for want in names for one in get_close_matches(want, others, 1, _SIMILAR)), "")
             nearest = f"the nearest is {quoted(near)}; " if near else ""
             there = f"its columns are {quoted(', '.join(named))}" if named else "it is empty"
             raise InvalidInput(f"{name} has no column {' or '.join(names)}; {nearest}{there}")
-    others = {*named}.difference(further, *needs)
     for column in further:
         if column not in named and (similar := get_close_matches(column, others, 1, _NEARLY_SAME)):
             raise InvalidInput(f"{name} has a column {quoted(similar[0])}, which is not read: is {column} meant?")

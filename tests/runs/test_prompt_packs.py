@@ -24,7 +24,7 @@ def test_a_table_of_any_common_form_is_read(tmp_path):
         ("ein Arzt im Krankenhaus", "", None, (), "line 3"),
     ]
     comma = (
-        '\ufeffprompt,group,n,attributes,ignored\n" a nurse,  at work ",care,8,man; old;,x\n'
+        '\ufeff\ufeffprompt,group,n,attributes,ignored\n" a nurse,  at work ",care,8,man; old;,x\n'
         "ein Arzt im Krankenhaus,,,,\n"
     )
     assert rows(pack(tmp_path, comma)) == expected
@@ -65,7 +65,7 @@ def test_a_cell_over_several_lines_is_one_prompt_and_moves_the_lines_behind_it(t
     ("prompt,n,Prompt\na,3,b\n", "has the column prompt twice"),
     ("", "has no column prompt or text; it is empty"),
     ("prompt,n\na nurse, smiling,3\nb\nc,3\n", r"2: has more cells .* '3' .*3: .*1 of 2 .*without n$"),
-    ('prompt,n\na,3\n"b,3\nc,3\n', "line 3: quotation marks do not fit"),
+    ('prompt,n\na,3\n"b,3\nc,3\n', "line 3: look at its quotation marks"),
     (f"prompt\n{'x' * 2001}\n", "line 2: prompt has 2,001 characters; at most 2,000"),
     ("prompt\na\x07b\n", r"line 2: prompt holds the character U\+0007"),
     (b"prompt\n\xff\x81\n", "line 2 is not UTF-8"),

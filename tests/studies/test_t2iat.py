@@ -228,6 +228,7 @@ def test_undecided_pictures_are_left_out(services, judged, tmp_path):
     settings = replace(JUDGED, labels=labels_of(tmp_path, answers))
     report = run(HUMAN, settings, services)
     assert findings(report)["share_flowers"].estimate.n == 1
+    assert "Raters are split on 1 of 2 pictures, which count for neither side." in report.results.notes
     assert math.isnan(findings(report)["share_insects"].estimate.value)
     assert not [f for f in report.results.findings if f.key == "order"]  # one concept has no order
 

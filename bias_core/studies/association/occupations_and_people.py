@@ -266,10 +266,12 @@ def _by_people(
         if answer not in letter_of:
             raise InvalidInput(f"a picture of {concept} is judged {answer!r}; say one of {[*letter_of]}")
         letters.append(letter_of[answer])
-    return [
-        {"a": True, "b": False}.get(letter)
-        for letter in judged["image_id"].map(majority(answers.assign(answer=letters)))
-    ]
+    by_picture = majority(answers.assign(answer=letters))
+    if n_split := int((by_picture == "").sum()):
+        data.notes.append(
+            f"Raters are split on {n_split:,} of {len(by_picture):,} pictures, which count for neither side."
+        )
+    return [{"a": True, "b": False}.get(letter) for letter in judged["image_id"].map(by_picture)]
 
 
 def _share(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
