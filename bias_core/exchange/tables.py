@@ -20,7 +20,7 @@ Row = tuple[str, dict[str, Any]]  # where it stands, as "line 4", and its cells 
 
 _SEPARATORS = ",;\t|"
 _NO_SEPARATOR = "\x1f"  # of a table with one column, whose commas are text
-_SEPARATOR_LINE = re.compile(r"\"?sep=(.)\"?[ \t]*(?=[\r\n])", re.IGNORECASE)  # Excel's first line
+_SEPARATOR_LINE = re.compile(r"\"?sep=([,;\t|])\"?[ \t]*(?=[\r\n])", re.IGNORECASE)  # Excel's first line
 _FIRST_LINE = re.compile(r"[^\r\n]*[^\s][^\r\n]*")
 _LINE_END = re.compile(r"\r\n|\r|\n")  # not U+2028 and its like, which texts hold
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
@@ -135,11 +135,12 @@ def _csv_rows(name: str, text: str, known: Collection[str]) -> tuple[list[str], 
             continue
         if not columns:
             columns = list(map(_column, cells))
-            while not columns[-1]:  # what stands below has no name, and is refused
+            while not columns[-1]:
                 columns.pop()
             continue
-        if more := [cell for cell in cells[len(columns) :] if cell.strip()]:
-            problems.append(f"{place}: has more cells than the {len(columns)} columns, and {quoted(more[0])} no name")
+        nameless = {n for n in range(1, len(cells)) if not "".join(columns[n : n + 1])}  # the first one is an index
+        if more := [cells[n] for n in sorted(nameless) if cells[n].strip()]:
+            problems.append(f"{place}: has more cells than columns with a name: {quoted(more[0])} has none")
         elif missing := columns[len(cells) :]:
             problems.append(f"{place}: ends after {len(cells)} of {len(columns)} cells, without {', '.join(missing)}")
         rows.append((place, {column: _cell(cell) for column, cell in zip(columns, cells, strict=False) if column}))

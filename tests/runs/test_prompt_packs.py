@@ -65,6 +65,7 @@ def test_a_cell_over_several_lines_is_one_prompt_and_moves_the_lines_behind_it(t
     ("prompt,n,Prompt\na,3,b\n", "has the column prompt twice"),
     ("", "has no column prompt or text; it is empty"),
     ("prompt,n\na nurse, smiling,3\nb\nc,3\n", r"2: has more cells .* '3' .*3: .*1 of 2 .*without n$"),
+    (",prompt,,n\n0,a,,3\n1,b,c,3\n", "line 3: has more cells than columns with a name: 'c' has none"),
     ('prompt,n\na,3\n"b,3\nc,3\n', "line 3: look at its quotation marks"),
     (f"prompt\n{'x' * 2001}\n", "line 2: prompt has 2,001 characters; at most 2,000"),
     ("prompt\na\x07b\n", r"line 2: prompt holds the character U\+0007"),
@@ -73,7 +74,8 @@ def test_a_cell_over_several_lines_is_one_prompt_and_moves_the_lines_behind_it(t
     (b"PK\x03\x04\0\0", "is no text; save a spreadsheet as CSV"),
     (b"prompt\n" + b"x" * 5_000_001, "larger than 5 MB"),
 ], ids=["n", "twice", "none", "many", "no column", "nearest", "further", "column twice",
-        "empty", "ragged", "quotes", "long", "control", "encoding", "damaged", "spreadsheet", "large"])  # fmt: skip
+        "empty", "ragged", "nameless", "quotes", "long", "control", "encoding", "damaged", "spreadsheet",
+        "large"])  # fmt: skip
 def test_what_cannot_be_used_is_named_by_its_line(tmp_path, text, message):
     with pytest.raises(InvalidInput, match=message):
         pack(tmp_path, text)
