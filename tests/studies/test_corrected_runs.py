@@ -15,6 +15,7 @@ from bias_core.labels.run_task import can_be_labelled, label_run, serves
 from bias_core.stats.two_phase import draw_rater_weights
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.running.corrected import Corrector, PeopleAnswers, correct_run, shares_of_attribute
 from bias_core.studies.running.history import delete_run, restore_run
@@ -128,7 +129,7 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
     assert "People can tell of none of the pictures that they labelled: glasses: P" in notes
     assert "One rater" in notes
     assert correction.table().frame["number"].tolist()[0] == "man: P"
-    assert correction.lead.startswith("man: P, corrected by people’s labels:")
+    assert headline(correction.added_to(exploration)).startswith("man: P, corrected by people’s labels:")
     judged = {item.id: {"man": "no", "glasses": "yes"} for item in task_items(services.labels, made.key)}
     keep_judgements(services.labels, made.key, "a judge", judged)
     assert corrected(services, exploration).numbers == correction.numbers  # a machine is no rater
