@@ -72,7 +72,8 @@ def weighted_alignment_score(
     direction : array (d,). δA, see :func:`text_direction` and :func:`image_direction`; its length does not matter.
     n_components : int or None. k; None: the fewest with 90 % of the energy Σσ².
     centred : bool. Take the mean embedding off first; without it the first component is the mean image.
-    signed : bool. Sum δ·u_i instead of |δ·u_i|. With ``centred=False`` this is the paper's literal form.
+    signed : bool. Sum δ·u_i instead of |δ·u_i|. With ``centred=False`` and all min(n, d) components this is the
+        paper's literal form.
 
     Returns
     -------
@@ -156,7 +157,7 @@ def alignment_score(
 
 
 def alignment_estimates(
-    image_embeddings: ArrayLike, directions: ArrayLike, *, n_components: int | None = None
+    image_embeddings: ArrayLike, directions: ArrayLike, *, n_components: int | None = None, literal: bool = False
 ) -> tuple[Estimate, ...]:
     """WALS of several attributes, without intervals; ``note`` says why.
 
@@ -165,11 +166,12 @@ def alignment_estimates(
     image_embeddings : array (n, d)
     directions : array (n_attributes, d)
     n_components : int or None. None: by energy.
+    literal : bool. Eq. 7 as printed: signed, not centred, all components.
 
     Returns
     -------
-    tuple of Estimate : one per direction, in [0, 1], no null value, nan ends. nan where there is one image, or all
-        embeddings are equal.
+    tuple of Estimate : one per direction, in [0, 1] ([-1, 1] if literal), no null value, nan ends. nan where there is
+        one image, or all embeddings are equal.
 
     Raises
     ------
@@ -189,8 +191,9 @@ def alignment_estimates(
     images, deltas = unit_sets(image_embeddings=image_embeddings, directions=directions)
     if undefined := _no_variety(images):
         return (Estimate.undefined(len(images), undefined),) * len(deltas)
-    whole = decompose(images)
-    values = [alignment_score(whole, delta, n_components=n_components) for delta in deltas]
+    whole = decompose(images, centred=not literal)
+    k = len(whole.singular_values) if literal else n_components
+    values = [alignment_score(whole, delta, n_components=k, signed=literal) for delta in deltas]
     return tuple(
         Estimate(value=value, low=math.nan, high=math.nan, n=len(images), note=WITHOUT_INTERVAL) for value in values
     )

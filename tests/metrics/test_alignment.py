@@ -73,6 +73,13 @@ def test_the_literal_form_agrees_with_a_plain_svd_up_to_the_sign_rule(images, di
     assert literal == pytest.approx(sigma @ (u @ delta) / sigma.sum())
 
 
+def test_the_literal_form_by_hand():
+    # Two images e1 and one e2: AᵀA = diag(2, 1, 0), so σ = √2, 1 with u = e1, e2, and no mean is taken off.
+    # δ = (0.6, -0.8, 0): (√2·0.6 - 1·0.8) / (√2 + 1) = 0.048528 / 2.414214 = 0.020101.
+    (literal,) = alignment_estimates([[1, 0, 0], [1, 0, 0], [0, 1, 0]], [[0.6, -0.8, 0]], literal=True)
+    assert literal.value == pytest.approx(0.020101, abs=1e-6)
+
+
 def test_the_sign_of_a_direction_matters_to_the_signed_score_alone(images, direction):
     score = weighted_alignment_score(images, direction)
     assert weighted_alignment_score(images, -direction) == pytest.approx(score)

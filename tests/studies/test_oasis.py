@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import Cancelled, InvalidInput
+from bias_core.metrics.alignment import image_direction, weighted_alignment_score
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
 from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.metrics.stereotype import stereotype_score
@@ -23,7 +24,7 @@ from bias_core.studies.reports.text import report_facts
 from bias_core.types import Attribute, GeneratedImage, Step
 from tests import shared
 from tests.every import every
-from tests.studies.oasis_runs import extremes, figures, findings, run, shots_of, table, without_seconds
+from tests.studies.oasis_runs import extremes, figures, findings, run, shots_of, table, without_seconds, write_labels
 
 world = shared.real_services
 
@@ -98,6 +99,75 @@ def test_all_attributes_are_read_on_all_nationalities_for_figure_4(report):
     points = figures(report)["figure5"].data
     assert len(points) == 15
     assert points["x"].between(0, 1).all()
+
+
+def iranian_rows(world, report):
+    ids = report.pictures.loc[report.pictures["nationality"] == "Iranian", "image_id"]
+    return world.embeddings.images(
+        world.encoder("calibration-clip"), [report.stored[i] for i in ids], lock=world.model_lock
+    )
+
+
+def test_literal_wals_of_the_iranian_old_cell_is_the_signed_sum_and_is_called_so(world):
+    literal = run(world, NATIONALITIES, scale=0.025, options={"wals": "literal"})
+    name = "WALS, Eq. 7 as printed"
+    cells = table(literal, "figure4").set_index(["nationality", "attribute"])[name]
+    old, young = world.embeddings.texts(
+        world.encoder("calibration-clip"), ["The person is old.", "The person is young."], lock=world.model_lock
+    )
+    _, sigma, u = np.linalg.svd(iranian_rows(world, literal).astype(float), full_matrices=False)
+    u *= np.sign(np.take_along_axis(u, np.abs(u).argmax(axis=1, keepdims=True), axis=1))
+    signed = sigma @ (u @ (old - young)) / np.linalg.norm(old - young) / sigma.sum()
+    assert cells["Iranian", "old"] == pytest.approx(signed, abs=1e-6)
+    shown = figures(literal)
+    assert shown["figure4"].data["value"].tolist() == cells.tolist()
+    assert (shown["figure4"].labels["y"], shown["figure5"].labels["x"], shown["figure5"].labels["y"]) == (
+        name,
+        name,
+        "Ψ",
+    )
+    assert "Share of variance" in shown["variety"].title
+
+
+def test_people_s_labels_give_the_direction_and_the_accuracy_of_the_classifier(world, report, tmp_path):
+    # People say of 60 pictures of three nationalities who is a man, as drawn; of the first they say the contrary.
+    ids = list(report.pictures["image_id"])[::5] + list(report.pictures["image_id"])[1::5]
+    men = np.array([report.stored[i].truth["gender"] == "masculine" for i in ids])
+    men[0] = not men[0]
+    answers = [(i, "Man", "yes" if man else "no", "r") for i, man in zip(ids, men, strict=True)]
+    labels = write_labels(tmp_path / "labels.csv", ["image_id", "position", "answer", "rater"], answers)
+    rows = world.embeddings.images(
+        world.encoder("calibration-clip"), [report.stored[i] for i in ids], lock=world.model_lock
+    )
+    for kernel in ("linear", "rbf"):
+        found = run(world, NATIONALITIES, scale=0.025, labels=labels, options={"direction": kernel})
+        cells = table(found, "figure4").set_index(["nationality", "attribute"])
+        expected = weighted_alignment_score(iranian_rows(world, found), image_direction(rows, men, kernel=kernel))
+        assert cells.loc[("Iranian", "man"), "WALS"] == pytest.approx(expected, rel=1e-4)
+        assert math.isnan(cells.loc[("Iranian", "old"), "WALS"])  # nobody labelled it
+    (line,) = table(found, "accuracy").to_dict("records")
+    says = report.pictures.set_index("image_id").loc[ids, "man: nearer by"] > 0
+    assert line["accuracy"] == (says.to_numpy() == men).mean() < 1
+    assert (line["labelled"], line["published, CelebA"]) == (len(ids), pytest.approx(0.9938))
+    assert found.results.frame("table1").equals(report.results.frame("table1"))  # P stays the classifier's
+
+
+def test_accuracy_on_doctors_stands_beside_table_4(world, tmp_path):
+    doctors = run(world, "oasis-doctors", scale=0.6)
+    ids = list(doctors.pictures.loc[doctors.pictures["concept"] == "doctor", "image_id"])
+    labels = write_labels(tmp_path / "labels.csv", ["image_id", "answer"], [(i, "yes") for i in ids])
+    (line,) = table(run(world, "oasis-doctors", scale=0.6, labels=labels), "accuracy").to_dict("records")
+    assert line["accuracy"] == table(doctors, "table2")["P"].iloc[0]  # all are said to be men
+    assert (line["pictures"], line["SDv2, published"], line["SDv3, published"]) == ("doctor", 1.0, 0.99)
+
+
+def test_labels_that_cannot_be_used_are_refused_before_anything_is_drawn(tmp_path):
+    with pytest.raises(InvalidInput, match="direction=rbf needs a CSV of people's answers"):
+        shots_of(NATIONALITIES, options={"direction": "rbf"})
+    for position, answer, words in (("wings", "yes", "man, turban.*got 'wings'"), ("man", "maybe", "yes, no")):
+        labels = write_labels(tmp_path / "l.csv", ["image_id", "position", "answer"], [("a", position, answer)])
+        with pytest.raises(InvalidInput, match=words):
+            shots_of(NATIONALITIES, labels=labels)
 
 
 def test_where_nothing_is_planted_nationalities_are_alike(world):

@@ -83,18 +83,31 @@ class AttributeScore:
 
 
 def score_attributes(
-    data: StudyData, frame: pd.DataFrame, rows: np.ndarray, attributes: Sequence[Attribute]
+    data: StudyData,
+    frame: pd.DataFrame,
+    rows: np.ndarray,
+    attributes: Sequence[Attribute],
+    *,
+    image_directions: Mapping[str, np.ndarray] | None = None,
+    literal_wals: bool = False,
 ) -> Steps[tuple[AttributeScore, ...]]:
     """OASIS's numbers of every attribute on the pictures of ``frame``, whose embeddings are ``rows (n, d)``.
 
-    Where the settings name a judge, it says which pictures show an attribute; variety stays the encoder's.
+    Where the settings name a judge, it says which pictures show an attribute; variety stays the encoder's. It lies
+    along ``image_directions``, by attribute, where these are given, else along those of the sentences; WALS is Eq. 7
+    as printed where that is asked for.
     """
     if not attributes:
         return ()
     settings, services, k = data.settings, data.services, len(attributes)
     texts = data.texts([a.positive for a in attributes] + [a.negative for a in attributes])
     pairs = enumerate(zip(texts[:k], texts[k:], strict=True))
-    directions = {i: text_direction(*pair) for i, pair in pairs if np.abs(pair[0] - pair[1]).max() > _SAME}
+    of_texts = {i: text_direction(*pair) for i, pair in pairs if np.abs(pair[0] - pair[1]).max() > _SAME}
+    directions, no_variety = of_texts, _blind(len(rows))
+    if image_directions is not None:
+        places = {attribute.name: i for i, attribute in enumerate(attributes)}
+        directions = {places[name]: delta for name, delta in image_directions.items() if name in places}
+        no_variety = Estimate.undefined(len(rows), "people labelled no picture with it, or none without it")
     judged = yield from judge_attributes(data, frame, attributes)
     pairs_of_text = [(a.positive, a.negative) for a in attributes]
     errors = (
@@ -106,11 +119,11 @@ def score_attributes(
     truths = [stored.truth for stored in drawn if stored.truth is not None]
     positive, negative = rows @ texts[:k].T, rows @ texts[k:].T  # (n, n_attributes)
     sides = [one.sides for one in judged] if judged else list(zip(positive.T, negative.T, strict=True))
-    variety = _variety(rows, directions, sides, settings.confidence)
+    variety = _variety(rows, directions, sides, settings.confidence, literal=literal_wals)
     scores = []
     for i, attribute in enumerate(attributes):
         yes, no = sides[i]
-        is_seen = bool(judged) or i in directions
+        is_seen = bool(judged) or i in of_texts
         intervals: dict[str, Any] = {"fixed_n": data.fixed_n, "confidence": settings.confidence}
         numbers = _numbers(attribute, yes, no, errors[i], **intervals) if is_seen else _nothing_seen(len(rows))
         scores.append(
@@ -123,7 +136,7 @@ def score_attributes(
                 errors=errors[i],
                 direction=directions.get(i),
                 **(_of_judge(judged[i], **intervals) if judged else {}),
-                **(variety[i] if i in directions else dict.fromkeys(("variance_share", "wals"), _blind(len(rows)))),
+                **(variety[i] if i in directions else dict.fromkeys(("variance_share", "wals"), no_variety)),
                 **numbers,
             )
         )
@@ -189,6 +202,8 @@ def _variety(
     directions: Mapping[int, np.ndarray],
     sides: Sequence[tuple[np.ndarray, np.ndarray]],
     confidence: float,
+    *,
+    literal: bool,
 ) -> dict[int, dict[str, Any]]:
     """Share of variance and WALS by attribute; ``sides`` of every attribute say which pictures show it."""
     if not directions:
@@ -196,7 +211,7 @@ def _variety(
     deltas = np.stack(list(directions.values()))
     shows = np.stack([np.where(np.isnan(yes), np.nan, yes > no) for yes, no in (sides[i] for i in directions)], axis=1)
     shares = variance_share_estimates(rows, deltas, shows=shows, confidence=confidence)
-    wals = alignment_estimates(rows, deltas)
+    wals = alignment_estimates(rows, deltas, literal=literal)
     return {i: {"variance_share": v, "wals": w} for i, v, w in zip(directions, shares, wals, strict=True)}
 
 

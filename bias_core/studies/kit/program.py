@@ -447,7 +447,7 @@ class Program:
     judged: Literal["", "attributes", "people", "things"] = ""
     # the attributes whose share is read in the pictures of each group, by the group; none where none is read
     attributes: Callable[[Design, StudySettings], Mapping[str, Sequence[Attribute]]] = lambda _design, _settings: {}
-    takes_labels: bool = False  # whether people's labels (``StudySettings.labels``) change the scores
+    takes_labels: bool = False  # whether people's labels (``StudySettings.labels``) are used
     shows_anything: bool = False  # whether its pictures may show no people at all
     # what must be known of this size before anything is drawn, in words; "" for nothing
     size_note: Callable[[Design, StudySettings], str] = lambda _design, _settings: ""

@@ -143,13 +143,21 @@ def doctor_by_concept(design: Design, _settings: StudySettings) -> dict[str, lis
 
 
 def read_cells(
-    data: StudyData, concept: str, frame: pd.DataFrame, rows: np.ndarray, attributes: Sequence[Attribute]
+    data: StudyData,
+    concept: str,
+    frame: pd.DataFrame,
+    rows: np.ndarray,
+    attributes: Sequence[Attribute],
+    **variety: Any,
 ) -> Steps[list[Cell]]:
-    """OASIS's numbers of some pictures, whose embeddings ``rows (len(frame), d)`` are."""
+    """OASIS's numbers of some pictures, whose embeddings ``rows (len(frame), d)`` are.
+
+    ``variety`` is how :func:`score_attributes` measures that.
+    """
     truths = [truth for truth in data.truths(frame) if truth is not None]
     units = tuple(frame["unit"])
     cells = []
-    for score in (yield from score_attributes(data, frame, rows, attributes)):
+    for score in (yield from score_attributes(data, frame, rows, attributes, **variety)):
         absent = data.services.shown(score.attribute.negative, truths) if truths else None
         neither = None if score.drawn is None or absent is None else max(0.0, 1 - score.drawn - absent)
         cells.append(Cell(concept=concept, score=score, units=units, neither=neither))
@@ -157,20 +165,24 @@ def read_cells(
 
 
 def read_concepts(
-    data: StudyData, column: str, names: Sequence[str], attributes_of: Callable[[str], Sequence[Attribute]]
+    data: StudyData,
+    column: str,
+    names: Sequence[str],
+    attributes_of: Callable[[str], Sequence[Attribute]],
+    variety_of: Callable[[np.ndarray], Mapping[str, Any]] = lambda _rows: {},
 ) -> Generator[Progress, None, dict[str, list[Cell]]]:
     """The cells of every concept that has pictures.
 
     Beside each picture stands how much nearer it is to the sentence of presence than to that of absence (of a judge:
-    the probability of yes less that of no).
+    the probability of yes less that of no). ``variety_of`` the embeddings of all pictures is how variety is measured.
     """
     rows = yield from data.embed(data.frame)
-    cells = {}
+    cells, variety = {}, variety_of(rows)
     for name in names:
         data.check()
         chosen = data.frame[data.frame[column] == name]
         if len(chosen):
-            cells[name] = yield from read_cells(data, name, chosen, rows[chosen.index], attributes_of(name))
+            cells[name] = yield from read_cells(data, name, chosen, rows[chosen.index], attributes_of(name), **variety)
             data.keep(chosen, **{f"{cell.attribute.name}: nearer by": cell.score.margins for cell in cells[name]})
     return cells
 

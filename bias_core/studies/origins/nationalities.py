@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -64,6 +64,7 @@ from bias_core.studies.origins.cells import (
     wanted_nationalities,
 )
 from bias_core.studies.origins.headline import BEYOND, headline
+from bias_core.studies.origins.labelled import accuracy_tables, check_labels, labelled_directions, people_labels
 from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)
@@ -72,6 +73,8 @@ SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.ma
 """Of the stereotype scores of a nationality's attributes."""
 HERE = "these pictures"
 VARIETY = "share of variance"
+WALS = {"absolute": "WALS", "literal": "WALS, Eq. 7 as printed"}
+"""Names of the two forms."""
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -79,10 +82,27 @@ class StereotypeOptions(NationalityOptions):
     """Of whom, and what counts as a stereotype."""
 
     threshold: float = setting(0.0, "Threshold ζ of Definition 1", "The paper leaves it to the user", ge=0, le=1)
+    wals: Literal["absolute", "literal"] = setting(
+        "absolute",
+        "WALS",
+        "absolute: centred, |δ·u|, components with 90 % of the energy; literal: Eq. 7 as printed: signed, not centred, "
+        "all components",
+    )
+    direction: Literal["text", "linear", "rbf"] = setting(
+        "text",
+        "Direction δA",
+        "text: between an attribute's two sentences (Eq. 6); linear or rbf: from pictures that people labelled (A.2)",
+    )
 
 
 def stereotype_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Pictures of each nationality; refuses options that cannot be measured."""
+    if settings.options.direction != "text" and not settings.labels:
+        raise InvalidInput(
+            f"direction={settings.options.direction} needs a CSV of people's answers about pictures of this run in the "
+            "setting labels: image_id, position (the attribute), answer (yes, no, cannot tell), rater"
+        )
+    check_labels(settings, own_by_nationality(design, settings))
     model, models = settings.options.published_model, Published(design).models
     if models and model not in models:
         raise InvalidInput(f"Table 1 has no model {model!r}; it has {', '.join(models)}")
@@ -94,10 +114,18 @@ def stereotype_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def measure_nationalities(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """P, P − P* and the share of variance of every attribute for every nationality; Ψ and WALS beside them."""
-    published = Published(design)
+    published, options = Published(design), settings.options
     nationalities = [n for n in wanted_nationalities(design, settings) if (data.frame["nationality"] == n).any()]
+    labels = people_labels(data, own_by_nationality(design, settings))
+
+    def variety_of(rows: np.ndarray) -> dict[str, Any]:
+        how = {"literal_wals": options.wals == "literal"}
+        if options.direction == "text":
+            return how
+        return how | {"image_directions": labelled_directions(labels, data.frame, rows, options.direction)}
+
     read = yield from read_concepts(
-        data, "nationality", nationalities, lambda name: _with_those_of_others(design, name, nationalities)
+        data, "nationality", nationalities, lambda name: _with_those_of_others(design, name, nationalities), variety_of
     )
     cells = [cell for name in nationalities for cell in read[name]]
     own = [cell for name in nationalities for cell in read[name][: len(own_attributes(design, name))]]
@@ -107,7 +135,7 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
                 "nationality": cell.concept,
                 "attribute": cell.attribute.name,
                 **columns(VARIETY, cell.score.variance_share),
-                "WALS": cell.score.wals.value,
+                WALS[options.wals]: cell.score.wals.value,
                 "n": cell.score.wals.n,
             }
             for cell in cells
@@ -116,13 +144,24 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
     findings = [(cell, one) for cell in own for one in cell_findings(cell, settings.options, published)]
     return Results(
         findings=tuple(one for _, one in findings),
-        tables=(TEXTS.table("table1", [_table_row(cell, published) for cell in own]), TEXTS.table("figure4", variety)),
+        tables=(
+            TEXTS.table("table1", [_table_row(cell, published) for cell in own]),
+            TEXTS.table("figure4", variety),
+            *accuracy_tables(labels, {"all": data.frame}, settings.confidence, partial(_celeba, design)),
+        ),
         figures=_figures(cells, own, findings, variety, settings),
         notes=(
             *published.notes(nationalities),
+            *([] if options.direction == "text" else [TEXTS.note(f"direction {options.direction}")]),
             *([] if all(cell.score.drawn is None for cell in own) else [TEXTS.note("base rates")]),
         ),
     )
+
+
+def _celeba(design: Design, _part: str, attribute: str) -> dict[str, float]:
+    """The paper's accuracy of its classifier on CelebA (Table 5)."""
+    printed = design.data.get("clip_accuracy", {}).get("celeba", {}).get(attribute)
+    return {"published, CelebA": math.nan if printed is None else printed / 100}
 
 
 def _with_those_of_others(design: Design, nationality: str, nationalities: Sequence[str]) -> list[Attribute]:
@@ -173,9 +212,10 @@ def _figures(
         "map-stereotype": [cell.signed_difference.value for cell in cells],
         "map-variety": [cell.score.variance_share.value for cell in cells],
     }
-    points = [point(c.score.variance_share, c.signed_difference, group=c.concept, name=c.attribute.name) for c in own]
+    points = [point(c.score.wals.value, c.stereotype, group=c.concept, name=c.attribute.name) for c in own]
     figures = [*drawable(TEXTS.figure(key, places.assign(value=values).dropna()) for key, values in maps.items())]
-    figures.append(TEXTS.figure("figure5", points))
+    wals = WALS[settings.options.wals]
+    figures.append(TEXTS.figure("figure5", points, wals=wals))
     for metric, key in (("attribute_prevalence", "prevalence"), ("signed_difference", "stereotype")):
         rows = [
             finding_mark(one) | {"group": cell.concept, "name": cell.attribute.name}
@@ -183,28 +223,34 @@ def _figures(
             if one.metric == metric
         ]
         figures += drawable([TEXTS.figure(key, rows, model=settings.options.published_model)])
-    ends = {f"{VARIETY}{end}": name for end, name in (("", "value"), (" low", "low"), (" high", "high"))}
-    names = {"nationality": "group", "attribute": "name", **ends}
-    return *figures, TEXTS.figure("figure4", variety.rename(columns=names)[list(names.values())])
+    names = {"group": "nationality", "name": "attribute"}
+    ends = {"value": VARIETY, "low": f"{VARIETY} low", "high": f"{VARIETY} high"}
+    return (
+        *figures,
+        TEXTS.figure("figure4", marks(variety, names | {"value": wals}), wals=wals),
+        TEXTS.figure("variety", marks(variety, names | ends)),
+    )
 
 
-def compare_nationalities(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+def compare_nationalities(_design: Design, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
     """Table 1 over the arms; Figures 4 and 5 with a colour per arm and a marker per nationality."""
-    by = ["nationality", "attribute"]
-    variety = arms_as_columns(table_over_arms(arms, "figure4", by, [VARIETY]), by, VARIETY)
+    by, wals = ["nationality", "attribute"], WALS[settings.options.wals]
+    both = table_over_arms(arms, "figure4", by, [VARIETY, wals])
+    tables = [
+        TEXTS.table(key, arms_as_columns(both, by, column), wals=wals)
+        for key, column in (("figure4_arms", wals), ("variety_arms", VARIETY))
+    ]
     bars, plane = marks_over_arms(arms, "figure4"), marks_over_arms(arms, "figure5")
     figures, markers = [], {"markers": list(dict.fromkeys(plane["group"]))}
     for i, (nationality, mine) in enumerate(bars.groupby("group", sort=False), start=1):
         rows = mine.assign(group=mine[ARM]).reset_index(drop=True)
-        figures.append(TEXTS.figure("figure4_arms", rows, number=i, nationality=nationality))
+        figures.append(TEXTS.figure("figure4_arms", rows, number=i, nationality=nationality, wals=wals))
     dots = plane[["x", "y"]].assign(group=plane[ARM], marker=plane["group"])
-    figures.append(TEXTS.figure("figure5_arms", dots.dropna(ignore_index=True), markers))
+    figures.append(TEXTS.figure("figure5_arms", dots.dropna(ignore_index=True), markers, wals=wals))
     for i, nationality in enumerate(markers["markers"], start=1):
         mine = dots.assign(name=plane["name"])[plane["group"] == nationality].dropna(ignore_index=True)
-        figures.append(TEXTS.figure("figure5_nationality", mine, markers, number=i, nationality=nationality))
-    return Results(
-        tables=(TEXTS.table("table1_arms", _table1(arms)), TEXTS.table("figure4_arms", variety)), figures=tuple(figures)
-    )
+        figures.append(TEXTS.figure("figure5_nationality", mine, markers, number=i, nationality=nationality, wals=wals))
+    return Results(tables=(TEXTS.table("table1_arms", _table1(arms)), *tables), figures=tuple(figures))
 
 
 def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
@@ -232,6 +278,7 @@ def doctor_shots(design: Design, settings: StudySettings) -> list[Shot]:
     if published not in doctor["prevalence_man"]:
         models = ", ".join(doctor["prevalence_man"])
         raise InvalidInput(f"Table 2 has no model {published!r}; it has {models}")
+    check_labels(settings, doctor_by_concept(design, settings))
     plain, national = doctor["templates"]
     prompts = {PLAIN: plain} | {f"{n} {PLAIN}": fill_template(national, n) for n in doctor["nationalities"]}
     n = scaled(design.images_per_prompt, settings.scale, least=FEWEST_PICTURES)
@@ -241,6 +288,7 @@ def doctor_shots(design: Design, settings: StudySettings) -> list[Shot]:
 def measure_doctors(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """P(man) of each concept, and what a nationality adds to it."""
     attribute = to_attribute(design.data["doctor"]["attribute"])
+    labels = people_labels(data, doctor_by_concept(design, settings))
     read = yield from read_concepts(
         data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]
     )
@@ -265,9 +313,15 @@ def measure_doctors(design: Design, settings: StudySettings, data: StudyData) ->
             }
         )
     model = settings.options.published_model
+    parts = {str(name): frame for name, frame in data.frame.groupby("concept", sort=False)}
+    by_hand = design.data["clip_accuracy"]["gender_of_doctors"]
+
+    def table4(concept: str, _attribute: str) -> dict[str, float]:
+        return {f"{m}, published": share / 100 if concept == PLAIN else math.nan for m, share in by_hand.items()}
+
     return Results(
         findings=tuple(findings),
-        tables=(TEXTS.table("table2", table2),),
+        tables=(TEXTS.table("table2", table2), *accuracy_tables(labels, parts, settings.confidence, table4)),
         figures=(TEXTS.figure("table2", map(finding_mark, findings), model=model),),
         notes=(TEXTS.note("classifier"),),
     )
@@ -466,7 +520,11 @@ _READ = partial(
 )
 PROGRAMS = {
     "nationality_stereotypes": _READ(
-        shots=stereotype_shots, measure=measure_nationalities, options=StereotypeOptions, compare=compare_nationalities
+        shots=stereotype_shots,
+        measure=measure_nationalities,
+        options=StereotypeOptions,
+        compare=compare_nationalities,
+        takes_labels=True,
     ),
     "doctor_prevalence": _READ(
         shots=doctor_shots,
@@ -474,6 +532,7 @@ PROGRAMS = {
         options=DoctorOptions,
         compare=compare_doctors,
         attributes=doctor_by_concept,
+        takes_labels=True,
     ),
     "stereotypes_by_internet_users": _READ(
         shots=user_shots, measure=measure_users, options=NationalityOptions, compare=compare_users
