@@ -1,5 +1,6 @@
 """T2IAT: do pictures of X lean to attribute A more than pictures of Y do?"""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from bias_core.stats.effects import (
     normal_estimate,
     permutation_test,
 )
+from bias_core.stats.permutation import TIE
 from bias_core.types import Estimate
 
 
@@ -175,15 +177,15 @@ def association_test(
 
     Notes
     -----
-    Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not. Fixed
-    numbers are permuted: without ``attribute_groups`` the associations, so that p and the interval hold for these
-    attribute images. Where concepts have attribute images of their own, the chance in *their* draw moves all
-    associations of a concept together, and p is then below 0.05 more often than in 5 % of fair comparisons. With
-    ``attribute_groups`` the number of a prompt g of X is E_g Asc(x, X^A, X^B) plus what its edited images add, x̄·(a_g
-    - ā) - x̄·(b_g - b̄), each weighted by its number of images; the mean of these is the same S. So p and the interval
-    count the chance in neutral and edited images alike. With groups of unequal size ``score`` is the difference of the
-    means over prompts. ``effect_size`` is always that of single images, as in the paper: averaging each prompt first
-    would inflate it.
+    Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not
+    (:func:`repooled_permutation_test` is Eq. 3 as printed). Fixed numbers are permuted: without ``attribute_groups``
+    the associations, so that p and the interval hold for these attribute images. Where concepts have attribute images
+    of their own, the chance in *their* draw moves all associations of a concept together, and p is then below 0.05 more
+    often than in 5 % of fair comparisons. With ``attribute_groups`` the number of a prompt g of X is E_g Asc(x, X^A,
+    X^B) plus what its edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), each weighted by its number of images; the mean
+    of these is the same S. So p and the interval count the chance in neutral and edited images alike. With groups of
+    unequal size ``score`` is the difference of the means over prompts. ``effect_size`` is always that of single images,
+    as in the paper: averaging each prompt first would inflate it.
 
     Examples
     --------
@@ -219,6 +221,117 @@ def association_test(
         n_units_y=units_y.size,
         confidence_interval=mean_interval(units_x, units_y, confidence=confidence, null_value=0.0),
     )
+
+
+def repooled_permutation_test(
+    targets_x: ArrayLike,
+    targets_y: ArrayLike,
+    x_attributes_a: ArrayLike,
+    x_attributes_b: ArrayLike,
+    y_attributes_a: ArrayLike,
+    y_attributes_b: ArrayLike,
+    *,
+    groups_x: ArrayLike,
+    groups_y: ArrayLike,
+    attribute_groups: Sequence[ArrayLike],
+    n_permutations: int = 1000,
+    rng: Seed = 0,
+) -> PermutationTest:
+    """Eq. 3 as printed: S of random halves of all prompts, each with its own neutral and edited images.
+
+    p = Pr(|S(X~, Y~, A, B)| > |S(X, Y, A, B)|), X~ and Y~ random halves of X and Y together   [wang2023t2iat, Eq. 3]
+
+    Parameters
+    ----------
+    targets_x, targets_y, x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b, groups_x, groups_y,
+    attribute_groups : as :func:`association_test` takes them.
+    n_permutations : int >= 1. All halves are taken where there are at most this many.
+
+    Returns
+    -------
+    PermutationTest : ``statistic`` is S over images, in [-4, 4]; ``p_value`` in [0, 1). It is 0 where no half has a
+        larger |S|, for equal ones do not count.
+
+    Raises
+    ------
+    InvalidInput : as :func:`association_test`; and where neutral and edited images come from different prompts.
+
+    Notes
+    -----
+    The images of a half meet the edited images of that half, so that S of a split is not the difference of numbers
+    that stay with their prompts; :func:`association_test` permutes such numbers.
+
+    Examples
+    --------
+    >>> x, y = [[1, 0.1], [1, 0.3]], [[0.1, 1], [0.3, 1]]
+    >>> east, north = [[1, 0], [1, 0.2]], [[0, 1], [0.2, 1]]
+    >>> of = {"groups_x": "ab", "groups_y": "cd", "attribute_groups": ["ab", "ab", "cd", "cd"]}
+    >>> of = {name: [*map(list, value)] if name == "attribute_groups" else list(value) for name, value in of.items()}
+    >>> repooled_permutation_test(x, y, east, north, east, north, **of).p_value
+    0.0
+    """
+    if n_permutations < 1:
+        raise InvalidInput(f"n_permutations must be at least 1; got {n_permutations}.")
+    if len(attribute_groups) != 4:
+        raise InvalidInput(f"attribute_groups needs four sequences; got {len(attribute_groups)}.")
+    x, xa, xb = _by_prompt((targets_x, x_attributes_a, x_attributes_b), (groups_x, *attribute_groups[:2]))
+    y, ya, yb = _by_prompt((targets_y, y_attributes_a, y_attributes_b), (groups_y, *attribute_groups[2:]))
+    n_x, n = len(x), len(x) + len(y)
+    if min(n_x, n - n_x) < 2:
+        raise InvalidInput(f"A test needs at least two prompts a side; got {n_x} and {n - n_x}.")
+    # sums of the unit rows of each prompt, whose last column is how many rows there are
+    neutral, a, b = (np.concatenate(both) for both in ((x, y), (xa, ya), (xb, yb)))
+    along_a, along_b = (neutral[:, :-1] @ edited[:, :-1].T for edited in (a, b))  # (n, n)
+
+    def mean_association_of(chosen: Array) -> Array:
+        """E Asc over the images of some prompts, a row of ``chosen`` each, ``(n_splits,)``."""
+        similarities = [
+            np.einsum("ij,ij->i", chosen @ along, chosen) / (chosen @ neutral[:, -1]) / (chosen @ edited[:, -1])
+            for along, edited in ((along_a, a), (along_b, b))
+        ]
+        return np.asarray(similarities[0] - similarities[1])
+
+    def score(chosen: Array) -> Array:
+        return mean_association_of(chosen) - mean_association_of(1 - chosen)
+
+    observed = float(score((np.arange(n) < n_x)[None].astype(float))[0])
+    n_halves = math.comb(n, n // 2)
+    if exact := n_halves <= n_permutations:
+        halves = np.zeros((n_halves, n))
+        np.put_along_axis(halves, np.array(list(itertools.combinations(range(n), n // 2))), 1.0, axis=1)
+    else:
+        halves = np.tile((np.arange(n) < n // 2).astype(float), (n_permutations, 1))
+        halves = np.random.default_rng(rng).permuted(halves, axis=1)
+    return PermutationTest(
+        statistic=observed,
+        p_value=float((np.abs(score(halves)) > abs(observed) + TIE).mean()),
+        n_permutations=len(halves),
+        exact=exact,
+        smallest_p_value=0.0,
+        alternative="two-sided",
+    )
+
+
+def _by_prompt(sets: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> list[Array]:
+    """Of neutral and edited images the sum of the unit rows of each prompt, and in a last column how many they are."""
+    names = ("targets", "attributes_a", "attributes_b")
+    sums, all_prompts = list[Array](), list[NDArray[Any]]()
+    for images, labels in zip(unit_sets(**dict(zip(names, sets, strict=True))), groups, strict=True):
+        same_length(images=images, groups=np.asarray(labels))
+        prompts, places = np.unique(np.asarray(labels), return_inverse=True)
+        is_of = (places == np.arange(len(prompts))[:, None]).astype(float)  # (n_prompts, n)
+        sums.append(np.column_stack([is_of @ images, is_of.sum(axis=1)]))
+        all_prompts.append(prompts)
+    for prompts in all_prompts[1:]:
+        _check_same_prompts(all_prompts[0], prompts)
+    return sums
+
+
+def _check_same_prompts(prompts: NDArray[Any], of_edited: NDArray[Any]) -> None:
+    if not np.array_equal(of_edited, prompts):
+        raise InvalidInput(
+            f"Neutral and edited images must come from the same prompts; got {_few(prompts)} and {_few(of_edited)}."
+        )
 
 
 def _unit_sets(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Floats, Floats]:
@@ -288,11 +401,7 @@ def _whole_prompts(
         labels = np.asarray(group)
         same_length(**{"edited images": images, "attribute_groups": labels})
         own_prompts, places = np.unique(labels, return_inverse=True)
-        if not np.array_equal(own_prompts, prompts):
-            raise InvalidInput(
-                "Neutral and edited images must come from the same prompts; got "
-                f"{_few(prompts)} and {_few(own_prompts)}."
-            )
+        _check_same_prompts(prompts, own_prompts)
         along = np.asarray(images @ centre, dtype=np.float64)
         units += sign * np.bincount(places, weights=along - along.mean()) * len(prompts) / len(images)
     return units

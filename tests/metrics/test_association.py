@@ -1,13 +1,14 @@
 """T2IAT against hand arithmetic, a naive loop and its own null."""
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.association import association, association_test, mean_association
+from bias_core.metrics.association import association, association_test, mean_association, repooled_permutation_test
 
 N_X, N_Y, D = 3, 5, 7
 
@@ -53,6 +54,41 @@ def test_swapping_concepts_or_attributes_flips_signs_and_keeps_p():
         assert swapped.score == pytest.approx(-test.score)
         assert swapped.effect_size == pytest.approx(-test.effect_size)
         assert swapped.p_value == test.p_value
+
+
+def test_eq_3_as_printed_is_a_naive_loop_over_halves_whose_edited_images_are_pooled_anew():
+    # Three prompts against four, of 1 to 3 images each: 7! / (3! 4!) = 35 halves, Y~ the larger one.
+    rng, prompts = np.random.default_rng(8), {"x": "abc", "y": "defg"}
+    images = {(p, kind): rng.normal(size=(rng.integers(1, 4), D)) for p in "abcdefg" for kind in ("n", "a", "b")}
+
+    def half(chosen, kind):
+        return np.concatenate([images[p, kind] for p in chosen])
+
+    def score(x, y):
+        means = [
+            np.mean([naive_association(row, half(some, "a"), half(some, "b")) for row in half(some, "n")])
+            for some in (x, y)
+        ]
+        return means[0] - means[1]
+
+    def names(side, kind):
+        return [p for p in prompts[side] for _ in images[p, kind]]
+
+    sets = [half(prompts[side], kind) for side, kind in ("xn", "yn", "xa", "xb", "ya", "yb")]
+    of = {"groups_x": names("x", "n"), "groups_y": names("y", "n")}
+    of["attribute_groups"] = [names(side, kind) for side, kind in ("xa", "xb", "ya", "yb")]
+    test = repooled_permutation_test(*sets, **of)
+    observed = score("abc", "defg")
+    halves = [abs(score(x, set("abcdefg") - set(x))) for x in combinations("abcdefg", 3)]
+    assert test.statistic == pytest.approx(observed)
+    assert (test.exact, test.n_permutations, test.smallest_p_value) == (True, 35, 0.0)
+    assert test.p_value == np.mean([one > abs(observed) + 1e-12 for one in halves]) > 0
+    sampled = repooled_permutation_test(*sets, **of, n_permutations=34)
+    assert (sampled.exact, sampled.n_permutations) == (False, 34)
+    wrong = [({"n_permutations": 0}, "got 0"), ({"attribute_groups": []}, "four"), ({"groups_x": ["a"]}, "One entry")]
+    for values, words in wrong:
+        with pytest.raises(InvalidInput, match=words):
+            repooled_permutation_test(*sets, **of | values)
 
 
 def test_null_p_values_are_uniform_for_given_attribute_images():

@@ -12,7 +12,7 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association, association_test
 from bias_core.metrics.association_null import even_mix_association
-from bias_core.stats.effects import benjamini_hochberg
+from bias_core.stats.effects import benjamini_hochberg, permutation_test
 from bias_core.studies.association.tests import association_shots, edited, own_association, parse_words, size_note
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
@@ -77,6 +77,26 @@ def test_the_planted_association_is_found_and_none_where_nothing_is_planted(serv
     fair = findings(run(TESTS, replace(FLOWERS, condition="fair"), services))["flowers_insects"]
     assert fair.estimate.low < 0 < fair.estimate.high
     assert "not told apart" in fair.says
+
+
+def test_p_of_pictures_and_eq_3_as_printed_are_options_and_the_report_says_how_p_differs(services):
+    reports = {}
+    for p_value in ("prompts", "pictures", "eq3"):
+        asked = replace(FLOWERS, options=FLOWERS.options | {"p_value": p_value})
+        reports[p_value] = run(TESTS, asked, services)
+    rows = {name: frame(report, "table1").iloc[0] for name, report in reports.items()}
+    # A single picture of the flowers never leans less than one of the insects: no half of the prompts has a larger S.
+    assert (rows["eq3"]["p"], rows["eq3"]["smallest p"]) == (0, 0)
+    x, y = (reports["pictures"].pictures.query("side == @side")["association"].dropna() for side in ("x", "y"))
+    assert rows["pictures"]["p"] == permutation_test(x, y, n_permutations=500).p_value
+    for name, row in rows.items():
+        assert (row["S"], row["low"]) == (rows["prompts"]["S"], rows["prompts"]["low"])
+        assert any(
+            ("Eq. 3" if name != "pictures" else "single neutral") in note for note in reports[name].results.notes
+        )
+    assert rows["prompts"]["p"] == rows["prompts"]["smallest p"] > 0
+    paper = with_options(TESTS, StudySettings(protocol="paper"))
+    assert (paper.options.p_value, paper.options.n_permutations) == ("eq3", 1000)
 
 
 @pytest.fixture(scope="module")

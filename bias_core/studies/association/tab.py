@@ -95,9 +95,12 @@ class AssociationTab(CloserLook):
         row = table[table["test"] == key].iloc[0].to_dict()
         influence = influence[influence["test"] == key]
         without = influence["S without it"]
+        p_value = getattr(report.settings.options, "p_value", "prompts")  # which older reports do not have
         return render(
             "association_words",
             row=row,
+            unit="picture" if p_value == "pictures" else "prompt",
+            by_prompts=p_value == "prompts",
             n_tests=len(table),
             means={title: float(frame["association"].mean()) for title, frame in _ends(report, key).items()},
             size=next((text for limit, text in _SIZES if abs(row["d"]) < limit), ""),

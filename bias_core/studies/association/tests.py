@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.association import AssociationTest, association_test
+from bias_core.metrics.association import AssociationTest, association_test, repooled_permutation_test
 from bias_core.metrics.association_influence import leave_one_out
 from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
@@ -31,7 +31,6 @@ from bias_core.studies.kit.types import (
     StudySettings,
     columns,
     finding,
-    intervals,
     marks,
 )
 
@@ -44,6 +43,12 @@ OWN_NAME = "own-association"
 EDITS = ("valence", "gender")  # how a prompt is edited: its word is appended, or takes the place of "person"
 MOST_WORDS = 100
 MOST_PICTURES = 100
+P_VALUES = {
+    "prompts": "by permutation of prompts with all their pictures",
+    "pictures": "by permutation of single neutral pictures",
+    "eq3": "Eq. 3 as printed, of random halves of all prompts",
+}
+"""How p comes about, in words."""
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -63,6 +68,12 @@ class TestOptions(CrossingOptions):
     n_permutations: int = setting(1000, "Permutations", "For the p-value", ge=1, le=100_000)
     effect_size_sd: Literal["pooled", "union"] = setting(
         "pooled", "Standard deviation of d", "union: the WEAT convention"
+    )
+    p_value: Literal["prompts", "pictures", "eq3"] = setting(
+        "prompts",
+        "p-value",
+        "prompts: by permutation of prompts with all their pictures; pictures: of single neutral pictures; eq3: Eq. 3 "
+        "as printed: halves of all prompts, each with its own edited pictures",
     )
 
 
@@ -96,6 +107,8 @@ def size_note(design: Design, settings: StudySettings) -> str:
 
     sizes = [(n_prompts(test["x"]), n_prompts(test["y"])) for test in chosen_tests(design, settings)]
     n = settings.options.n_permutations
+    if settings.options.p_value != "prompts":
+        return ""
     p, (n_x, n_y) = max((smallest_p_value(n_x, n_y, n), (n_x, n_y)) for n_x, n_y in sizes)
     return f"with {n_x} against {n_y} prompts p is {p:#.2g} at best" + " in one test" * (len(set(sizes)) > 1)
 
@@ -155,9 +168,19 @@ def sets_of(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], di
 
 def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
     """One test on the pictures of ``frame``, whose index points into ``rows``."""
-    sets, more = sets_of(frame, rows)
-    more |= {name: getattr(settings.options, name) for name in ("n_permutations", "effect_size_sd")}
-    return association_test(*sets, **more | intervals(settings))
+    (sets, prompts), options = sets_of(frame, rows), settings.options
+    splits: dict[str, Any] = {"n_permutations": options.n_permutations, "rng": settings.seed}
+    how = {"effect_size_sd": options.effect_size_sd, "confidence": settings.confidence}
+    test = association_test(*sets, **prompts | splits | how)
+    if options.p_value == "prompts":
+        return test
+    other = (
+        permutation_test(test.associations_x, test.associations_y, **splits)
+        if options.p_value == "pictures"
+        else repooled_permutation_test(*sets, **prompts | splits)
+    )
+    names = ("p_value", "n_permutations", "exact", "smallest_p_value")
+    return replace(test, **{name: getattr(other, name) for name in names})
 
 
 def measure_associations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -192,14 +215,18 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
     return Results(
         findings=tuple(findings),
         tables=(
-            TEXTS.table("table1", table1),
+            TEXTS.table("table1", table1, p=P_VALUES[settings.options.p_value]),
             TEXTS.table("influence", pd.concat(influences.values(), ignore_index=True)),
         ),
         figures=(
             *_figures(table1, results),
             *(_influence_figure(key, titles[key], frame) for key, frame in influences.items()),
         ),
-        notes=(*missing, *([TEXTS.note("unit")] if "published S" in table1 else [])),
+        notes=(
+            *missing,
+            TEXTS.note(f"p {settings.options.p_value}"),
+            *([TEXTS.note("published p")] if "published S" in table1 else []),
+        ),
     )
 
 
