@@ -16,8 +16,9 @@ from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.metrics.stereotype import stereotype_score
 from bias_core.stats.intervals import wilson_interval
 from bias_core.studies.kit.designs import find_design, read_table
-from bias_core.studies.origins.cells import Published
+from bias_core.studies.origins.cells import Published, own_concepts
 from bias_core.studies.origins.foretelling import HEADING, SPI, agreements, foretelling, foretelling_table
+from bias_core.studies.origins.headline import BEYOND
 from bias_core.studies.origins.nationalities import SUMMARIES, _correlate, _published
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import report_facts
@@ -204,7 +205,9 @@ def test_sdv2_s_four_wordings_share_the_pictures_and_no_seed():
     (NATIONALITIES, {"templates": "long"}, "default, sdv2"),
     (NATIONALITIES, {"published_model": "SDv9"}, "SDv2, SDv3, FLUX.1 [dev]"),
     ("oasis-doctors", {"published_model": "SDv9"}, "SDv2, SDv3, FLUX.1 [dev]"),
-    ("oasis-internet-users", {"nationalities": ["Tunisian"]}, "internet users of Tunisian"),
+    ("oasis-internet-users", {"nationalities": ["Tunisian"]}, "internet users of Tunisian; give them in millions"),
+    ("oasis-internet-users", {"users": ["Nigerian"]}, "such as Nigerian=103; got 'Nigerian'"),
+    ("oasis-internet-users", {"users": ["Nigerian=0"]}, "got 'Nigerian=0'"),
 ])  # fmt: skip
 def test_options_that_cannot_be_are_refused_before_anything_is_drawn(name, options, words):
     with pytest.raises(InvalidInput, match=re.escape(words)):
@@ -268,6 +271,26 @@ def test_internet_users_of_figure_3(world):
     assert rows.loc[("these pictures", "mean"), "Spearman"] == pytest.approx(-1.0)
     assert rows.loc[("these pictures", "mean"), "Spearman p"] == pytest.approx(1 / 3)  # 2 of 3! orders
     assert any("cannot show a trend" in note for note in report.results.notes)
+
+
+def test_users_of_further_countries_are_drawn_and_read_for_man_where_no_rate_is_known(world):
+    asked = {"nationalities": ["Iranian", "Mexican"], "users": ["Tunisian=9.8", "American=311.3"]}
+    report = run(world, "oasis-internet-users", scale=0.01, options=asked)
+    rows = table(report, "figure3").set_index("nationality")
+    assert rows["users"].to_dict() == {"Iranian": 78.1, "Mexican": 96.8, "Tunisian": 9.8, "American": 311.3}
+    assert rows["attributes"].tolist() == [5, 5, 1, 1]
+    assert rows.loc["American", "mean Ψ"] == rows.loc["American", "maximum Ψ"]
+    assert np.isnan(rows.loc["American", BEYOND])  # an assumed rate is in no headline
+    counts = table(report, "correlations").set_index(["Ψ of", "summary"])["n"]
+    assert counts["these pictures", "mean"] == 4
+    assert any("Tunisian=9.8; American=311.3" in note for note in report.results.notes)
+    assert not any("Three nationalities" in note for note in report.results.notes)
+    tall = [Attribute(name="tall", positive="The person is tall.", negative="The person is small.", reference=0.5)]
+    design = find_design("oasis-internet-users")
+    own = own_concepts(design, concepts=["Nigerian", "Kenyan"], template="a {}", attributes=tall, n=8)
+    assert len(shots_of(own, options={"users": ["Nigerian=103", "Kenyan=17.9"]})) == 2
+    with pytest.raises(InvalidInput, match="internet users of Kenyan"):
+        shots_of(own, options={"users": ["Nigerian=103"]})
 
 
 def test_means_of_scores_are_those_of_the_cells(world):
@@ -389,6 +412,14 @@ def test_planted_steps_are_found(services, planted):
     curves = figures(report)["figure9-iranian"].data
     np.testing.assert_allclose(curves["value"], Planted.towards, atol=1e-6)
     assert curves["x"].tolist() == [1, 2, 3]
+    steps, pictures = table(report, "steps"), table(report, "pictures")
+    assert steps[["step", "predicted gain"]].to_numpy().tolist() == [[1, 0], [2, 1], [3, 1]]
+    np.testing.assert_allclose(steps["SPI"], Planted.towards, atol=1e-6)
+    np.testing.assert_allclose(pictures["SPI"].to_numpy().reshape(N_SEEDS, 3), [Planted.towards] * N_SEEDS, atol=1e-6)
+    assert pictures["seed"].tolist()[::3] == list(range(N_SEEDS))
+    first = run(services, NAME, **SETTINGS, options=OPTIONS | {"first_steps": 2, "n_samples": 1})
+    assert figures(first)["figure7-iranian"].data["column"].tolist() == ["0000", "0001", "finished"]
+    assert table(first, "steps").equals(steps)  # numbers are of all steps
 
 
 def test_numbers_are_those_of_the_model_s_own_trace_which_ends_at_the_finished_picture(services):

@@ -16,7 +16,7 @@ from bias_core.studies.running.run import complete, followed, run_study
 from bias_core.types import Attribute
 from tests import shared
 from tests.every import every
-from tests.studies.oasis_runs import figures, findings, run, table, without_seconds
+from tests.studies.oasis_runs import figures, findings, run, shots_of, table, without_seconds
 
 NAME = "oasis-stop"
 WORDS = [
@@ -182,6 +182,18 @@ def test_contrast_ranks_by_what_tells_a_cluster_apart(world, report):
     assert (prompts.groupby("cluster")["specificity"].first() >= plain - 1e-9).all()
     alone = run(world, NAME, scale=0.02, options=options | {"n_clusters": 1})
     assert len(table(alone, "table3")) == 6
+
+
+def test_a_cluster_is_picked_by_its_number_in_place_of_the_largest(report, world):
+    picked = run(world, NAME, scale=0.02, options=OPTIONS | {"clusters": ["Iranian 2"]})
+    assert table(picked, "clusters")["cluster"].tolist() == [2]
+    second = table(report, "table3").query("cluster == 2").reset_index(drop=True)
+    assert table(picked, "table3").equals(second)
+    assert picked.n_planned == 44  # pictures of one text only
+    refusals = {"3": "at most 2 clusters", "Martian 1": "Martian is none", "two": "by its number", "0": "by its number"}
+    for text, words in refusals.items():
+        with pytest.raises(InvalidInput, match=words):
+            shots_of(NAME, options=OPTIONS | {"clusters": [text]})
 
 
 def test_the_eigengap_chooses_where_no_number_is_given(world):

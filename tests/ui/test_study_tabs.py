@@ -483,6 +483,8 @@ def test_own_words_go_with_the_chosen_study(origins):
     assert list(design.data["nationalities"]) == ["nurse", "judge"]
     assert settings.scale == 1.0
     assert "14 pictures of 2 prompts" in origins.on_count(*values)
+    values[0] = "oasis-internet-users"
+    assert origins.on_count(*values) == ""  # how many users there are is an option
     values[0] = "oasis-doctors"
     *_, last = origins.on_run(Visitor(), *values)
     assert "compares with printed numbers" in last[origins.parts["status"]]

@@ -95,7 +95,7 @@ class AssociationTab(CloserLook):
         row = table[table["test"] == key].iloc[0].to_dict()
         influence = influence[influence["test"] == key]
         without = influence["S without it"]
-        p_value = getattr(report.settings.options, "p_value", "prompts")  # which older reports do not have
+        p_value = report.settings.options.p_value
         return render(
             "association_words",
             row=row,

@@ -213,7 +213,12 @@ class Published:
         ]
 
 
-OWN_KINDS = {"propagation": "SPI", "optimised_prompts": "StOP", "nationality_stereotypes": "P, P − P* and variety"}
+OWN_KINDS = {
+    "propagation": "SPI",
+    "optimised_prompts": "StOP",
+    "nationality_stereotypes": "P, P − P* and variety",
+    "stereotypes_by_internet_users": "Ψ and internet users",
+}
 """Kinds of study that take other concepts, and what they measure."""
 MOST_OWN_PICTURES = 500
 

@@ -1,6 +1,7 @@
 """OASIS: how people of a nationality (Table 1, Figures 3 to 5) and doctors of one (Table 2) are shown."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -73,6 +74,8 @@ SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.ma
 """Of the stereotype scores of a nationality's attributes."""
 HERE = "these pictures"
 VARIETY = "share of variance"
+_PEOPLE = 10_000  # millions on earth, and then some
+_THREE = 3
 WALS = {"absolute": "WALS", "literal": "WALS, Eq. 7 as printed"}
 """Names of the two forms."""
 
@@ -96,13 +99,17 @@ class StereotypeOptions(NationalityOptions):
 
 
 def stereotype_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of each nationality; refuses options that cannot be measured."""
+    """Pictures of each nationality; refuses options and labels that cannot be used."""
     if settings.options.direction != "text" and not settings.labels:
         raise InvalidInput(
             f"direction={settings.options.direction} needs a CSV of people's answers about pictures of this run in the "
             "setting labels: image_id, position (the attribute), answer (yes, no, cannot tell), rater"
         )
     check_labels(settings, own_by_nationality(design, settings))
+    return _measurable_shots(design, settings)
+
+
+def _measurable_shots(design: Design, settings: StudySettings) -> list[Shot]:
     model, models = settings.options.published_model, Published(design).models
     if models and model not in models:
         raise InvalidInput(f"Table 1 has no model {model!r}; it has {', '.join(models)}")
@@ -366,16 +373,66 @@ def compare_doctors(_design: Design, _settings: StudySettings, arms: Sequence[Ar
     return Results(tables=(TEXTS.table("table2_arms", frame),))
 
 
+@settings_class(frozen=True, kw_only=True)
+class UserOptions(NationalityOptions):
+    """Of whom, and how many use the internet."""
+
+    users: tuple[str, ...] = setting(
+        (),
+        "Users of further countries",
+        "Millions by nationality, such as Nigerian=103: these are drawn too. One without a P* is read for man, at an "
+        "assumed P* of 50 %",
+    )
+
+
+def with_further_users(design: Design, settings: StudySettings) -> tuple[Design, StudySettings]:
+    """Both with the nationalities whose users the options give; InvalidInput for a number that is none."""
+    options, data = settings.options, design.data
+    if not (given := dict(map(_users_of, options.users))):
+        return design, settings
+    nationalities = dict(data["nationalities"])
+    for name in given:
+        entry = {"adjective": name, "attributes": [], **nationalities.get(name, {})}
+        if all(attribute["reference"] is None for attribute in entry["attributes"]):
+            entry["attributes"] = data.get("further_attributes", [])
+        nationalities[name] = entry
+    users = {**data.get("internet_users", {}), **given}
+    names = tuple(dict.fromkeys([*options.nationalities, *given]))
+    return (
+        replace(design, data={**data, "nationalities": nationalities, "internet_users": users}),
+        replace(settings, options=replace(options, nationalities=names)),
+    )
+
+
+def _users_of(text: str) -> tuple[str, float]:
+    """A nationality and its internet users in millions.
+
+    >>> _users_of("South African = 45.3")
+    ('South African', 45.3)
+    """
+    match = re.fullmatch(r"\s*(\S.*?)\s*=\s*(\d+(?:\.\d+)?)\s*", text)
+    if match is None or not 0 < float(match[2]) < _PEOPLE:
+        raise InvalidInput(f"users are millions by nationality, such as Nigerian=103; got {text!r}")
+    return match[1], float(match[2])
+
+
 def user_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of each nationality; refuses those whose internet users are not known."""
-    users = design.data["internet_users"]
-    if unknown := [n for n in wanted_nationalities(design, settings) if n not in users]:
-        raise InvalidInput(f"{design.name} does not know the internet users of {', '.join(unknown)}")
-    return stereotype_shots(design, settings)
+    """Pictures of each nationality; refuses those of which users, or any P*, are not known."""
+    design, settings = with_further_users(design, settings)
+    users, names = design.data.get("internet_users", {}), wanted_nationalities(design, settings)
+    if unknown := [n for n in names if n not in users]:
+        raise InvalidInput(
+            f"{design.name} does not know the internet users of {', '.join(unknown)}; give them in millions, such as "
+            f"users={unknown[0]}=10"
+        )
+    if without := [n for n in names if all(one.reference is None for one in own_attributes(design, n))]:
+        raise InvalidInput(f"no attribute of {', '.join(without)} has a P*, so there is no stereotype score")
+    return _measurable_shots(design, settings)
 
 
 def measure_users(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """Mean and largest Ψ of every nationality, and their correlation with the number of users."""
+    design, settings = with_further_users(design, settings)
     names, users = wanted_nationalities(design, settings), design.data["internet_users"]
     read = yield from read_concepts(data, "nationality", names, lambda name: own_attributes(design, name))
     published = Published(design)
@@ -408,7 +465,12 @@ def measure_users(design: Design, settings: StudySettings, data: StudyData) -> M
             TEXTS.table("correlations", _correlations(frame, published.models, settings.seed)),
         ),
         figures=(_user_figure(frame, points),),
-        notes=(*published.notes(list(read)), TEXTS.note("three")),
+        notes=(
+            *published.notes(list(read)),
+            *([TEXTS.note("three")] if len(read) == _THREE else []),
+            TEXTS.note("other attributes"),
+            *([TEXTS.note("further users", users="; ".join(settings.options.users))] if settings.options.users else []),
+        ),
     )
 
 
@@ -535,6 +597,10 @@ PROGRAMS = {
         takes_labels=True,
     ),
     "stereotypes_by_internet_users": _READ(
-        shots=user_shots, measure=measure_users, options=NationalityOptions, compare=compare_users
+        shots=user_shots,
+        measure=measure_users,
+        options=UserOptions,
+        compare=compare_users,
+        attributes=lambda design, settings: own_by_nationality(*with_further_users(design, settings)),
     ),
 }

@@ -10,7 +10,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,14 @@ class PropagationOptions(NationalityOptions):
         "", "Base prompt", "Drawn from the same noise, to compare with; where empty the template's own, of a person"
     )
     n_samples: int = setting(2, "Shown seeds", "Whose curves and predicted pictures are shown", ge=1, le=100)
-    n_predicted: int = setting(8, "Shown steps", "Whose predicted picture is shown", ge=1, le=MAX_STEPS)
+    n_predicted: int = setting(8, "Shown steps", "Whose predicted picture is shown, spread evenly", ge=1, le=MAX_STEPS)
+    first_steps: int = setting(
+        0,
+        "First steps",
+        "Predicted pictures of the first so many steps instead (Figure 10); 0: spread",
+        ge=0,
+        le=MAX_STEPS,
+    )
 
 
 def trace_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -169,6 +176,8 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
     rows = yield from data.embed(data.frame)
     bases = base_prompts(design, settings)
     curves: list[Curve] = []
+    steps: list[dict[str, Any]] = []
+    pictures: list[dict[str, Any]] = []
     figures: list[StudyFigure] = []
     later: list[Finding] = []
     foretold: list[dict[str, Any]] = []
@@ -193,9 +202,16 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
         says, figure, lines = foretelling(nationality, _place(nationality), {one.name: one.foretold for one in own})
         figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
         curves += own
+        steps += [row for one in own for row in _steps_rows(one)]
+        pictures += [row for one in own for row in _pictures_rows(one, frame["seed"])]
     return Results(
         findings=(*(one for curve in curves for one in _findings(curve)), *later),
-        tables=(TEXTS.table("spi", map(_row, curves)), *foretelling_table(foretold)),
+        tables=(
+            TEXTS.table("spi", map(_row, curves)),
+            TEXTS.table("steps", steps),
+            TEXTS.table("pictures", pictures),
+            *foretelling_table(foretold),
+        ),
         figures=tuple(figures),
         notes=(TEXTS.note("gain"), wording, TEXTS.note("sign")),
     )
@@ -245,7 +261,7 @@ def _trace_all(
     def work(item: tuple[str, int, StoredImage]) -> "tuple[Trace, Trace]":
         nationality, place, picture = item
         attributes = _attributes(design, settings, nationality)
-        shown = _shown_steps(picture.row.num_inference_steps, options.n_predicted) if place < options.n_samples else ()
+        shown = _shown_steps(picture.row.num_inference_steps, options) if place < options.n_samples else ()
         own = trace_row(data, model, picture.row, attributes, predicted_steps=shown)
         base = replace(picture.row, prompt=bases[picture.row.prompt])
         return own, trace_row(data, model, base, (), predicted_steps=())
@@ -261,13 +277,15 @@ def _trace_all(
     return {name: of for name, of in traced.items() if name not in left_out}
 
 
-def _shown_steps(n_steps: int, n_shown: int) -> Sequence[int]:
-    """Steps spread evenly from the first to the last but one.
+def _shown_steps(n_steps: int, options: PropagationOptions) -> Sequence[int]:
+    """The first steps where these are asked for, else steps spread evenly from the first to the last.
 
-    >>> _shown_steps(20, 4), _shown_steps(2, 8)
-    ([0, 6, 13, 19], [0, 1])
+    >>> _shown_steps(20, PropagationOptions(n_predicted=4)), _shown_steps(20, PropagationOptions(first_steps=3))
+    ([0, 6, 13, 19], [0, 1, 2])
     """
-    return sorted({round(step) for step in np.linspace(0, n_steps - 1, n_shown)})
+    if options.first_steps:
+        return list(range(min(options.first_steps, n_steps)))
+    return sorted({round(step) for step in np.linspace(0, n_steps - 1, options.n_predicted)})
 
 
 def _findings(curve: Curve) -> tuple[Finding, ...]:
@@ -322,6 +340,21 @@ def _row(curve: Curve) -> dict[str, Any]:
         "seeds": len(curve.spi),
         "steps": len(steps),
     }
+
+
+def _steps_rows(curve: Curve) -> Iterator[dict[str, Any]]:
+    """SPI and predicted gain at every step, over all pictures."""
+    for step, (spi, gain) in enumerate(zip(curve.spi_band, curve.gain.steps, strict=True), start=1):
+        first = {"nationality": curve.nationality, "attribute": curve.name, "step": step}
+        yield first | columns("SPI", spi) | columns("predicted gain", gain) | {"seeds": len(curve.spi)}
+
+
+def _pictures_rows(curve: Curve, seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """SPI of every picture at every step."""
+    for seed, of_picture in zip(seeds, curve.spi, strict=True):
+        for step, value in enumerate(of_picture, start=1):
+            first = {"nationality": curve.nationality, "attribute": curve.name, "seed": int(seed), "step": step}
+            yield first | {"SPI": float(value)}
 
 
 def _figures(

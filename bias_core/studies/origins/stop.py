@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ import pandas as pd
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.clustering import spectral_clusters
+from bias_core.metrics.clustering import MAX_CLUSTERS, spectral_clusters
 from bias_core.metrics.similarity import similarity_estimate
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.number_text import typeset
@@ -67,6 +68,9 @@ class PromptSearchOptions(NationalityOptions):
         ge=0, le=20,
     )  # fmt: skip
     max_clusters: int = setting(2, "Searched clusters", "The largest ones; the paper picks one by eye", ge=1, le=20)
+    clusters: tuple[str, ...] = setting(
+        (), "Clusters picked by eye", "Instead of the largest, by their numbers: 3 of every nationality, or Iranian 3"
+    )
     n_tokens: int = setting(2, "Words", "That the search adds, in tokens", ge=1, le=20)
     beam_width: int = setting(10, "Beam width", "Texts that are kept at each step; the paper gives none", ge=1, le=100)
     n_candidates: int = setting(
@@ -144,6 +148,40 @@ def closeness_of_own(rows: np.ndarray) -> np.ndarray:
     return np.asarray((exact @ exact.sum(axis=0) - (exact**2).sum(axis=1)) / (len(exact) - 1))
 
 
+def search_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Pictures of each nationality; refuses clusters that cannot be there."""
+    names, n = wanted_nationalities(design, settings), settings.options.n_clusters or MAX_CLUSTERS
+    for text in settings.options.clusters:
+        name, number = _picked(text)
+        if name and name not in names:
+            raise InvalidInput(f"clusters: {name} is none of the nationalities {', '.join(names)}; got {text!r}")
+        if number > n:
+            raise InvalidInput(f"clusters: each nationality has at most {n} clusters (n_clusters); got {text!r}")
+    return nationality_shots(design, settings)
+
+
+def _picked(text: str) -> tuple[str, int]:
+    """The nationality ("" for every one) and the number of a cluster that was picked by eye.
+
+    >>> _picked("3"), _picked("Iranian 3"), _picked("Iranian, cluster 3")
+    (('', 3), ('Iranian', 3), ('Iranian', 3))
+    """
+    match = re.fullmatch(r"(?:(.+?)(?:, cluster)? +)?([1-9]\d?)", text.strip())
+    if match is None:
+        raise InvalidInput(f"a cluster is picked by its number, such as 3 or Iranian 3; got {text!r}")
+    return match[1] or "", int(match[2])
+
+
+def _searched(options: PromptSearchOptions, nationality: str, n_clusters: int) -> list[int]:
+    """Numbers of the clusters of a nationality that texts are searched for; ``n_clusters`` are there."""
+    if not options.clusters:
+        return list(range(1, min(n_clusters, options.max_clusters) + 1))
+    picked = [number for name, number in map(_picked, options.clusters) if name in ("", nationality)]
+    if too_large := [number for number in picked if number > n_clusters]:
+        raise InvalidInput(f"{nationality} has {n_clusters} clusters; cluster {too_large[0]} was picked")
+    return list(dict.fromkeys(picked))
+
+
 def measure_prompts(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """Clusters, their texts, and how close the pictures of those texts come."""
     rows = yield from data.embed(data.frame)
@@ -168,7 +206,7 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
 
 
 def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.ndarray, clusters: list[Cluster]) -> str:
-    """Add the largest clusters of a nationality, without texts; returns what is to be said of the clustering."""
+    """Add the searched clusters of a nationality, without texts; returns what is to be said of the clustering."""
     settings, options = data.settings, data.settings.options
     n_clusters = min(options.n_clusters, len(rows)) or None
     clustering = spectral_clusters(rows, n_clusters=n_clusters, seed=settings.seed)
@@ -176,14 +214,14 @@ def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.nd
     for k in np.unique(clustering.labels):
         typical[clustering.labels == k] = closeness_of_own(rows[clustering.labels == k])
     data.keep(frame, cluster=[cluster_name(nationality, k + 1) for k in clustering.labels], **{TYPICAL: typical})
-    for k in range(min(clustering.n_clusters, options.max_clusters)):
-        inside = clustering.labels == k
+    for number in _searched(options, nationality, clustering.n_clusters):
+        inside = clustering.labels == number - 1
         order = np.argsort(-(rows[inside] @ rows[inside].mean(axis=0)), kind="stable")
         own = frame[inside].iloc[order]
         clusters.append(
             Cluster(
                 nationality=nationality,
-                number=k + 1,
+                number=number,
                 frame=own,
                 rows=rows[inside][order],
                 others=rows[~inside],
@@ -343,8 +381,9 @@ def _plain(text: str) -> str:
 
 def regenerated(design: Design, settings: StudySettings) -> int:
     """Pictures that are drawn from the closest texts, at most."""
-    clusters = len(wanted_nationalities(design, settings)) * settings.options.max_clusters
-    return 0 if settings.images else int(clusters * settings.options.n_generated)
+    most = settings.options.n_clusters or MAX_CLUSTERS
+    n = sum(len(_searched(settings.options, name, most)) for name in wanted_nationalities(design, settings))
+    return 0 if settings.images else int(n * settings.options.n_generated)
 
 
 def language_model_ready(settings: StudySettings, services: StudyServices) -> None:
@@ -461,7 +500,7 @@ def _keep_picture(services: StudyServices, image: Image.Image) -> Path:
 
 PROGRAMS = {
     "optimised_prompts": Program(
-        shots=nationality_shots,
+        shots=search_shots,
         measure=measure_prompts,
         ready=language_model_ready,
         options=PromptSearchOptions,

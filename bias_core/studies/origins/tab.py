@@ -40,7 +40,8 @@ _NEEDS_STEPS = (
 )
 _OWN_WORDS = (
     "They go with the study that is chosen above: steps (SPI), clusters and texts (StOP, no attributes "
-    "needed) or shares (P, P − P*, variety). Steps and guidance stand in the part below."
+    "needed), shares (P, P − P*, variety), or Ψ against internet users. The numbers of users stand in the part below, "
+    "with steps and guidance."
 )
 _OWN = (
     Attribute(
