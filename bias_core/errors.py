@@ -14,6 +14,15 @@ class InvalidInput(BiasCoreError, ValueError):
     """The data or a setting cannot be used. The message quotes what came and says what would do."""
 
 
+class TooLarge(InvalidInput):
+    """A run asks for more than is allowed here; the message says how to ask for less.
+
+    ``scale`` is the largest share of the full size that is allowed, 0 where none is, or that is not known.
+    """
+
+    scale: float = 0.0
+
+
 class NotAllowed(BiasCoreError):
     """A link or code opens nothing, or not what was asked for, or not now; the message tells no secret."""
 

@@ -51,8 +51,8 @@ class Settings(BaseSettings):
     allowed_gb: float = Field(default=20.0, gt=0)  # most that such a model may weigh
     runs_at_once: int = Field(default=3, ge=1)  # runs at work together; they take turns at the models
     runs_waiting: int = Field(default=32, ge=1)  # runs that may wait for that
-    # largest number of pictures that one run may ask for
-    max_images: int = Field(default_factory=lambda: 1000 if _on_space() else 5000, ge=1)
+    # largest number of pictures that one run may ask for; on one's own machine several models at the papers' sizes fit
+    max_images: int = Field(default_factory=lambda: 1000 if _on_space() else 50_000, ge=1)
     # the same for pictures x denoising steps x pixels of a picture, in millions
     max_megapixel_steps: float = Field(default_factory=lambda: 5000.0 if _on_space() else math.inf, gt=0)
     # that one run may work before it is ended; what it has drawn is kept

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bias_core.errors import BiasCoreError, message_of
+from bias_core.errors import BiasCoreError, TooLarge, message_of
 from bias_core.settings import on_public_server
 from bias_core.studies.kit.types import Progress
 from bias_core.ui.templates import render, without_variables
@@ -56,6 +56,7 @@ class Problem:
     """What went wrong inside a ``with user_errors()`` block; empty while all is well."""
 
     message: str = ""
+    fits: bool = False  # whether a share of what is too large can be run here
 
     def __bool__(self) -> bool:
         return bool(self.message)
@@ -81,6 +82,7 @@ def user_errors() -> Iterator[Problem]:
         yield problem
     except BiasCoreError as error:
         problem.message = sentence_of(error)
+        problem.fits = isinstance(error, TooLarge) and error.scale > 0
 
 
 def sentence_of(error: BiasCoreError) -> str:

@@ -155,6 +155,9 @@ def test_steps_times_pixels_have_a_limit_of_their_own():
 def test_a_space_allows_less(monkeypatch):
     monkeypatch.delenv("SPACE_ID", raising=False)
     here = Settings()
+    for design in list_designs():  # and the three models of a paper in one run
+        asked = with_options(design, StudySettings())
+        assert 3 * n_asked(design, asked) <= here.max_images, design.name
     monkeypatch.setenv("SPACE_ID", "somebody/explorer")
     there = Settings()
     assert there.max_images < here.max_images

@@ -503,6 +503,38 @@ def test_replicating_runs_the_papers_design_on_the_chosen_model_as_far_as_the_li
     assert tab.finished(report)[tab.parts["beside_paper"]] == ""  # of a run that replicates nothing
 
 
+def test_what_is_refused_as_too_large_is_run_by_a_button_at_the_largest_share_that_fits(replicating):
+    services, tab = replicating
+    values = [one.value for one in tab.inputs()]
+    names, largest, limits = tab.fields(), tab.parts["largest"], services.settings
+    values[names.index("study")], values[names.index("percent")] = "t2iat-human", 100
+    services.settings = limits.model_copy(update={"max_images": 200})
+    *_, refused = tab.on_run(Visitor(), *values)
+    assert refused[largest]["visible"]
+    assert "at most 200 here" in refused[tab.parts["status"]]
+    *_, last = tab.on_largest(Visitor(), *values)
+    report = last[tab.parts["report"]]
+    assert (
+        report.n_planned <= 200 < n_asked(report.design, replace(report.settings, scale=report.settings.scale + 0.01))
+    )
+    assert last[tab.form["percent"]] == 100 * report.settings.scale
+    assert not last[largest]["visible"]
+    services.settings = limits.model_copy(update={"max_images": 5})
+    *_, refused = tab.on_run(Visitor(), *values)
+    assert not refused[largest]["visible"]  # no share fits
+    # Steps and pixels count too: 200 pictures' worth of what this model takes for each.
+    values[names.index("model")], values[names.index("steps")] = "calibration-diffusion", "2"
+    info = services.model_info("calibration-diffusion")
+    work = 200 * 2 * info.width * info.height / 1e6
+    services.settings = limits.model_copy(update={"max_megapixel_steps": work})
+    *_, refused = tab.on_run(Visitor(), *values)
+    assert "million pixels times steps" in refused[tab.parts["status"]]
+    assert "ask for a scale of 0.0" in refused[tab.parts["status"]]
+    assert refused[largest]["visible"]
+    *_, last = tab.on_largest(Visitor(), *values)
+    assert 0 < last[tab.parts["report"]].n_planned <= 200
+
+
 def test_how_much_is_replicated_follows_from_the_time_of_a_picture_and_what_does_not_fit_is_refused(replicating):
     services, _ = replicating
     design = find_design("t2iat-human")

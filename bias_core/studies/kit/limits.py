@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
-from bias_core.errors import Cancelled, Interrupted, InvalidInput
+from bias_core.errors import Cancelled, Interrupted, TooLarge
 from bias_core.settings import Settings
 from bias_core.studies.kit.types import Progress
 from bias_core.waiting import never
@@ -25,7 +25,7 @@ def check_budget(n_images: int, limits: Settings, *, what: str, advice: str, n_s
     where it is not drawn in steps; ``what`` is the run in words, ``advice`` how to stay under the limit.
     """
     if n_images > limits.max_images:
-        raise InvalidInput(
+        raise TooLarge(
             f"{what} asks for {n_images:,} pictures, and one run may have at most {limits.max_images:,} here "
             f"(BIAS_MAX_IMAGES): {advice}"
         )
@@ -33,10 +33,16 @@ def check_budget(n_images: int, limits: Settings, *, what: str, advice: str, n_s
     check_work(n_images * n_steps * pixels / 1e6, limits, what=what, of=of, advice=advice)
 
 
+def most_pictures(limits: Settings, n_steps: int, pixels: int) -> float:
+    """How many pictures of this many steps and pixels one run may have here; 0 steps where they are not known."""
+    work = n_steps * pixels / 1e6
+    return min(limits.max_images, limits.max_megapixel_steps / work) if work else limits.max_images
+
+
 def check_work(work: float, limits: Settings, *, what: str, of: str, advice: str) -> None:
     """Refuse a run of more million pixels times steps than this process allows; ``of`` says of what."""
     if work > limits.max_megapixel_steps:
-        raise InvalidInput(
+        raise TooLarge(
             f"{what} asks for {work:,.0f} million pixels times steps ({of}), and one run may have at most "
             f"{limits.max_megapixel_steps:,g} million here (BIAS_MAX_MEGAPIXEL_STEPS): {advice}, "
             "take fewer steps, or a model of smaller pictures"

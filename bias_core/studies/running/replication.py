@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.studies.kit.limits import most_pictures
 from bias_core.studies.kit.program import StudyPlan
 from bias_core.studies.kit.protocol import papers_readers, protocol_of
 from bias_core.studies.kit.services import StudyServices
@@ -48,12 +49,13 @@ def replicate(
     services: StudyServices,
     *,
     most: float = math.inf,
+    minutes: float = _MOST_MINUTES,
     cancelled: Callable[[], bool] = lambda: False,
     session: str = "",
 ) -> Generator[Progress, None, StudyReport]:
-    """Run these settings of the paper at the largest scale of at most ``most`` pictures that fits here.
+    """Run these settings at the largest scale of at most ``most`` pictures and ``minutes`` of drawing that fits here.
 
-    One run has its limits of pictures, work and time, and a visitor waits ten minutes. Where nobody can tell how long
+    One run has its limits of pictures, work and time. Where nobody can tell how long
     a picture takes, the scale of the settings stays the largest. Raises what :func:`run_study` raises.
     """
     for model in dict.fromkeys(arm.model for arm in each_arm(settings)):
@@ -64,12 +66,11 @@ def replicate(
     seconds, limits = [_seconds_each(arm, services) for arm in trial.each], services.settings
     if not any(map(math.isnan, seconds)):
         settings = replace(settings, scale=1.0)
-        minutes = min(_MOST_MINUTES, limits.max_minutes / 2)  # the other half is for measuring
+        minutes = min(minutes, limits.max_minutes / 2)  # the other half is for measuring
         most = min(most, 60 * minutes / max(seconds))
     firsts = [arm.manifest.rows[0] for arm in trial.each]
-    if work := max(row.num_inference_steps * row.width * row.height / 1e6 for row in firsts):
-        most = min(most, limits.max_megapixel_steps / work)
-    scale = largest_scale(design, settings, min(most, limits.max_images))
+    most = min(most, *(most_pictures(limits, row.num_inference_steps, row.width * row.height) for row in firsts))
+    scale = largest_scale(design, settings, most)
     if not scale:
         n = n_asked(design, replace(settings, scale=_TRIAL))
         raise InvalidInput(

@@ -121,7 +121,7 @@ def plan_study(
             plans = tuple(plan_arm(arm, services, any_world=True) for arm in each_arm(settings))  # who can read all
         settings = _with_readers_of(plans[0].settings, settings)
         if not estimate:
-            check_work_of_arms(plans, services.settings)
+            check_work_of_arms(design, settings, plans, services.settings)
         return _plan_together(design, settings, plans, session)
     if settings.labels and not program.takes_labels:
         raise InvalidInput(

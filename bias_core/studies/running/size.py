@@ -1,14 +1,16 @@
 """How many pictures a study asks for, whether that is too many here, and what drawing them will cost."""
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 
 from bias_core.engine.local import Cost, estimate_cost
+from bias_core.errors import TooLarge
 from bias_core.models.hosted import hosted_name
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import program_of
-from bias_core.studies.kit.limits import check_budget, check_work
+from bias_core.studies.kit.limits import check_budget, check_work, most_pictures
 from bias_core.studies.kit.program import StudyPlan
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.services import StudyServices
@@ -36,20 +38,26 @@ def check_size(design: Design, settings: StudySettings, limits: Settings, rows: 
         what, less = f"{design.name} with {len(settings.arms)} arms{what.removeprefix(design.name)}", "fewer arms"
     elif not design.reference:
         what = f"exploring “{program_of(design).title(design, settings)}”"
-    if n > limits.max_images:
-        scale = largest_scale(design, settings, limits.max_images)
+    n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
+    scale = 0.0
+    if n > (most := most_pictures(limits, n_steps, pixels)):
+        scale = largest_scale(design, settings, most)
         advice = f"ask for {f'a scale of {scale:g} ({100 * scale:g} % of the full size)' if scale else less}"
-    check_budget(
-        n,
-        limits,
-        what=what,
-        advice=advice,
-        n_steps=rows.num_inference_steps if rows else 0,
-        pixels=rows.info.width * rows.info.height if rows else 0,
-    )
+    with _allowing(scale):
+        check_budget(n, limits, what=what, advice=advice, n_steps=n_steps, pixels=pixels)
 
 
-def check_work_of_arms(plans: Sequence[StudyPlan], limits: Settings) -> None:
+@contextmanager
+def _allowing(scale: float) -> Iterator[None]:
+    """Around a check of a run's size: its refusal says which scale is allowed."""
+    try:
+        yield
+    except TooLarge as why:
+        why.scale = scale
+        raise
+
+
+def check_work_of_arms(design: Design, settings: StudySettings, plans: Sequence[StudyPlan], limits: Settings) -> None:
     """Refuse arms of more pictures, imported ones too, or of more steps than one run may have here."""
     n, work = 0, 0.0
     for plan in plans:
@@ -59,10 +67,12 @@ def check_work_of_arms(plans: Sequence[StudyPlan], limits: Settings) -> None:
         if not plan.settings.images:  # what is brought along was drawn elsewhere
             sizes = [row.num_inference_steps * row.width * row.height for row in rows]
             work += (sum(sizes) + later * sizes[0]) / 1e6
-    what = f"{plans[0].design.name} with {len(plans)} arms"
+    what = f"{design.name} with {len(plans)} arms"
     advice = "ask for a smaller scale or fewer arms"
     check_budget(n, limits, what=what, advice=advice)
-    check_work(work, limits, what=what, of=f"{n:,} pictures of all arms", advice=advice)
+    most = n * limits.max_megapixel_steps / work if work else math.inf
+    with _allowing(largest_scale(design, settings, most) if n > most else 0.0):
+        check_work(work, limits, what=what, of=f"{n:,} pictures of all arms", advice=advice)
 
 
 def n_asked(design: Design, settings: StudySettings) -> int:

@@ -23,7 +23,7 @@ from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySett
 from bias_core.studies.reports.saved import Example, SavedReport, is_example
 from bias_core.studies.running.export import as_asked
 from bias_core.studies.running.replication import papers_settings, replicate
-from bias_core.studies.running.run import followed, run_study
+from bias_core.studies.running.run import followed, run_study, with_options
 from bias_core.ui import messages
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
@@ -42,7 +42,9 @@ _WITHOUT_ERROR_JS = "(html) => (html || '').includes('status error') ? '' : html
 _STOPPING_JS = f"() => {json.dumps(messages.STOPPING)}"
 REPLICATES = {"replicate": "Replicate the paper", "replicate_theirs": "… with the paper's model"}
 """The buttons that run the paper's design: with the model of the form, and with the paper's."""
-_RUNS = ("run", "stop", *REPLICATES)  # buttons whose own handlers say how it goes
+LARGEST = "largest"
+"""The button that runs as much as fits of what was refused as too large."""
+_RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons whose own handlers say how it goes
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
 
 
@@ -107,6 +109,11 @@ class StudyTab(ResultPage):
         with gr.Row(elem_classes="tools"):
             self.parts["run"] = gr.Button("Run and measure", variant="primary", elem_id=f"{key}-run", **place)
             self.parts["stop"] = gr.Button("Stop", variant="stop", elem_id=f"{key}-stop", visible=False, **place)
+            if "percent" in self.form:
+                wide = place | {"min_width": 250}
+                self.parts[LARGEST] = gr.Button(
+                    "Run the largest share that fits", elem_id=f"{key}-{LARGEST}", visible=False, **wide
+                )
             if any(design.protocol for design in self.designs.values()):
                 for name, title in REPLICATES.items():
                     wide = place | {"min_width": 250}  # for its words in one line
@@ -156,7 +163,8 @@ class StudyTab(ResultPage):
 
     def outputs(self) -> list[Any]:
         """Everything that a run changes, the folds of the form among it."""
-        return [*super().outputs(), *self.form_folds, *self.without_notes()]
+        largest = [self.parts[LARGEST]] if LARGEST in self.parts else []
+        return [*super().outputs(), *self.form_folds, *self.without_notes(), *largest]
 
     def opened_outputs(self) -> list[Any]:
         """Everything that :meth:`opened` changes."""
@@ -190,6 +198,8 @@ class StudyTab(ResultPage):
     def _wire_run(self) -> None:
         parts, chosen = self.parts, [self.form[name] for name in ("study", "model", "condition") if name in self.form]
         self._wire_runs(self.run_triggers(), self.on_run, self.inputs(), self.outputs())
+        if LARGEST in parts:
+            self._wire_runs([parts[LARGEST].click], self.on_largest, self.inputs(), self.opened_outputs())
         for name in (name for name in REPLICATES if name in parts):
             on_replicate = partial(self.on_replicate, name)
             self._wire_runs([parts[name].click], on_replicate, chosen, self.opened_outputs())
@@ -209,7 +219,7 @@ class StudyTab(ResultPage):
         pressed = (self.on_press, [parts["visitor"], parts["report"], *self.press_inputs()], self.opened_outputs())
         click = gr.on(triggers, *pressed, queue=False, **QUIET)
         ran = then_run(click.then, run, [parts["visitor"], *inputs], outputs)
-        changed = [parts[name] for name in ("status", "run", "stop")]
+        changed = [parts[name] for name in ("status", "run", "stop", LARGEST) if name in parts]
         ran.failure(self.on_crash, None, [*changed, self.drawing.html], **QUIET)
         self.bring_into_view(click, "status")
         self.bring_into_view(ran, "header")
@@ -247,9 +257,29 @@ class StudyTab(ResultPage):
 
     def replicated(self, report: StudyReport) -> Updates:
         """A replication beside its paper, and the form as it was run."""
-        design = self.designs[report.design.name]
-        form = self.form_of(design, as_asked(design, report.settings))
-        return form | self.done(report) | {self.parts["beside_paper"]: study_html.beside_paper_html(report)}
+        return self.scaled_down(report) | {self.parts["beside_paper"]: study_html.beside_paper_html(report)}
+
+    def scaled_down(self, report: StudyReport) -> Updates:
+        """A run at a scale that was found for it, and the form as it was run; one's own words stay as they stand."""
+        design = self.designs.get(report.design.name)
+        form = {} if design is None else self.form_of(design, as_asked(design, report.settings))
+        return form | self.done(report)
+
+    def on_largest(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
+        """Run the largest share of what the form asks for that one run may have here."""
+        with messages.user_errors() as problem:
+            design, settings = self.design_and_settings(values)
+            settings = with_options(design, settings)
+            left = self.pictures_left(visitor, settings.model, settings.num_inference_steps)
+            run = partial(replicate, most=math.inf if left is None else left, minutes=math.inf)
+            before = self.report_before(values)
+            yield from self.run_asked(visitor, lambda: (design, settings), before, run=run, show=self.scaled_down)
+        if problem:
+            yield self.refused(problem)
+
+    def _buttons(self, *, running: bool) -> Updates:
+        largest = {self.parts[LARGEST]: gr.update(visible=False)} if LARGEST in self.parts else {}
+        return super()._buttons(running=running) | largest
 
     def on_click(self, visitor: Visitor, shown: StudyReport | None = None) -> Updates:
         """Take a turn in the queue; a run of the same visitor that is still at work ends, and an example goes."""
@@ -286,8 +316,10 @@ class StudyTab(ResultPage):
             yield self.refused(problem)
 
     def refused(self, problem: messages.Problem) -> Updates:
-        """Why nothing was run, in the one place where runs say how they go."""
+        """Why nothing was run, in the one place where runs say how they go; a share that fits is a button."""
         error = {self.parts["status"]: messages.error_html(problem.message)}
+        if problem.fits and LARGEST in self.parts:
+            error[self.parts[LARGEST]] = gr.update(visible=True)
         return self._buttons(running=False) | self.without_notes() | error
 
     def following(
