@@ -33,7 +33,7 @@ ENERGY = 0.9  # Share of the squared singular values that the default number of 
 _ROUNDING = 1e-12  # shares this small are nothing but rounding
 _SAME = 1e-6  # unit rows closer than this differ by float32 rounding only
 ONE_LOOK = "all images show the same look; an interval would know nothing of the other, so there is none"
-WITHOUT_INTERVAL = "as the paper has it, without interval: WALS of few pictures is not that of many"
+WITHOUT_INTERVAL = "without interval: WALS of few pictures is not that of many"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -450,8 +450,8 @@ CARDS = (
         null_value=None,
         higher_means="more of the variety lies along the attribute",
         inputs=_INPUTS,
-        limits="As the paper has it, without interval: it moves with the number of images and components, and turns "
-        "freely where directions vary alike; read the share of variance.",
+        limits="Without interval: it moves with the number of images and components, and turns freely where directions "
+        "vary alike; read the share of variance. Eq. 7 as printed is signed and not centred; its sign is arbitrary.",
     ),
     Card(
         function=variance_share,

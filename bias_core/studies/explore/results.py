@@ -63,7 +63,7 @@ KINDS: Mapping[str, Kind] = {
     "variance": Kind("variance_share", "variance_share", "share of variance",
                      "How much of all that differs between the pictures differs along the attribute (0 none, 1 all)."),
     "wals": Kind("wals", "weighted_alignment_score", "WALS",
-                 "As the paper has it; compare at equal numbers of pictures."),
+                 "Centred, with |δ·u| in Eq. 7; compare at equal numbers of pictures."),
 }  # fmt: skip
 """The numbers of an attribute by the end of their key, in the order in which they are reported."""
 

@@ -112,7 +112,7 @@ class StudyTab(ResultPage):
             if "percent" in self.form:
                 wide = place | {"min_width": 250}
                 self.parts[LARGEST] = gr.Button(
-                    "Run the largest share that fits", elem_id=f"{key}-{LARGEST}", visible=False, **wide
+                    "Run as much as fits", elem_id=f"{key}-{LARGEST}", visible=False, **wide
                 )
             if any(design.protocol for design in self.designs.values()):
                 for name, title in REPLICATES.items():
