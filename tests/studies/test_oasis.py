@@ -151,6 +151,7 @@ def test_people_s_labels_give_the_direction_and_the_accuracy_of_the_classifier(w
     assert line["accuracy"] == (says.to_numpy() == men).mean() < 1
     assert (line["labelled"], line["published, CelebA"]) == (len(ids), pytest.approx(0.9938))
     assert found.results.frame("table1").equals(report.results.frame("table1"))  # P stays the classifier's
+    assert "read by calibration-clip, checked by people (labels.csv)" in report_facts(found)
 
 
 def test_accuracy_on_doctors_stands_beside_table_4(world, tmp_path):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, wraps
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -237,6 +237,8 @@ class RemembersNames:
 @settings_class(frozen=True, kw_only=True)
 class Options:
     """What may be asked of one kind of study, beside what is asked of all; of a kind without any, this."""
+
+    labels_replace_reader: ClassVar[bool] = True  # whether people's labels are taken in place of the reader's
 
 
 def option_values(options: Any) -> dict[str, Any]:

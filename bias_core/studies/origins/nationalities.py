@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -83,6 +83,8 @@ WALS = {"absolute": "WALS", "literal": "WALS, Eq. 7 as printed"}
 @settings_class(frozen=True, kw_only=True)
 class StereotypeOptions(NationalityOptions):
     """Of whom, and what counts as a stereotype."""
+
+    labels_replace_reader: ClassVar = False
 
     threshold: float = setting(0.0, "Threshold ζ of Definition 1", "The paper leaves it to the user", ge=0, le=1)
     wals: Literal["absolute", "literal"] = setting(
@@ -275,6 +277,8 @@ def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
 @settings_class(frozen=True, kw_only=True)
 class DoctorOptions(Options):
     """What stands beside the findings."""
+
+    labels_replace_reader: ClassVar = False
 
     published_model: str = setting("SDv2", "Published model", "Whose published numbers stand beside the findings")
 

@@ -26,7 +26,7 @@ from bias_core.models.hosted import hosted_name
 from bias_core.number_text import format_interval, format_p
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.types import Finding, Measured, StudyReport, StudySettings
-from bias_core.studies.reports.text import LIMITS, Row, finding_rows, is_known, plain, title_of
+from bias_core.studies.reports.text import LIMITS, Row, finding_rows, is_known, plain, replaced_by_people, title_of
 from bias_core.types import IMPORTED, ModelInfo
 
 SCHEMA = "0.3.0"
@@ -245,7 +245,7 @@ def _uncertainty(row: Row, settings: StudySettings) -> Row:
 
 def reader_errors(finding: Finding, part: Measured) -> str:
     """What is known of the errors of who read the pictures, in a sentence."""
-    if part.settings.labels:
+    if replaced_by_people(part.settings):
         return "People's answers were given; their own disagreement is no part of the interval."
     estimate, siblings = finding.estimate, {one.key for one in part.results.findings}
     if finding.key.endswith(_CORRECTED) or _CORRECTED in f"{estimate.note} {estimate.method}":

@@ -208,11 +208,17 @@ def read_by(settings: StudySettings) -> str:
     >>> read_by(StudySettings(encoder="calibration-clip", labels="answers/three.csv"))
     'people (three.csv), else calibration-clip'
     """
+    people = f"people ({Path(settings.labels).name})"
     reader = settings.encoder + (f", attributes by the judge {settings.judge}" if settings.judge else "")
-    if not settings.labels:
-        return reader
+    if not replaced_by_people(settings):
+        return reader + f", checked by {people}" * bool(settings.labels)
     alone = getattr(settings.options, "labeller", "") == "people"
-    return f"people ({Path(settings.labels).name})" + f", else {reader}" * (not alone)
+    return people + f", else {reader}" * (not alone)
+
+
+def replaced_by_people(settings: StudySettings) -> bool:
+    """Whether people's answers stand in place of the reader's; in some studies they check it."""
+    return bool(settings.labels) and getattr(settings.options, "labels_replace_reader", True)
 
 
 def report_facts(report: StudyReport) -> list[str]:

@@ -106,7 +106,9 @@ def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
 
 
 def _annotation(settings: StudySettings) -> str:
-    people = " Where people's answers were given, these were taken instead." if settings.labels else ""
+    people = (
+        " Where people's answers were given, these were taken instead." if text.replaced_by_people(settings) else ""
+    )
     how = "it lies nearer to the sentence of presence than to that of absence"
     if settings.judge:
         how = f"the judge {settings.judge} says yes when it is asked; of what it cannot tell nothing is said"
