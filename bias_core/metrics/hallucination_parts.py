@@ -48,7 +48,7 @@ def added_objects(
 
     Notes
     -----
-    People are one object, whatever they are called, and words for nothing that can be seen are left out.
+    Man, woman, child and their like are one object, and words for nothing that can be seen are left out.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def missing_objects(
 
 
 def compared_objects(words: Iterable[str]) -> frozenset[str]:
-    """The objects of one text as both parts compare them: what can be seen, and people by one name.
+    """The objects of one text as both parts compare them: what can be seen, with people by one name.
 
     Raises
     ------
@@ -106,8 +106,8 @@ def compared_objects(words: Iterable[str]) -> frozenset[str]:
 
     Examples
     --------
-    >>> sorted(compared_objects(["doctor", "science", "cup"]))
-    ['cup', 'person']
+    >>> sorted(compared_objects(["doctor", "lady", "science", "cup"]))
+    ['cup', 'doctor', 'person']
     """
     return frozenset(groundable(to_person(words)))
 

@@ -71,7 +71,8 @@ def jaccard_distances(prompt_objects: Words, image_objects: Words, *, fold_perso
     ----------
     prompt_objects, image_objects : one collection of words per image, or both of a single image. Of the prompt and of
         the picture's caption.
-    fold_person : bool. Call everybody "person" first, a doctor or a lady too: a person was asked for, and shown.
+    fold_person : bool. Call man, woman, boy, girl, child and their like "person" first: a person was asked for, and
+        shown (:func:`bias_core.metrics.objects.to_person`).
 
     Returns
     -------
@@ -87,8 +88,8 @@ def jaccard_distances(prompt_objects: Words, image_objects: Words, *, fold_perso
 
     Examples
     --------
-    >>> jaccard_distances([["person", "cup"], []], [["man", "dog"], []]).round(3)
-    array([0.667,   nan])
+    >>> jaccard_distances([["person", "astronaut"], ["person", "cup"], []], [["man"], ["man", "dog"], []]).round(3)
+    array([0.5  , 0.667,   nan])
     """
     prompts, images = _per_image(prompt_objects, "prompt_objects"), _per_image(image_objects, "image_objects")
     if len(prompts) != len(images):

@@ -95,17 +95,15 @@ def extract_objects(
     return list(names)
 
 
-def to_person(objects: Iterable[str], *, roots: bool = True, lexicon: Lexicon | None = None) -> list[str]:
-    """Objects with all that name people called "person", each once, for the sets of H_J.
+def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list[str]:
+    """Objects with man, woman, boy, girl, child and their like called "person", each once, for the sets of H_J.
 
-    A prompt says "a person" or "a doctor"; its picture shows a man or a woman, which is no hallucination
-    [vice2023tbyb].
+    A prompt says "a person"; its picture shows a man or a woman, which is no hallucination [vice2023tbyb]. A profession
+    is an object of its own, because the prompt asks for it; "policeman" and "police officer" are the same one.
 
     Parameters
     ----------
     objects : collection of str
-    roots : bool. Fold every noun whose root is a person ("doctor", "lady", "people"); False: only man, woman, boy, girl
-        and child.
 
     Raises
     ------
@@ -113,17 +111,14 @@ def to_person(objects: Iterable[str], *, roots: bool = True, lexicon: Lexicon | 
 
     Examples
     --------
-    >>> to_person(["man", "dog", "doctor"]), to_person(["man", "dog", "doctor"], roots=False)
-    (['person', 'dog'], ['person', 'dog', 'doctor'])
+    >>> to_person(["man", "lady", "dog", "policeman"])
+    ['person', 'dog', 'police officer']
     """
     if isinstance(objects, str):
         raise InvalidInput(f"objects must be a collection of words; got the text {objects!r:.80}.")
     words = _lexicon(lexicon)
-    return list(
-        dict.fromkeys(
-            "person" if word in words.person_words or (roots and words.is_person(word)) else word for word in objects
-        )
-    )
+    names = ("person" if word in words.person_words else words.neutral.get(word, word) for word in objects)
+    return list(dict.fromkeys(names))
 
 
 def groundable(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from bias_core.errors import InvalidInput
 
@@ -58,6 +58,7 @@ class Lexicon:
     masculine: Collection[str]
     feminine: Collection[str]
     person_words: Collection[str]  # those that are "person" wherever prompts and pictures are compared
+    neutral: Mapping[str, str]  # gendered name of a profession -> its neutral one ("policeman": "police officer")
     people: Collection[str]  # further nouns for people, whose kind WordNet has otherwise ("people", "driver")
     things: Collection[str]  # further nouns for things ("table", "whale")
     colours: Collection[str]  # names of colours
@@ -128,12 +129,12 @@ def lexicon() -> Lexicon:
             irregular[key] = (*irregular.get(key, ()), lemma)
     except OSError as error:
         raise InvalidInput(f"The word tables of assets/wordnet cannot be read: {error}.") from None
-    lists = {
-        key: frozenset(value)
+    given: dict[str, Any] = {
+        key: frozenset(value) if isinstance(value, list) else value
         for key, value in words.items()
-        if key in Lexicon.__dataclass_fields__ and key != "compounds"
+        if key in Lexicon.__dataclass_fields__
     }
-    return Lexicon(rows=rows, irregular=irregular, compounds=words["compounds"], **lists)
+    return Lexicon(rows=rows, irregular=irregular, **given)
 
 
 def _lines(name: str) -> list[str]:

@@ -8,13 +8,13 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.metrics.hallucination_parts import added_objects, compared_objects, missing_objects
 
-ASKED = [["doctor", "cup"], ["doctor", "cup"], ["dog", "science"]]
+ASKED = [["person", "cup"], ["person", "cup"], ["dog", "science"]]
 BASE = [["man", "cup", "hat"], ["woman"], ["dog"]]
 SHOWN = [["man", "cup", "hat", "sign"], ["lady", "sign"], ["cat", "idea"]]
 
 
 def test_what_is_added_and_what_is_missing_by_hand():
-    # A doctor, a man and a lady are all a person, an idea and science are nothing to be seen.
+    # A man and a lady are both a person, an idea and science are nothing to be seen.
     # Beyond the prompt: hat, sign; sign; cat. Under the base: hat; nothing; nothing. (2 + 1 + 1 − 1) / 3.
     added = added_objects(ASKED, SHOWN, BASE)
     assert (added.value, added.n, added.null_value) == (1.0, 3, 0.0)
@@ -29,8 +29,8 @@ def test_a_base_with_another_prompt_is_held_against_that():
     assert missing_objects([["coffee"]] * 2, [[]] * 2, [["tea"]] * 2, base_prompt_objects=[["tea"]] * 2).value == 1
 
 
-def test_people_are_one_object_and_what_cannot_be_seen_is_none():
-    assert compared_objects(["doctor", "people", "lady", "music", "starbucks"]) == {"person", "starbucks"}
+def test_people_without_a_profession_are_one_object_and_what_cannot_be_seen_is_none():
+    assert compared_objects(["doctor", "people", "lady", "music", "starbucks"]) == {"person", "doctor", "starbucks"}
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.object_bias import (
     DIMENSIONS,
     compare_models,
+    extract_objects,
     generative_miss_rate,
     jaccard_distances,
     jaccard_hallucination,
@@ -47,6 +48,10 @@ def test_a_single_image_can_be_given_alone():
 def test_a_man_is_the_person_that_was_asked_for():
     assert jaccard_hallucination([["person"]], [["man", "woman"]]) == 0
     assert jaccard_hallucination([["person"]], [["man"]], fold_person=False) == 1
+    # An astronaut was asked for too: {person, astronaut} and {person} share 1 of 2; with a suit 1 of 3.
+    asked = extract_objects("a picture of a person who is a good astronaut")
+    shown = [extract_objects(caption) for caption in ("a man", "a man in a suit")]
+    assert jaccard_distances([asked] * 2, shown) == pytest.approx([1 / 2, 2 / 3])
 
 
 def test_two_empty_sets_are_nan_and_counted():

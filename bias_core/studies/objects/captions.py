@@ -212,7 +212,7 @@ def _misses(
 
 def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
     """For each picture, in turn, a prompt that names other objects; InvalidInput where all name the same."""
-    named = {prompt: frozenset(to_person(extract_objects(prompt), roots=False)) for prompt in prompts}
+    named = {prompt: frozenset(to_person(extract_objects(prompt))) for prompt in prompts}
     others = {prompt: [p for p in named if named[p] != named[prompt]] for prompt in named}
     if not all(others.values()):
         raise InvalidInput(
