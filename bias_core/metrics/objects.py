@@ -53,7 +53,7 @@ def extract_objects(
         their synonyms.
     lexicon : Lexicon or None. None: the shipped one, see :func:`bias_core.metrics.wordnet.lexicon`.
     stop_words : collection of str or None. Words that are no objects, instead of the lexicon's own.
-    colours : bool. Keep names of colours too, as attributes of objects; the paper's evidence has "green" and "red"
+    colours : bool. Keep names of colours too, as attributes of objects, but not those of tones ("light"); the paper's evidence has "green" and "red"
         (Table III).
 
     Returns
@@ -71,7 +71,8 @@ def extract_objects(
     ("that looks"); the last word of a phrase that a determiner opened is a noun if it can be ("a watch on a table"); a
     word unknown to WordNet is a noun, because brands are ("starbucks"). Synonyms share the first sense, as in the
     paper. A word of several senses that were never tagged in WordNet's corpora has no first sense worth the name and
-    stays itself ("saw" would be a proverb). The name is the first synonym whose own first sense is the same, so that
+    stays itself ("saw" would be a proverb). Colours and tones are no objects ("light" in "light blue dress"), and
+    garments keep their plural ("jeans"). The name is the first synonym whose own first sense is the same, so that
     folding twice changes nothing. Gender words are never folded: "police officer" does not become "policeman".
 
     Examples
@@ -233,14 +234,15 @@ def _tagged(text: str, words: Lexicon) -> Iterable[tuple[str, PartOfSpeech]]:
     """Lemma and part of speech of each word that is no function word."""
     tokens = _joined(_tokens(text), words)
     previous = "START"
-    for token, following in zip(tokens, [*tokens[1:], "."], strict=False):
+    for i, (token, following) in enumerate(zip(tokens, [*tokens[1:], "."], strict=False)):
         kind = _function(token, words)
         if kind == "AND":  # like is joined with like: after "a suit and" no finite verb comes
             previous = "PREP" if previous == "NOUN" else "OTHER"
         elif kind:
             previous = kind
         else:
-            lemma, part = _tag(token, previous, _function(following, words), words)
+            is_colour = _is_colour(tokens, i, words)
+            lemma, part = (token, "ADJ") if is_colour else _tag(token, previous, _function(following, words), words)
             yield lemma, part
             previous = part
 
@@ -270,9 +272,27 @@ def _function(token: str, words: Lexicon) -> str:
     return next((kind for kind in kinds if token in kinds[kind]), "" if token[0].isalpha() else "OTHER")
 
 
+def _is_colour(tokens: Sequence[str], i: int, words: Lexicon) -> bool:
+    """Whether a word says a colour or a tone: "tan" in "a tan coat" and "in tan"; "an orange" in a bowl is a thing."""
+    following, after = [*tokens[i + 1 : i + 3], ".", "."][:2]
+    if tokens[i] not in words.colour_things:
+        return _names_colour(tokens[i], words)
+    if following in words.coordinators:
+        return _names_colour(after, words)  # "tan and white"
+    if _function(following, words):
+        opening = next((token for token in reversed(tokens[:i]) if _function(token, words)), "")
+        return opening == "in" or (opening in words.prepositions and tokens[i] in words.tones)  # "under bright light"
+    part = _tag(following, "NOUN", _function(after, words), words)[1]
+    return part in ("NOUN", "ADJ") or following in words.coloured
+
+
+def _names_colour(token: str, words: Lexicon) -> bool:
+    return token in words.colours or token in words.tones
+
+
 def _tag(token: str, previous: str, following: str, words: Lexicon) -> tuple[str, PartOfSpeech]:
     """Lemma and part of speech of a word between two kinds of neighbours."""
-    if token in words.compounds:
+    if token in words.compounds or token in words.keep_plural:
         return token, "NOUN"
     if token not in words.rows:
         token = token.rsplit("-", 1)[-1]  # "light-skinned" is what "skinned" is

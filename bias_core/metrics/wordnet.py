@@ -62,7 +62,10 @@ class Lexicon:
     people: Collection[str]  # further nouns for people, whose kind WordNet has otherwise ("people", "driver")
     things: Collection[str]  # further nouns for things ("table", "whale")
     colours: Collection[str]  # names of colours
-    keep_plural: Collection[str]  # plurals with a meaning of their own ("glasses")
+    tones: Collection[str]  # how light a colour is
+    colour_things: Collection[str]  # colours and tones that are also things ("an orange", "a light")
+    coloured: Collection[str]  # words after a colour or tone ("light skinned")
+    keep_plural: Mapping[str, str]  # plurals with a meaning of their own ("jeans") -> their name ("": themselves)
 
     def frequency(self, lemma: str, part: PartOfSpeech) -> int | None:
         """Tags of the most frequent sense of this part of speech; None where the word has no such sense."""
@@ -102,6 +105,8 @@ class Lexicon:
 
     def name(self, noun: str) -> str:
         """The name that a noun shares with the synonyms of its first sense; itself where there are none."""
+        if noun in self.keep_plural:
+            return self.keep_plural[noun] or noun
         noun = self.compounds.get(noun) or noun
         return (self.rows[noun].split("\t")[1] if noun in self.rows else "") or noun
 

@@ -42,6 +42,12 @@ CAPTIONS = {
     "a Starbucks cup": "starbucks cup",
     "a can of soda on a table": "can soda table",
     "a woman carrying plants": "woman plant",
+    "a light skinned woman in a light blue dress and a tan and white hat": "woman dress hat",
+    "a blonde girl in cream with an olive green bag, in a shade of red": "girl bag",
+    "a man in overalls, shorts and tan pants by the light of a lamp": "man overalls shorts pants light lamp",
+    "a light and an orange on a table in the dark": "light orange table",
+    "a woman in bright orange in gloomy light": "woman",
+    "a boy in pyjamas and jeans with spectacles": "boy pajamas jeans glasses",
 }
 
 
