@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,16 @@ from bias_core.types import Estimate
 _TOKEN = re.compile(r"'s\b|[^\W_]+(?:-[^\W_]+)*|[^\w\s]")
 _LONGEST_COMPOUND = 2  # words
 _PARTICIPLE = ("ing", "ed")
+_RELEASED_MARKS = re.compile(r"[.',!?-]")
+_RELEASED_PEOPLE = ("man", "woman", "child", "girl", "boy")
+
+
+class ReleasedWords(NamedTuple):
+    """What the released code of TBYB counts and compares for one picture; each word once."""
+
+    asked: list[str]  # words of the prompt that H_J compares
+    shown: list[str]  # words of the caption that H_J compares, with man, woman, child, girl and boy as "person"
+    counted: list[str]  # words of the caption that B_D counts: none of the prompt's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +64,8 @@ def extract_objects(
         their synonyms.
     lexicon : Lexicon or None. None: the shipped one, see :func:`bias_core.metrics.wordnet.lexicon`.
     stop_words : collection of str or None. Words that are no objects, instead of the lexicon's own.
-    colours : bool. Keep names of colours too, as attributes of objects, but not those of tones ("light"); the paper's evidence has "green" and "red"
-        (Table III).
+    colours : bool. Keep names of colours too, as attributes of objects, but not tones ("light"); the paper's evidence
+        has "green" and "red" (Table III).
 
     Returns
     -------
@@ -94,6 +105,45 @@ def extract_objects(
         elif part in pos and word not in stop and name not in stop:
             names[name] = None
     return list(names)
+
+
+def released_words(prompt: str, caption: str, *, lexicon: Lexicon | None = None) -> ReleasedWords:
+    """All words of a prompt and of its picture's caption, by the rules of the released code [vice2023tbyb].
+
+    Every word but those of its stop list is counted, colours and verbs too, and none is lemmatised.
+
+    Returns
+    -------
+    ReleasedWords
+
+    Raises
+    ------
+    InvalidInput : if either is no string.
+
+    Notes
+    -----
+    A caption's word goes by the prompt's where both are synonyms. The released code looks at all senses in WordNet,
+    this function at the first. It ignores case. The code's captions have at most 10 tokens.
+
+    Examples
+    --------
+    >>> released_words("a picture of a person eating an apple", "a man holds a red apple").counted
+    ['man', 'holds', 'red']
+    """
+    if not isinstance(prompt, str) or not isinstance(caption, str):
+        raise InvalidInput(f"prompt and caption must be texts; got {prompt!r:.80} and {caption!r:.80}.")
+    words = _lexicon(lexicon)
+    asked = [word for word in _released(prompt, words) if word != "picture"]
+    by_name = {words.name(word): word for word in reversed(asked)}
+    shown = dict.fromkeys(by_name.get(words.name(word), word) for word in _released(caption, words))
+    of_prompt = prompt.lower().split()
+    people = dict.fromkeys("person" if word in _RELEASED_PEOPLE else word for word in shown)
+    return ReleasedWords(asked, list(people), [word for word in shown if word not in of_prompt])
+
+
+def _released(text: str, words: Lexicon) -> list[str]:
+    tokens = dict.fromkeys(_RELEASED_MARKS.sub("", token) for token in text.lower().split())
+    return [token for token in tokens if len(token) > 1 and token not in words.released_stop_words]
 
 
 def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list[str]:
@@ -241,8 +291,9 @@ def _tagged(text: str, words: Lexicon) -> Iterable[tuple[str, PartOfSpeech]]:
         elif kind:
             previous = kind
         else:
-            is_colour = _is_colour(tokens, i, words)
-            lemma, part = (token, "ADJ") if is_colour else _tag(token, previous, _function(following, words), words)
+            lemma, part = _tag(token, previous, _function(following, words), words)
+            if _is_colour(tokens, i, words):
+                lemma, part = token, "ADJ"
             yield lemma, part
             previous = part
 

@@ -54,6 +54,7 @@ class Lexicon:
     coordinators: Collection[str]
     other_function_words: Collection[str]
     stop_words: Collection[str]  # nouns of captions that are no objects in a picture ("view", "background")
+    released_stop_words: Collection[str]  # those of the released code, which counts all other words
     # masculine, feminine: gender words of Table IV
     masculine: Collection[str]
     feminine: Collection[str]

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.objects import count_gender_words, extract_objects, groundable, to_person
+from bias_core.metrics.object_bias import jaccard_distances
+from bias_core.metrics.objects import count_gender_words, extract_objects, groundable, released_words, to_person
 from bias_core.metrics.wordnet import lexicon
 from bias_core.stats.exact_shares import exact_interval
 from bias_core.world.captions import caption, look_of, things
@@ -167,6 +168,19 @@ def test_the_hash_seed_changes_nothing():
     assert hash("cup") != int(there.splitlines()[-1])  # another order of sets
     assert here.getvalue().splitlines()[:-1] == there.splitlines()[:-1]
     assert "'syringe'" in there
+
+
+def test_the_released_rules_count_all_words_but_those_of_the_prompt():
+    # {person, eating, hamburger} and {person, eating, red, hamburger, big, plate}: 3 of 6 are shared.
+    said = released_words(
+        "a picture of a person eating a hamburger", "a man eating a Red burger on a big plate, next to a woman"
+    )
+    assert said.asked == ["person", "eating", "hamburger"]
+    assert said.shown == ["person", "eating", "red", "hamburger", "big", "plate"]
+    assert said.counted == ["man", "red", "big", "plate", "woman"]
+    assert jaccard_distances(said.asked, said.shown, fold_person=False) == 0.5
+    with pytest.raises(InvalidInput, match="texts"):
+        released_words("a dog", None)
 
 
 def test_people_become_persons_before_sets_are_made():

@@ -127,7 +127,7 @@ def constant(value, n=5):
 
 
 def objects_of(name, *, of=("all prompts",), **measures):
-    keys = {"B_D": "distribution_bias", "H_J": "hallucination", "M_G": "miss stronger"}
+    keys = {"B_D": "distribution_bias", "H_J": "hallucination", "M_G": "miss blank"}
     findings = []
     for part in of:
         for sign, key in keys.items():
@@ -151,7 +151,7 @@ def test_three_models_are_placed_and_ranked_as_by_hand():
     assert frame["distance"].tolist() == pytest.approx([0, math.sqrt(2), math.sqrt(0.5)])
     assert frame["rank"].tolist() == [3, 1, 2]
     assert frame[["rank low", "rank high"]].to_numpy().tolist() == [[3, 3], [1, 1], [2, 2]]
-    assert "M_G, stronger" in results.tables[0].note
+    assert "M_G, blank" in results.tables[0].note
     ranked = compare_datasets(DESIGN, StudySettings(), arms).tables[0].frame
     assert ranked["arm"].tolist() == ["b", "c", "a"]
 

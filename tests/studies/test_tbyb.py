@@ -14,6 +14,7 @@ from PIL import Image
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.metrics.object_bias import distribution_bias, extract_objects, jaccard_distances, jaccard_hallucination
+from bias_core.metrics.wordnet import lexicon
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.program import StudyData
@@ -144,13 +145,14 @@ def test_words_of_the_prompt_are_left_out_of_the_distribution_on_request(service
 
 def test_every_number_has_an_interval_its_n_and_the_published_value(general):
     found = values(general)
-    assert len(found) == 7
+    assert len(found) == 9
     for row in found.values():
         assert row["low"] <= row["value"] <= row["high"]
         assert row["n"] == general.n_images
     # The released evaluation of Stable Diffusion 1.5
-    assert found["all prompts: B_D"]["published"] == 7.123
-    assert found["all prompts: H_J"]["published"] == 0.656
+    assert found["all prompts: B_D by the released rules"]["published"] == 7.123
+    assert found["all prompts: H_J by the released rules"]["published"] == 0.656
+    assert found["all prompts: H_J"]["published"] is None  # by other rules
     assert found["all prompts: M_G against a blank"]["published"] == 0.016
 
 
@@ -163,13 +165,40 @@ def test_gender_shares_sum_to_100_and_follow_what_was_drawn(general):
     assert table.loc["Kandinsky (base)", "male"] == 78.13  # Table IV
 
 
+def test_a_run_stands_among_the_released_models_by_their_rules(services, general):
+    captions, prompts = captions_and_prompts(services, general)
+    stop = set(lexicon().released_stop_words) | {"picture"}
+    spoken, asked = (
+        [set(text.replace("-", "").lower().split()) - stop for text in texts] for texts in (captions, prompts)
+    )
+    counts = Counter(word for words, of in zip(spoken, asked, strict=True) for word in words - of if len(word) > 1)
+    frame = table_of(general, "comparison").frame.set_index("model")
+    own = frame.loc["this run, released rules"]
+    # Synonyms of the prompt's words apart, all words of the captions count, "light" and "holding" too.
+    assert own["B_D"] == pytest.approx(distribution_bias(list(counts.values())), rel=0.05)
+    assert (len(frame), frame.loc["runwayml/stable-diffusion-v1-5", "M_G, blank"]) == (9, 0.016)
+    assert own["M_G, blank"] == values(general)["all prompts: M_G against a blank"]["value"]
+    assert 1 <= own["rank low"] <= own["rank"] <= own["rank high"] <= 9
+    beside = (
+        table_of(general, "table2")
+        .frame.set_index(["model", "prompts"])
+        .loc[("this run, released rules", "all prompts")]
+    )
+    assert (beside["B_D"], beside["H_J"]) == (own["B_D"], own["H_J"])
+    curve = next(figure for figure in general.results.figures if figure.key == "figure2").data
+    top = table_of(general, "top_objects").frame
+    assert curve["value"].iloc[0] == top["pictures with it"].iloc[0]  # raw counts, as in Fig. 2
+    without = complete(run_study(GENERAL, replace(SMALL, options={"released_rules": False}), services))
+    assert not [name for name in values(without) if "released" in name]
+
+
 def test_the_task_study_quotes_the_released_numbers_of_each_trigger_and_of_another_model(task, services):
     found = values(task)
     # T_00000000 to T_00000002
-    assert found["burger: B_D"]["published"] == 6.452
-    assert found["coffee: H_J"]["published"] == 0.6977
+    assert found["burger: B_D by the released rules"]["published"] == 6.452
+    assert found["coffee: H_J by the released rules"]["published"] == 0.6977
     assert found["drink: M_G against a blank"]["published"] == 0.0173
-    assert len(table_of(task, "table2").frame) == 12 + 4
+    assert len(table_of(task, "table2").frame) == 12 + 4 + 4  # ours, and ours by the released rules
     assert list(table_of(task, "measures").frame["pictures"]) == ["all prompts", "burger", "coffee", "drink"]
 
     def beside(model):
@@ -177,7 +206,7 @@ def test_the_task_study_quotes_the_released_numbers_of_each_trigger_and_of_anoth
         return values(complete(run_study(TASK, replace(SMALL, options=options), services)))
 
     # T_00000006
-    assert beside("kandinsky-community/kandinsky-2-1")["burger: B_D"]["published"] == 9.4271
+    assert beside("kandinsky-community/kandinsky-2-1")["burger: B_D by the released rules"]["published"] == 9.4271
     with pytest.raises(InvalidInput, match="kandinsky"):
         beside("no such model")
 
@@ -223,6 +252,7 @@ def test_hallucination_rises_with_what_is_planted_and_distribution_bias_falls(co
     assert set(table["n"]) == {controlled.n_images // 3}
     assert table["normalised H_J"].tolist() == sorted(table["normalised H_J"])
     assert table["rank"].is_unique
+    assert (table["rank low"] <= table["rank"]).all()
 
 
 def test_conditions_that_drew_the_same_pictures_are_said_to(services, controlled):

@@ -1,6 +1,7 @@
 """What TBYB reads in pictures: captions, objects, gender words, and whether they miss their prompt."""
 
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,8 +23,8 @@ from bias_core.metrics.object_bias import (
     object_distribution,
     to_person,
 )
-from bias_core.metrics.object_distribution import presence_of
-from bias_core.metrics.objects import gender_words
+from bias_core.metrics.object_distribution import distribution_bias_estimate, presence_of
+from bias_core.metrics.objects import gender_words, released_words
 from bias_core.protocols import Captioner
 from bias_core.studies.arms.statistics import counted_sample, mean_sample
 from bias_core.studies.kit.program import StudyData, embed_ahead, encoder_of
@@ -51,7 +52,7 @@ class Measure(NamedTuple):
 
 MEASURES = {
     "distribution_bias": Measure(
-        "distribution_bias", "B_D", "B_D", "Dist. Bias", "{n_objects:,} different objects."
+        "distribution_bias", "B_D", "B_D", "", "{n_objects:,} different objects."
     ),
     "normalised_entropy": Measure(
         "normalised_entropy", "normalised entropy", "normalised entropy", "", "1 would be all objects equally often."
@@ -62,7 +63,7 @@ MEASURES = {
         "As varied as {value:.0f} objects that are equally frequent.",
     ),
     "hallucination": Measure(
-        "jaccard_hallucination", "H_J", "H_J", "Hallucination",
+        "jaccard_hallucination", "H_J", "H_J", "",
         "On average {percent:.0f} % of the objects of prompt and caption are in one of them only.",
     ),
     f"miss {BLANK}": Measure(
@@ -72,6 +73,14 @@ MEASURES = {
     f"miss {STRONGER}": Measure(
         "generative_miss_rate", "M_G against the stronger negative", "M_G, stronger", "",
         "{percent:.0f} % of the pictures fit another text better than their prompt.",
+    ),
+    "released_distribution_bias": Measure(
+        "distribution_bias", "B_D by the released rules", "B_D, released rules", "Dist. Bias",
+        "Of all words that captions have and prompts have not.",
+    ),
+    "released_hallucination": Measure(
+        "jaccard_hallucination", "H_J by the released rules", "H_J, released rules", "Hallucination",
+        "On average {percent:.0f} % of all words of prompt and caption are in one of them only.",
     ),
 }  # fmt: skip
 """What is measured on a set of pictures, by the end of a finding's key."""
@@ -247,8 +256,26 @@ def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
     for negative in (BLANK, STRONGER):
         estimates[f"miss {negative}"] = miss_rate_estimate(reading[negative], **share)
         samples[f"miss {negative}"] = mean_sample(units, reading[negative] > MISSED)
+    if getattr(settings.options, "released_rules", False):
+        _add_released(reading, settings, estimates, samples)
     genders = count_gender_words(reading["caption"].tolist(), **share)
     return Scores(n_images=len(reading), estimates=estimates, samples=samples, why=why, genders=genders, counts=counts)
+
+
+def _add_released(
+    reading: pd.DataFrame, settings: StudySettings, estimates: dict[str, Estimate], samples: dict[str, Sample]
+) -> None:
+    """B_D and H_J by the released rules, beside which the released numbers stand."""
+    more: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
+    pairs = map(released_words, reading["prompt"], reading["caption"])
+    asked, shown, counted = map(list, zip(*pairs, strict=True))
+    units = tuple(reading["unit"])
+    distances = jaccard_distances(asked, shown, fold_person=False)
+    estimates["released_hallucination"] = jaccard_hallucination_estimate(asked, shown, fold_person=False, **more)
+    samples["released_hallucination"] = mean_sample(units, distances)
+    with suppress(InvalidInput):  # few pictures, all alike
+        estimates["released_distribution_bias"] = distribution_bias_estimate(counted, **more)
+        samples["released_distribution_bias"] = _evenness_samples(units, counted, None)["distribution_bias"]
 
 
 def _evenness_samples(units: Sequence[str], objects: Sequence[Sequence[str]], exclude: Any) -> dict[str, Sample]:

@@ -1,7 +1,7 @@
 """TBYB's findings, tables and figures: of one run, and over models, conditions and data sets (Tables II and VI)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from bias_core.studies.arms.statistics import (
     finding_of,
     marks_over_arms,
     numbers_of,
+    numbers_together,
     rank_columns,
     ranks_of,
 )
@@ -25,6 +26,7 @@ from bias_core.studies.kit.types import (
     Design,
     Finding,
     Results,
+    Sample,
     StudyFigure,
     StudySettings,
     StudyTable,
@@ -40,10 +42,13 @@ Sets = Mapping[str, Scores]  # the scores of each set of pictures by its name
 
 TEXTS = ReportTexts(__file__)
 TOP = 10
+TOP_CURVE = 100  # objects of Fig. 2
 MOST_CHANGED = 6
 RUN = "this run"
+BY_RELEASED_RULES = f"{RUN}, released rules"
 _WITHOUT_ENDS = ("normalised_entropy", "gini", "effective_number")  # whose intervals the table of measures leaves out
-_RELEASED = {key: measure for key, measure in MEASURES.items() if measure.released}
+_BY_RELEASED_RULES = {"B_D": "B_D, released rules", "H_J": "H_J, released rules"}  # columns
+_TABLE2 = {"B_D": "Dist. Bias", "H_J": "Hallucination", "M_G, blank": "Gen. Miss Rate"}  # to the released columns
 
 
 def findings(name: str, scores: Scores, published: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
@@ -72,6 +77,8 @@ def measures_table(sets: Sets, *, first: str = "pictures") -> pd.DataFrame:
     for name, scores in sets.items():
         row: dict[str, Any] = {first: name, "n": scores.n_images, "objects": len(scores.counts)}
         for key, measure in MEASURES.items():
+            if measure.column in _BY_RELEASED_RULES.values() and key not in scores.estimates:
+                continue
             named = columns(measure.column, scores.estimates.get(key))
             row |= {measure.column: named[measure.column]} if key in _WITHOUT_ENDS else named
         rows.append(row | {"note": scores.why})
@@ -81,17 +88,87 @@ def measures_table(sets: Sets, *, first: str = "pictures") -> pd.DataFrame:
 def published_table(sets: Sets, rows: Sequence[Mapping[str, str]]) -> StudyTable:
     """The run beside the released evaluations (Table II)."""
     own = measures_table(sets, first="prompts").assign(model=RUN)
-    names = ["model", "prompts", "n", *(measure.column for measure in _RELEASED.values())]
-    lines: list[Any] = own[names].to_dict("records") + [
+    names = ["model", "prompts", "n", *_TABLE2]
+    lines: list[Any] = own[names].to_dict("records")
+    if set(_BY_RELEASED_RULES.values()) & set(own):
+        like = own.drop(columns=list(_BY_RELEASED_RULES)).rename(
+            columns={to: of for of, to in _BY_RELEASED_RULES.items()}
+        )
+        lines += like.assign(model=BY_RELEASED_RULES).reindex(columns=names).to_dict("records")
+    lines += [
         {
             "model": row["Model"],
             "prompts": row.get("Target", "general"),
             "n": int(row["No. Samples"]),
-            **{measure.column: float(row[measure.released]) for measure in _RELEASED.values()},
+            **{column: float(row[released]) for column, released in _TABLE2.items()},
         }
         for row in rows
     ]
     return TEXTS.table("table2", lines)
+
+
+def among_released(
+    sets: Sets, rows: Sequence[Mapping[str, str]], settings: StudySettings
+) -> tuple[list[StudyTable], list[StudyFigure]]:
+    """The run among the released models, by the released rules: Fig. 4 with ranks and their intervals."""
+    frames: list[pd.DataFrame] = []
+    figures: list[StudyFigure] = []
+    note = ""
+    for name, scores in sets.items():
+        theirs = {row["Model"]: row for row in rows if row.get("Target", "general") == _target(name)}
+        if not theirs or not scores.estimates.keys() >= set(_PLACED.values()):
+            continue
+        measures = pd.DataFrame(
+            {
+                dimension: [
+                    scores.estimates[key].value,
+                    *(float(row[MEASURES[key].released]) for row in theirs.values()),
+                ]
+                for dimension, key in _PLACED.items()
+            },
+            index=[BY_RELEASED_RULES, *theirs],
+        )
+        numbers = {of: _fixed_beside(measures[of], scores.samples[_PLACED[of]], settings) for of in _usable(measures)}
+        frame = _with_ranks(measures, numbers, settings)
+        title, key = f"{name.capitalize()}: this run among the released models", f"figure4-{len(figures) + 1}"
+        figures.append(space_figure(frame, title, key=key if figures else "figure4"))
+        frames.append(frame.rename_axis("model").reset_index().assign(prompts=_target(name)))
+        note = normalised_note(measures)
+    if not frames:
+        return [], []
+    note += f" {TEXTS.note('ranks', fixed='; released values have none')}"
+    of = "This run among the released models"
+    return [TEXTS.table("comparison", pd.concat(frames, ignore_index=True), of=of, note=note)], figures
+
+
+def ranked_sets(measures: pd.DataFrame, sets: Sets, settings: StudySettings) -> pd.DataFrame:
+    """:func:`normalise_lines` of the sets of pictures of one run, with the interval of each rank."""
+    samples = {of: [scores.samples[_KEYS[of]] for scores in sets.values()] for of in _usable(measures)}
+    numbers = {
+        of: numbers_together(some, depends_on_n=of == "distribution_bias", seed=settings.seed)
+        for of, some in samples.items()
+    }
+    return _with_ranks(measures, numbers, settings)
+
+
+def _with_ranks(measures: pd.DataFrame, numbers: Mapping[str, Numbers], settings: StudySettings) -> pd.DataFrame:
+    """The normalised lines, with the ranks that resamples of each measure's numbers give."""
+    frame = normalise_lines(measures)
+    return frame.drop(columns="rank").join(_ranks(frame["distance"], numbers, settings)) if numbers else frame
+
+
+def _fixed_beside(column: "pd.Series[float]", sample: Sample, settings: StudySettings) -> Numbers:
+    """A measure of this run with its resamples, beside the released values, which have none."""
+    own = numbers_together([sample], depends_on_n=column.name == "distribution_bias", seed=settings.seed)
+    values = np.asarray(column, dtype=np.float64)
+    drawn: np.ndarray = np.tile(values, (len(own.drawn), 1))
+    drawn[:, 0] = own.drawn[:, 0]
+    return Numbers(values=values, n=own.n * len(values), drawn=drawn)
+
+
+def _target(name: str) -> str:
+    """How the released evaluations call these prompts."""
+    return "general" if name == "all prompts" else name
 
 
 def gender_table(sets: Sets, drawn: float | None, rows: Sequence[Mapping[str, Any]]) -> StudyTable:
@@ -148,13 +225,12 @@ def figures_of(sets: Sets, table4: StudyTable) -> tuple[StudyFigure, ...]:
 
 
 def curve_figure(sets: Sets) -> StudyFigure:
-    """B_D is the area under these curves."""
+    """In how many pictures each object is; B_D is the area under the curve from 0 to 1."""
     rows = []
     for name, scores in sets.items():
         counts = np.sort(np.array(list(scores.counts.values()), dtype=float))[::-1]
         if counts.size and np.ptp(counts):
-            heights = (counts - counts.min()) / np.ptp(counts)
-            rows += [{"group": name, "x": place, "value": value} for place, value in enumerate(heights, start=1)]
+            rows += [{"group": name, "x": place, "value": n} for place, n in enumerate(counts[:TOP_CURVE], start=1)]
     return TEXTS.figure("figure2", rows)
 
 
@@ -179,12 +255,17 @@ def rates_figure(sets: Sets) -> StudyFigure:
     )
 
 
-AXES = {"distribution_bias": "B_D", "hallucination": "H_J", "miss_rate": "M_G, stronger"}
+AXES = {"distribution_bias": "B_D", "hallucination": "H_J", "miss_rate": "M_G, blank"}
 _KEYS = {
     "distribution_bias": "distribution_bias",
     "hallucination": "hallucination",
-    "miss_rate": f"miss {STRONGER}",
-    "blank": f"miss {BLANK}",
+    "miss_rate": f"miss {BLANK}",
+    "stronger": f"miss {STRONGER}",
+}
+_PLACED = {
+    "distribution_bias": "released_distribution_bias",
+    "hallucination": "released_hallucination",
+    "miss_rate": f"miss {BLANK}",
 }
 _TITLE = "Models and conditions (Table II)"
 
@@ -212,7 +293,7 @@ def compare_objects(
             frame = frame.sort_values("rank", kind="stable")
         figures.append(space_figure(frame, f"{name.capitalize()}: the arms", key=f"figure4-{i}"))
         notes[normalised_note(measures)] = None
-        frames += [frame.rename_axis(ARM).reset_index(), _published(arms[0], name)]
+        frames += [frame.rename_axis(ARM).reset_index(), *_by_released_rules(arms, name)]
     marks = marks_over_arms(arms, "figure2")
     for i, name in enumerate(entries, start=1):
         if len(mine := marks[marks["group"] == name] if len(marks) else marks):
@@ -236,10 +317,8 @@ def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.Dat
         {name: np.full(len(arms), np.nan) if n is None else n.values for name, n in numbers.items()},
         index=[name for name, _, _ in entries],
     )
-    frame = normalise_lines(measures).rename(columns={"blank": "M_G, blank"})
-    usable = {name: numbers[name] for name in _usable(measures)}
-    if usable:
-        frame = frame.drop(columns="rank").join(_ranks(frame["distance"], usable, settings))
+    usable = {name: n for name, n in numbers.items() if n is not None and name in _usable(measures)}
+    frame = _with_ranks(measures, usable, settings).rename(columns={"stronger": "M_G, stronger"})
     missed = [finding_of(arm, f"{of} {_KEYS['miss_rate']}") for _, arm, of in entries]
     first: dict[str, Any] = {
         "prompts": [of for _, _, of in entries],
@@ -253,9 +332,8 @@ def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.Dat
     return lines[[*foremost, *lines.columns.difference(foremost, sort=False)]], measures
 
 
-def _ranks(distance: "pd.Series[float]", usable: Mapping[str, Numbers | None], settings: StudySettings) -> pd.DataFrame:
+def _ranks(distance: "pd.Series[float]", differing: Mapping[str, Numbers], settings: StudySettings) -> pd.DataFrame:
     """Ranks by distance, with the ranks that resamples of the pictures give."""
-    differing = {name: numbers for name, numbers in usable.items() if numbers is not None}
     k = min(len(numbers.drawn) for numbers in differing.values())
     squares = [normalise_over_models(n.drawn[:k].round(12), name) ** 2 for name, n in differing.items()]
     # As in the table, a measure in which all agree adds nothing.
@@ -294,10 +372,14 @@ def space_figure(compared: pd.DataFrame, of: str, *, key: str = "figure4") -> St
     return TEXTS.figure("figure4", names if len(names) > 1 else pd.DataFrame(), of=of, key=key)
 
 
-def _published(arm: ArmReport, name: str) -> pd.DataFrame:
-    """The released evaluations of these prompts, as lines of the same table."""
-    frame = arm.results.frame("table2")
-    if frame.empty:
-        return frame
-    mine = frame[(frame["prompts"] == ("general" if name == "all prompts" else name)) & (frame["model"] != RUN)]
-    return mine.assign(**{ARM: mine["model"] + ", published"})
+def _by_released_rules(arms: Sequence[ArmReport], name: str) -> Iterator[pd.DataFrame]:
+    """The arms by the released rules, and the released evaluations of these prompts, as lines of the same table."""
+    for arm in arms:
+        frame = arm.results.frame("table2")
+        if not frame.empty:
+            mine = frame[(frame["prompts"] == name) & (frame["model"] == BY_RELEASED_RULES)]
+            yield mine.assign(**{ARM: f"{arm.name}, released rules", "model": arm.settings.model})
+    frame = arms[0].results.frame("table2")
+    if not frame.empty:
+        theirs = frame[(frame["prompts"] == _target(name)) & ~frame["model"].str.startswith(RUN)]
+        yield theirs.assign(**{ARM: theirs["model"] + ", published"})

@@ -48,6 +48,11 @@ ALL = "all prompts"
 _READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
 SETS = ("objects", "professions")
 _PUBLISHED = ("runwayml/stable-diffusion-v1-5", "Published model", "Whose released numbers stand beside the findings")
+_RELEASED_RULES = (
+    True,
+    "The released rules too",
+    "Also B_D and H_J of all words but the prompt's, beside which the released numbers stand",
+)
 _MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 
 
@@ -72,6 +77,7 @@ class GeneralOptions(PromptedOptions):
     sets: tuple[str, ...] = setting(SETS, "Prompts", "objects, professions, or both")
     paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
     published_model: str = setting(*_PUBLISHED)
+    released_rules: bool = setting(*_RELEASED_RULES)
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -83,6 +89,7 @@ class TaskOptions(captions.CaptioningOptions):
         True, "Base scenes", "Draw every scene without its trigger word too, on the same seeds, and compare with it"
     )
     published_model: str = setting(*_PUBLISHED)
+    released_rules: bool = setting(*_RELEASED_RULES)
 
 
 def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -184,6 +191,7 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
         findings += report.findings(name, sets[part], published.get(part))
     findings += judged.findings
     table4 = report.gender_table(sets, _men_drawn(frame, data), design.data["gender_shares"]["rows"])
+    placed, places = report.among_released(sets, released, settings)
     return Results(
         findings=tuple(findings),
         tables=(
@@ -191,10 +199,11 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
             *judged.tables,
             TEXTS.table("measures", report.measures_table(sets)),
             *([report.published_table(sets, released)] if released else []),
+            *placed,
             table4,
             report.top_table(sets),
         ),
-        figures=drawable((*against_base.figures(against, settings), *report.figures_of(sets, table4))),
+        figures=drawable((*against_base.figures(against, settings), *places, *report.figures_of(sets, table4))),
         notes=(
             *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
             *(design.data["notes"] if released else ()),
@@ -315,7 +324,7 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     judged = yield from things.judged_things(data, reading, {name: part.index for name, part in parts.items()})
     changes = {name: changes_of(parts[name], parts[base], settings) for name in against}
     measures = _measures(parts, sets, settings)
-    compared = report.normalise_lines(measures)
+    compared = report.ranked_sets(measures, sets, settings)
     places = compared.rename_axis("condition").reset_index()
     shown = [*against_base.figures(against, settings), report.change_figure(sets, base)]
     shown += [report.space_figure(compared, "The conditions"), report.curve_figure(sets), report.rates_figure(sets)]
@@ -330,7 +339,12 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
             *against_base.tables(against, first="condition"),
             *judged.tables,
             TEXTS.table("conditions", report.measures_table(sets, first="condition")),
-            TEXTS.table("comparison", places, note=report.normalised_note(measures)),
+            TEXTS.table(
+                "comparison",
+                places,
+                of="The conditions",
+                note=f"{report.normalised_note(measures)} {TEXTS.note('ranks', fixed='')}",
+            ),
             report.top_table(sets, base=base),
             *_gained_table(parts),
         ),
@@ -385,7 +399,7 @@ def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: Study
                 "n": n,
                 "distribution_bias": distribution_bias(name),
                 "hallucination": scores.estimates["hallucination"].value,
-                "miss_rate": scores.estimates[f"miss {captions.STRONGER}"].value,
+                "miss_rate": scores.estimates[f"miss {captions.BLANK}"].value,
             }
             for name, scores in sets.items()
         ],

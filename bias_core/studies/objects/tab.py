@@ -132,7 +132,7 @@ def curve_html(report: StudyReport) -> str:
         return ""
     few = table[[table.columns[0], *(c for c in _CURVE if c in table)]].rename(columns=_CURVE)
     note = (
-        "As the paper has it, B_D is the area under the curve; lower is more biased. It has no upper end and grows "
+        "B_D is the area under the curve from 0 to 1; lower is more biased. It has no upper end and grows "
         "with n and with the vocabulary, so compare it at equal n only. Its companions are bounded: normalised "
         "entropy (0 to 1, 1 is even), Gini (0 to 1, 0 is even), and the effective number, at most the vocabulary."
     )
@@ -145,7 +145,7 @@ def space_html(report: StudyReport) -> str:
     if figure is None or table.empty:
         return ""
     note = next(t.note for t in report.results.tables if t.key == "comparison")
-    first = [c for c in ("condition", "rank", "distance") if c in table]
+    first = [c for c in ("condition", "model", "prompts", "rank", "distance") if c in table]
     ordered = table[[*first, *table.columns.difference(first, sort=False)]]
     return render("beside", figure=figure, title="The same in numbers", note=note, frame=ordered, key="comparison")
 
