@@ -17,6 +17,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from PIL import Image
 
 from bias_core.annotation.rating import give_answer, join, next_item
 from bias_core.engine.local import LocalEngine, Rate, RateStore
@@ -276,6 +277,19 @@ def test_a_dry_run_draws_nothing_and_a_first_batch_makes_the_cost_known(command,
     assert "not known" not in more.output
     assert f" {len(ids(data))} " in more.output  # that exist already
     assert "MB in all, on 1 x" in more.output
+
+
+def test_a_dry_run_on_pictures_brought_along_draws_nothing(command, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (64, 64), "green").save(tmp_path / name / "a dog.png")
+    arms = [part for name in ("one", "two") for part in ("--arm", f"name={name}|images={tmp_path / name}")]
+    for pictures, n in ((["--images", str(tmp_path / "one")], 1), (arms, 2)):
+        dry = command("study", "run", "tbyb-dataset", *pictures, "--dry-run")
+        assert dry.exit_code == 0, dry.output
+        assert f"{n} pictures with what was brought along" in " ".join(dry.output.split())
+        assert "nothing is drawn" in " ".join(dry.output.split())
+        assert "not known" not in dry.output
 
 
 HUB = ("--model", "some-org/some-model")

@@ -230,23 +230,22 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
     for plan, cost in zip(plans, costs, strict=True):
-        has_revision = bool(plan.rows.revision)  # without it, whether a picture exists cannot be looked up
-        exist = f"{cost.n_stored:,}" if has_revision else "not known"
-        missing = f"{cost.n_missing:,}" if has_revision else f"up to {cost.n_missing:,}"
+        exist = f"{cost.n_stored:,}" if _is_known(plan) else "not known"
+        missing = f"{cost.n_missing:,}" if _is_known(plan) else f"up to {cost.n_missing:,}"
         cells = f"{cost.n_pictures:,}", exist, missing, _time(cost.seconds), _size(cost.n_bytes)
         table.add_row(_named(plan, "model"), _named(plan, "condition") or "–", *cells)
     show_table(table)
     for plan in plans if plans[0].design.protocol else ():
         console.print(outlook(plan, services), markup=False)
-    drawn = [plan for plan in plans if plan.rows.revision]
-    for note in dict.fromkeys(note for plan in drawn for note in plan_notes(plan, services)):
+    arms = [arm for plan in plans for arm in plan.each]
+    for note in dict.fromkeys(note for arm in filter(_is_known, arms) for note in plan_notes(arm, services)):
         console.print(note, markup=False)
     readers = dict.fromkeys(
         reader for plan in plans for arm in plan.each for reader in arm.program.readers(arm.settings)
     )
     if facts := [services.reader_facts(reader.role, reader.name) for reader in readers]:
         console.print(f"To be read by {' and '.join(map(reading_words, facts))}.", markup=False)
-    for name in dict.fromkeys(plan.settings.model for plan in plans if not plan.rows.revision):
+    for name in dict.fromkeys(arm.settings.model for arm in arms if not _is_known(arm)):
         console.print(_not_known(name, services), markup=False)
     seconds, n_bytes = sum(cost.seconds for cost in costs), sum(cost.n_bytes for cost in costs)
     if any(cost.n_missing for cost in costs) and not math.isnan(seconds):
@@ -262,6 +261,11 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
             f"The store keeps {_size(limit)} of pictures that are in no kept run: add --keep, or raise BIAS_CACHE_GB."
         )
     return seconds > _LONG_SECONDS or n_bytes > free
+
+
+def _is_known(plan: StudyPlan) -> bool:
+    """Whether it can be looked up which pictures exist: they were brought along, or their model's revision is known."""
+    return all(arm.settings.images or arm.rows.revision for arm in plan.each)
 
 
 def _show_requests(plans: Sequence[StudyPlan], services: "Services", price: float | None) -> bool:

@@ -1,6 +1,6 @@
 """Suggest attributes on the command line."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +37,9 @@ def suggest(
     *,
     given: Given,
     words_only: Annotated[bool, typer.Option("--words-only", help="Draw nothing; ask the language model.")] = False,
+    scenes: Annotated[
+        bool, typer.Option("--scenes", help="Write scenes with this word, for a study of it as a trigger word.")
+    ] = False,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
     token_env: TokenOption = "",
@@ -47,10 +50,15 @@ def suggest(
     A language model is asked about the words; captions of the pictures are held against a plain base of the same seeds.
     """
     from bias_core.studies.explore.suggest import DESIGN, suggested_by_words, suggested_in
+    from bias_core.studies.objects.study import written_scenes
     from bias_core.studies.running.run import run_study
 
     with user_errors(), open_services(token_env) as services:
         settings = usual_suggest_settings(concept=concept, **given)
+        if scenes:
+            written = written_scenes(concept, settings.options.language_model, settings.model, services)
+            _show_scenes(concept, written)
+            return
         if words_only:
             _show(concept, suggested_by_words(settings, services))
             return
@@ -64,6 +72,14 @@ def suggest(
             console.print(note, markup=False)
         _show(concept, suggested_in(report))
         save_study_report(report, out, pictures=True)
+
+
+def _show_scenes(word: str, scenes: Sequence[str]) -> None:
+    for scene in scenes:
+        typer.echo(scene)
+    console.print("\nTo draw them, edited or not:", markup=False)
+    listed = ",".join(scene.replace(",", "\\,") for scene in scenes)
+    typer.echo(f'python -m bias_core study run tbyb-task --option "triggers={word}" --option "scenes={listed}"')
 
 
 def _show(concept: str, suggested: "list[Suggested]") -> None:

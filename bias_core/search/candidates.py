@@ -253,6 +253,11 @@ def _is_heading(cells: Sequence[str]) -> bool:
     )
 
 
+def plain_line(line: str) -> str:
+    """A line of an answer without its number or bullet, quotes and emphasis, and its full stop."""
+    return _clean(_MARKS.sub("", " ".join(line.split()), count=1)).rstrip(".")
+
+
 def _clean(text: str) -> str:
     """Without quotes, emphasis, control characters and stray separators around it."""
     shown = "".join(c if c.isprintable() else " " for c in text.replace("**", "").replace("`", ""))

@@ -5,6 +5,7 @@ about the concept. Pictures: captions are held against those of a matched base, 
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from bias_core.metrics.object_odds import ObjectOdds, object_odds
 from bias_core.metrics.wordnet import lexicon
 from bias_core.prompts import fill_template
 from bias_core.protocols import LanguageModel
-from bias_core.search.candidates import propose_candidates
+from bias_core.search.candidates import LONGEST_SENTENCE, plain_line, propose_candidates
 from bias_core.search.phrases import PERSON, Phrase, common_form, is_about_person, is_gendered, is_noun, phrases_of
 from bias_core.types import Attribute
 
@@ -26,6 +27,14 @@ _LIKELY = 0.1  # p of a single phrase, up to which it stands before what only wo
 _FEWEST_IN_GROUP = 3  # pictures
 _OF_SUBJECT = ("", "is", "with", "wearing")  # links of what somebody is like, rather than of what is around
 _OPENINGS = {True: ("with", "wearing", "in"), False: ("with", "on", "in")}  # of a person, of a thing
+_SCENES = """\
+Write {n} captions of everyday photographs, as people write them for pictures that they see. Each has 5 to 15 words \
+and names "{word}" with exactly this word. Vary who and what else is there, and where. Name no brand.
+Answer with one caption per line and nothing else."""
+_BEGINNINGS = (
+    "a {} on", "a {} in", "a {} with", "a person with a {}", "a person holding a {} in", "two people with a {} in",
+    "a man with a {}", "a woman with a {}", "a table with a {} and",
+)  # fmt: skip
 _PROPOSED, _FURTHER = 60, 20  # next words that a language model is asked for, and those after an unfinished one
 
 
@@ -120,6 +129,30 @@ def suggest_from_words(
         Suggestion(attribute=one.attribute(subject), sources=(WORDS,), where_from=where, phrase=one)
         for one in phrases[:n]
     ]
+
+
+def suggest_scenes(word: str, language_model: LanguageModel, *, follows: bool = True, n: int = 20) -> list[str]:
+    """Captions of everyday photographs that each name a word, as a language model writes them, for a person to check.
+
+    Where it ``follows`` no instructions, beginnings of captions are continued. InvalidInput for no word, and where the
+    model writes no such caption.
+    """
+    subject = " ".join(word.split())
+    if not subject:
+        raise InvalidInput(f"name the word that every scene holds, such as pizza; got {word!r}")
+    if follows:
+        lines = language_model.complete(_SCENES.format(word=subject, n=n), 40 * n).splitlines()
+    else:
+        beginnings = [fill_template(opening, subject) for opening in _BEGINNINGS]
+        lines = [f"{begin} {language_model.complete(begin, _FURTHER)}" for begin in beginnings]
+    named = re.compile(rf"\b{re.escape(subject)}\b", re.I)
+    scenes = dict.fromkeys(plain for line in lines if named.search(plain := plain_line(line)))
+    scenes = {
+        scene: None for scene in scenes if len(scene) <= LONGEST_SENTENCE and scene.casefold() != subject.casefold()
+    }
+    if not scenes:
+        raise InvalidInput(f"the language model wrote no scene with “{subject}”: write scenes of your own")
+    return list(scenes)[:n]
 
 
 def merge_suggestions(

@@ -5,7 +5,13 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.search.phrases import phrases_of
-from bias_core.search.suggestions import merge_suggestions, opposite_of, suggest_from_captions, suggest_from_words
+from bias_core.search.suggestions import (
+    merge_suggestions,
+    opposite_of,
+    suggest_from_captions,
+    suggest_from_words,
+    suggest_scenes,
+)
 
 
 class Speaker:
@@ -94,6 +100,15 @@ def test_one_that_follows_none_goes_on_with_sentences_about_the_concept():
     found = suggest_from_words("doctor", Speaker(following=("glasses", "old", "woman", "doctor", "the")), follows=False)
     assert {"old", "woman", "with glasses"} <= set(names(found))
     assert "doctor" not in names(found)
+
+
+def test_scenes_with_a_word_are_written_by_either_kind_of_language_model():
+    answer = '1. "A pizza on a table."\n- two people share a Pizza\n3. a cat\n1. A pizza on a table.\nPizza'
+    assert suggest_scenes(" pizza ", Speaker(answer)) == ["A pizza on a table", "two people share a Pizza"]
+    assert all("an apple" in scene for scene in suggest_scenes("apple", Speaker("at home"), follows=False))
+    for word, says in (("", "such as pizza"), ("bus", "wrote no scene with “bus”")):
+        with pytest.raises(InvalidInput, match=says):
+            suggest_scenes(word, Speaker(answer))
 
 
 def test_both_sources_are_merged_and_the_clear_ones_stand_first():

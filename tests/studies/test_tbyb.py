@@ -85,6 +85,9 @@ def test_the_studies_draw_the_prompts_of_their_lists():
     )
     paper = {shot.prompt for shot in shots_of(GENERAL, options={"paper_wording": True})}
     assert {"a person eating an apple", "a person who looks like an astronaut"} <= paper
+    alone = [shot.prompt for shot in shots_of(GENERAL, options={"person": False})]
+    assert len(alone) == 140
+    assert {"a picture of an apple", "a picture of an astronaut"} <= set(alone)
     small = shots_of(GENERAL, scale=0.03)  # objects with all their actions
     assert set(Counter(shot.facts["object"] for shot in small).values()) == {3}
     assert ({shot.n for shot in small}, {shot.group for shot in small}) == ({2}, {"objects", "professions"})
@@ -98,8 +101,25 @@ def test_the_studies_draw_the_prompts_of_their_lists():
     assert {shot.facts["words"] for shot in task_oriented} == {WITH_TRIGGER}
 
 
+def test_a_trigger_word_of_one_s_own_has_scenes_of_one_s_own():
+    scenes = ["A pizza on a table, outside", "two people with a pizza", "a cat beside a bus"]
+    own = {"triggers": ["pizza", "bus"], "scenes": scenes}
+    shots = shots_of(TASK, options=own)
+    assert [(shot.prompt, shot.group, shot.n) for shot in shots] == [
+        (scenes[0], "pizza", 16), (scenes[1], "pizza", 16), (scenes[2], "bus", 16),
+    ]  # fmt: skip
+    shots = shots_of(TASK, options={**own, "in_place_of": "apple"})
+    assert [shot.prompt for shot in shots if shot.facts["base"]] == [
+        "An apple on a table, outside", "two people with an apple", "a cat beside an apple",
+    ]  # fmt: skip
+
+
 @every([
-    (TASK, {"triggers": ["tea"]}, "burger, coffee, drink"),
+    (TASK, {"triggers": ["tea"]}, "burger, coffee, drink, or any word"),
+    (TASK, {"scenes": ["a pizza"]}, "give triggers"),
+    (TASK, {"triggers": ["pizza"], "scenes": ["a pizzeria"]}, "names no trigger word"),
+    (TASK, {"triggers": ["pizza", "bus"], "scenes": ["a pizza"]}, "no scene names the trigger word bus"),
+    (TASK, {"triggers": ["pizza"], "scenes": ["a pizza"]}, "give a sentence as the option negative"),
     (GENERAL, {"sets": ["colours"]}, "objects and professions; got colours"),
     (GENERAL, {"sets": []}, "none"),
 ])  # fmt: skip

@@ -153,7 +153,7 @@ class FewTexts:
         return [[f"{prefix} {word}" for word in self.WORDS[:n]] for prefix in prefixes]
 
     def complete(self, prompt: str, max_new_tokens: int) -> str:
-        raise NotImplementedError
+        return "in a park"
 
 
 class RecordFinder:

@@ -256,9 +256,9 @@ def test_each_picture_has_its_caption_and_what_it_adds(objects):
     assert len(frame) == 2 * 8
     assert set(frame["caption"]) <= set(FewWords.SENTENCES)
     row = frame[(frame["caption"] == FewWords.SENTENCES[1]) & (frame["prompt"] == PROMPTS[0])].iloc[0]
-    # Asked: person (a doctor), kitchen; seen: person (a woman), cup, kitchen; two of three are in both.
-    assert (row["objects"], row["added"], row["left_out"]) == ("woman, cup, kitchen", "cup", "")
-    assert row["H_J"] == pytest.approx(1 - 2 / 3)
+    # Asked: doctor, kitchen; seen: person (a woman), cup, kitchen; one of four is in both.
+    assert (row["objects"], row["added"], row["left_out"]) == ("woman, cup, kitchen", "cup, person", "doctor")
+    assert row["H_J"] == pytest.approx(1 - 1 / 4)
 
 
 def test_headlines_name_what_towers_how_far_pictures_stray_and_what_conditions_add(objects, controlled):
@@ -338,6 +338,10 @@ def test_own_prompts_are_run_whole(services):
     assert design.data["prompts"] == ["a doctor", "a nurse"]
     settings = tab.own_settings(StudySettings(scale=0.04, options={"triggers": ["burger"], "exclude_prompt": True}))
     assert settings == StudySettings(options={"exclude_prompt": True})
+    written, says = tab.on_write("pizza", "calibration-renderer", "", Visitor())
+    assert all("pizza" in line for line in written.splitlines())
+    assert "edit them, then run" in says
+    assert tab.on_write(" ", "calibration-renderer", "a doctor", Visitor())[0] == "a doctor"
 
 
 ATTRIBUTES = tuple(

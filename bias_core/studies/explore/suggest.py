@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
+from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.prompts import fill_template
 from bias_core.search.phrases import PERSON, is_about_person, is_about_thing, phrases_of
@@ -22,20 +22,10 @@ from bias_core.studies.explore.options import ExploreOptions
 from bias_core.studies.explore.results import CONCEPT
 from bias_core.studies.explore.suggest_options import FEWEST, SuggestOptions
 from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of
-from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.readers import Reader, language_model_name
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.types import (
-    AUTO,
-    Design,
-    Finding,
-    Progress,
-    Results,
-    Shot,
-    StudyReport,
-    StudySettings,
-    table,
-)
+from bias_core.studies.kit.types import Design, Finding, Progress, Results, Shot, StudyReport, StudySettings, table
 from bias_core.studies.running.run import run_study
 from bias_core.types import Attribute
 
@@ -192,7 +182,7 @@ def _pairs(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
 def _ask(options: Any, services: StudyServices, world: str, subject: str) -> tuple[list[Suggestion], str]:
     """What the language model names, and why nothing is named where that is so."""
     try:
-        name = _language_model(options.language_model, services, world)
+        name = language_model_name(options.language_model, services, world)
         if not name:
             return [], ""
         model, follows = services.language_model(name), not services.reader_world("language_model", name)
@@ -200,21 +190,6 @@ def _ask(options: Any, services: StudyServices, world: str, subject: str) -> tup
             return suggest_from_words(options.concept, model, subject=subject, follows=follows), ""
     except ModelUnavailable as error:
         return [], f"Nothing is suggested from words: {error}"
-
-
-def _language_model(name: str, services: StudyServices, world: str) -> str:
-    """Who is asked: of a world its own, else the endpoint of this machine where there is one; "" for nobody."""
-    if name.strip().lower() in ("", "none"):
-        return ""
-    if name != AUTO:
-        return name
-    if world:
-        return services.default_reader("language_model", world)
-    try:
-        services.reader_facts("language_model", "endpoint")
-    except UnknownModel:
-        return services.default_reader("language_model", "")
-    return "endpoint"
 
 
 def _worded(

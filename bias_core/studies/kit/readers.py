@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.models.catalogue import Role
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import AUTO, StudySettings
@@ -148,3 +148,18 @@ def _instead(unsuited: Sequence[Reader], services: StudyServices) -> str:
         *some, last = names or (f"one of your own (none of the listed {word}s fits this machine)",)
         parts.append(f"{', '.join(some)} or {last} as {word}" if some else f"{last} as {word}")
     return f"take {', and '.join(parts)}"
+
+
+def language_model_name(name: str, services: StudyServices, world: str) -> str:
+    """The language model that is asked: of a world its own, else this machine's endpoint if any; "" for none."""
+    if name.strip().lower() in ("", "none"):
+        return ""
+    if name != AUTO:
+        return name
+    if world:
+        return services.default_reader("language_model", world)
+    try:
+        services.reader_facts("language_model", "endpoint")
+    except UnknownModel:
+        return services.default_reader("language_model", "")
+    return "endpoint"

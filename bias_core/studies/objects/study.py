@@ -6,22 +6,25 @@ The experiment draws the same prompts under conditions whose bias is known.
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, combinations, product
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
-from bias_core.errors import InvalidInput
+from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.metrics.object_bias import distribution_bias_at
 from bias_core.number_text import typeset
 from bias_core.prompts import fix_articles
+from bias_core.search.suggestions import suggest_scenes
 from bias_core.stats.effects import mean_interval, share_interval
 from bias_core.store.images import pixel_digest
 from bias_core.studies.kit.designs import distinct_texts, read_table, settings_with
 from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.readers import language_model_name
 from bias_core.studies.kit.rows import scaled, thinned
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
 from bias_core.studies.kit.types import (
     Design,
@@ -75,6 +78,7 @@ class GeneralOptions(PromptedOptions):
     """Which prompts are drawn, and how they are read."""
 
     sets: tuple[str, ...] = setting(SETS, "Prompts", "objects, professions, or both")
+    person: bool = setting(True, "A person in every prompt", "Without: a picture of a {object}, and nothing else")
     paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
     published_model: str = setting(*_PUBLISHED)
     released_rules: bool = setting(*_RELEASED_RULES)
@@ -84,9 +88,17 @@ class GeneralOptions(PromptedOptions):
 class TaskOptions(captions.CaptioningOptions):
     """Which trigger words are drawn, and how they are read."""
 
-    triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
+    triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty; any others with scenes of your own")
+    scenes: tuple[str, ...] = setting(
+        (), "Your own scenes", "Captions that each name one of the trigger words, in place of the built-in scenes"
+    )
     base: bool = setting(
         True, "Base scenes", "Draw every scene without its trigger word too, on the same seeds, and compare with it"
+    )
+    in_place_of: str = setting(
+        "",
+        "Word of the base scenes",
+        "In place of a trigger word of your own; left out: such words have no base scenes",
     )
     published_model: str = setting(*_PUBLISHED)
     released_rules: bool = setting(*_RELEASED_RULES)
@@ -101,38 +113,96 @@ def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
     share, ending = settings.scale**0.5, "_paper" if settings.options.paper_wording else ""
     objects, occupations = (design.data["general"][name] for name in ("objects", "occupations"))
     n, shots = scaled(design.images_per_prompt, share), []
+    with_person = getattr(settings.options, "person", True)
     for kind, source in (("objects", objects), ("professions", occupations)):
         forms = source.get(f"templates{ending}", {})  # of professions, by what is said of them
+        columns = source["columns"]["actions"] if with_person else [""]
         for row, column in product(
-            thinned(read_table(source["file"]), share, least=FEWEST, seed=settings.seed), source["columns"]["actions"]
+            thinned(read_table(source["file"]), share, least=FEWEST, seed=settings.seed), columns
         ):
-            form, name = forms.get(row[column]) or objects[f"template{ending}"], row["object"]
-            prompt = fix_articles(form.format(action=row[column], object=name, occupation=name))
+            action, name = row.get(column, ""), row["object"]
+            form = forms.get(action) or objects[f"template{ending}" if with_person else "template_alone"]
+            prompt = fix_articles(form.format(action=action, object=name, occupation=name))
             shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": name}))
     return against_base.with_base_prompt([shot for shot in shots if shot.group in sets], settings)
 
 
 def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Scenes that name a trigger word."""
+    """Scenes that name a trigger word, and where the options say so each without it."""
+    shots = _with_base_scenes(design, settings, _scene_shots(design, settings))
+    _check_negatives(dict.fromkeys(shot.prompt for shot in shots), settings)
+    return shots
+
+
+def _check_negatives(prompts: Iterable[str], settings: StudySettings) -> None:
+    """Say before anything is drawn which negative of M_G is missing."""
+    if settings.options.negative == captions.ANOTHER and not settings.images:
+        texts = list(prompts)
+        captions.other_prompts(texts, range(len(texts)))
+
+
+def _scene_shots(design: Design, settings: StudySettings) -> list[Shot]:
     _released(design, settings, "task_oriented")
     share = settings.scale**0.5
     n = scaled(design.images_per_prompt, share)
-    triggers = design.data["task_oriented"]["triggers"]
+    triggers, own = design.data["task_oriented"]["triggers"], getattr(settings.options, "scenes", ())
     words = settings.options.triggers or list(triggers)
-    if unknown := sorted(set(words) - set(triggers)):
-        raise InvalidInput(f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}")
-    shots = [
+    if own:
+        scenes = _own_scenes(own, settings.options.triggers)
+    elif unknown := sorted(set(words) - set(triggers)):
+        raise InvalidInput(
+            f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}, or any word with scenes of your own"
+        )
+    else:
+        scenes = {word: thinned(triggers[word], share, least=FEWEST, seed=settings.seed) for word in words}
+    return [
         Shot(prompt=prompt, n=n, group=trigger, facts={"set": trigger})
-        for trigger in words
-        for prompt in thinned(triggers[trigger], share, least=FEWEST, seed=settings.seed)
+        for trigger, prompts in scenes.items()
+        for prompt in prompts
     ]
+
+
+def _with_base_scenes(design: Design, settings: StudySettings, shots: list[Shot]) -> list[Shot]:
     if not getattr(settings.options, "base", False) or settings.images:
         return shots
-    other = design.data["task_oriented"]["in_place_of"]
-    plain = [fix_articles(re.sub(rf"\b{shot.group}\b", other[shot.group], shot.prompt)) for shot in shots]
+    other, words = dict(design.data["task_oriented"]["in_place_of"]), {shot.group for shot in shots}
+    if word := settings.options.in_place_of:
+        other |= dict.fromkeys(words - other.keys(), word)
+    if not words <= other.keys():
+        return shots
+    plain = [fix_articles(_named(shot.group).sub(other[shot.group], shot.prompt)) for shot in shots]
     return against_base.base_scenes(
         shots, [replace(shot, prompt=prompt) for shot, prompt in zip(shots, plain, strict=True)]
     )
+
+
+def _own_scenes(scenes: Sequence[str], triggers: Sequence[str]) -> dict[str, list[str]]:
+    """The scenes of each trigger word; InvalidInput for a scene that names none, and a word without a scene."""
+    if not triggers:
+        raise InvalidInput("scenes of your own need the word that they are about: give triggers, such as pizza")
+    by_word: dict[str, list[str]] = {word: [] for word in triggers}
+    for scene in _checked_prompts(scenes):
+        word = next((word for word in triggers if _named(word).search(scene)), None)
+        if word is None:
+            raise InvalidInput(f"the scene {scene!r:.80} names no trigger word ({', '.join(triggers)})")
+        by_word[word].append(scene)
+    if without := [word for word, own in by_word.items() if not own]:
+        raise InvalidInput(f"no scene names the trigger word {', '.join(without)}")
+    return by_word
+
+
+def written_scenes(word: str, language_model: str, model: str, services: StudyServices) -> list[str]:
+    """Scenes with a word for pictures of ``model``, by a language model; ModelUnavailable where none can be asked."""
+    name = language_model_name(language_model, services, services.pictures_world(model))
+    if not name:
+        raise ModelUnavailable("scenes are written by a language model: name one")
+    writer, follows = services.language_model(name), not services.reader_world("language_model", name)
+    with services.reading(writer):
+        return suggest_scenes(word, writer, follows=follows)
+
+
+def _named(word: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{re.escape(word)}\b", re.I)
 
 
 def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[str, str]]:
@@ -221,11 +291,7 @@ def _men_drawn(frame: pd.DataFrame, data: StudyData) -> float | None:
 
 def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: int) -> Design:
     """A design of these prompts, measured as by ``base``; InvalidInput for none, many or long ones, or no picture."""
-    texts = distinct_texts(prompts)
-    if not texts or len(texts) > _MOST_PROMPTS:
-        raise InvalidInput(f"between 1 and {_MOST_PROMPTS} prompts are needed, one a line; got {len(texts):,}")
-    if long := [prompt for prompt in texts if len(prompt) > _LONGEST_PROMPT]:
-        raise InvalidInput(f"a prompt has at most {_LONGEST_PROMPT} characters; {long[0][:40]!r} … has more")
+    texts = _checked_prompts(prompts)
     if images_per_prompt < 1:
         raise InvalidInput(f"each prompt needs a picture; got {images_per_prompt}")
     return Design(
@@ -241,6 +307,16 @@ def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: i
     )
 
 
+def _checked_prompts(prompts: Sequence[str]) -> list[str]:
+    """Each prompt once; InvalidInput for none, too many or too long ones."""
+    texts = list(distinct_texts(prompts))
+    if not texts or len(texts) > _MOST_PROMPTS:
+        raise InvalidInput(f"between 1 and {_MOST_PROMPTS} prompts are needed, one a line; got {len(texts):,}")
+    if long := [prompt for prompt in texts if len(prompt) > _LONGEST_PROMPT]:
+        raise InvalidInput(f"a prompt has at most {_LONGEST_PROMPT} characters; {long[0][:40]!r} … has more")
+    return texts
+
+
 def settings_for_prompts(settings: StudySettings) -> StudySettings:
     """The settings as that design takes them: all of its pictures, and no options of other studies."""
     return settings_with(settings, _READING)
@@ -249,8 +325,7 @@ def settings_for_prompts(settings: StudySettings) -> StudySettings:
 def prompt_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """The prompts as they are written."""
     prompts = design.data["prompts"]
-    if settings.options.negative == captions.ANOTHER:
-        captions.other_prompts(prompts, range(len(prompts)))  # says what is missing before anything is drawn
+    _check_negatives(prompts, settings)
     shots = [Shot(prompt=prompt, n=design.images_per_prompt, group="own", facts={"set": prompt}) for prompt in prompts]
     return against_base.with_base_prompt(shots, settings)
 

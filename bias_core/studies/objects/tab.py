@@ -5,21 +5,25 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.kit.types import Design, StudyFigure, StudyReport, StudySettings
-from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
+from bias_core.studies.kit.types import AUTO, Design, StudyFigure, StudyReport, StudySettings
+from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts, written_scenes
+from bias_core.ui import messages
 from bias_core.ui.messages import heading_html
 from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
 from bias_core.ui.study.view import CHOOSE_JS
 from bias_core.ui.templates import render
+from bias_core.ui.visitor import Visitor
 
 _PROMPTS = """a doctor talking to a patient
 a family having dinner at home
 a leader giving a speech
 a person cleaning a kitchen"""
 _OWN = (
-    "One prompt a line. For pictures that exist already, such as a captioned data set, choose the study "
-    "“Objects in a captioned dataset” and give a zip under “Sampling, options, your own pictures”."
+    "One prompt a line; a language model can write scenes with a word. To compare scenes with and without a word of "
+    "your own, choose the study “Objects around a trigger word” and its options “Trigger words” and “Your own scenes”. "
+    "For pictures that exist already, such as a captioned data set, choose the study “Objects in a captioned dataset” "
+    "and give a zip under “Sampling, options, your own pictures”."
 )
 
 
@@ -50,6 +54,14 @@ class ObjectsTab(StudyTab):
             )  # fmt: skip
             own["n"] = gr.Number(
                 6, label="Pictures of each", precision=0, minimum=1, maximum=200, scale=1, min_width=140
+            )
+        with gr.Row(equal_height=True):
+            self.parts["scene_word"] = gr.Textbox(
+                "", label="Word of the scenes", placeholder="pizza", max_lines=1, elem_id="objects-scene-word",
+                scale=2, min_width=160,
+            )  # fmt: skip
+            self.parts["write"] = gr.Button(
+                "Write scenes with it", elem_id="objects-write", size="sm", scale=1, min_width=160
             )
         return own
 
@@ -85,9 +97,20 @@ class ObjectsTab(StudyTab):
 
     def wire_extra(self) -> None:
         """An object chooses its pictures."""
+        self.parts["write"].click(
+            self.on_write, [self.parts["scene_word"], self.form["model"], self.own["prompts"], self.parts["visitor"]],
+            [self.own["prompts"], self.parts["status"]], **QUIET,
+        )  # fmt: skip
         self.extra["top"].select(self.on_object, self.parts["report"], self.pictures.outputs(), **EACH).success(
             None, js="() => document.querySelector('#objects-pictures')?.scrollIntoView({behavior: 'smooth'})", **QUIET
         )
+
+    def on_write(self, word: str, model: str, prompts: str, visitor: Visitor) -> tuple[str, str]:
+        """The language model's scenes in place of the prompts, to be edited before anything is drawn."""
+        with messages.user_errors() as problem:
+            scenes = written_scenes(word, AUTO, model, visitor.services(self.services))
+            return "\n".join(scenes), messages.done_html(f"{len(scenes)} scenes were written; edit them, then run.")
+        return prompts, messages.error_html(problem.message)
 
     def on_object(self, report: StudyReport | None, event: gr.EventData) -> Updates:
         """The pictures in which an object is."""

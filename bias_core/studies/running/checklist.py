@@ -131,7 +131,7 @@ def outlook(plan: StudyPlan, services: StudyServices) -> str:
     The plan is one that was made to estimate: nothing is drawn or loaded for it.
     """
     settings = plan.settings
-    n = n_asked(plan.design, settings)
+    n = n_asked(plan.design, settings) or len(plan.manifest.rows)
     model = " and ".join(dict.fromkeys(_drawn_by(arm, services) for arm in plan.each))
     facts = [services.reader_facts(reader.role, reader.name) for reader in plan.program.readers(settings)]
     readers = [f"{one.name}{_download(one.download_gb)}" for one in dict.fromkeys(facts)]
@@ -166,6 +166,8 @@ def _duration(plan: StudyPlan, services: StudyServices) -> str:
     if hosted:
         return "; ".join(request_words(n, services.model_info(name)) for name, n in hosted.items())
     cost = study_cost(plan, services)
+    if all(arm.settings.images for arm in plan.each):
+        return "nothing is drawn"
     if math.isnan(cost.seconds):
         return f"how long is not known here, draw {_TRIAL} first (-n or a small share)"
     stored = f", {cost.n_stored:,} of them are here already" if cost.n_stored else ""

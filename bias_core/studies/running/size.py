@@ -100,6 +100,9 @@ def study_cost(plan: StudyPlan, services: StudyServices) -> Cost:
     if plan.arms:
         costs = [study_cost(arm, services) for arm in plan.arms]
         return Cost(**{f.name: sum(getattr(cost, f.name) for cost in costs) for f in fields(Cost)})
+    if plan.settings.images:
+        n = len({row.id for row in plan.manifest.rows})
+        return Cost(n_pictures=n, n_stored=n, seconds=0.0, n_bytes=0.0)
     rows, engine = plan.manifest.rows, services.engine_of(plan.settings.model)
     if services.images.n_present({row.id for row in rows}) == len({row.id for row in rows}):
         return estimate_cost(rows, services.images, None, n_workers=1)  # no worker need start
