@@ -120,16 +120,16 @@ def bias_amplification(
     Parameters
     ----------
     image_prompt, image_text, text_text : float in [-2, 2]. ITP, IT and TT, averaged over encoders.
-    minimum_text_text : float > 0. Smallest |TT| that α is formed at.
+    minimum_text_text : float >= 0. Smallest |TT| that α is formed at; 0 for the paper's α, at any TT but 0.
 
     Returns
     -------
-    float : at least 0; 1: neither more nor less. nan where |TT| < ``minimum_text_text``: the texts hardly lean, and a
-        ratio to next to nothing is large whatever the pictures show.
+    float : at least 0; 1: neither more nor less. nan where |TT| < ``minimum_text_text`` or TT is 0: the texts hardly
+        lean, and a ratio to next to nothing is large whatever the pictures show.
 
     Raises
     ------
-    InvalidInput : if a score is nan, no number, or outside [-2, 2], or ``minimum_text_text`` is not positive.
+    InvalidInput : if a score is nan, no number, or outside [-2, 2], or ``minimum_text_text`` is negative.
 
     Notes
     -----
@@ -139,12 +139,14 @@ def bias_amplification(
     --------
     >>> bias_amplification(0.25, 0.5, -0.25), bias_amplification(0.25, 0.5, 0.001)
     (1.5, nan)
+    >>> bias_amplification(0.01, 0.02, 0.001, minimum_text_text=0)
+    15.0
     """
-    if not 0 < minimum_text_text < math.inf:
-        raise InvalidInput(f"minimum_text_text must be positive; got {minimum_text_text}.")
+    if not 0 <= minimum_text_text < math.inf:
+        raise InvalidInput(f"minimum_text_text must be at least 0; got {minimum_text_text}.")
     pictures = lean_score(image_prompt, "image_prompt") + lean_score(image_text, "image_text")
     texts = lean_score(text_text, "text_text")
-    return abs(pictures / (2 * texts)) if abs(texts) >= minimum_text_text else math.nan
+    return abs(pictures / (2 * texts)) if texts and abs(texts) >= minimum_text_text else math.nan
 
 
 def internal_bias(
@@ -157,11 +159,11 @@ def internal_bias(
     Parameters
     ----------
     scores : CompositeAssociation. Of one encoder, or better their mean.
-    minimum_text_text : float > 0. See :func:`bias_amplification`.
+    minimum_text_text : float >= 0. See :func:`bias_amplification`.
 
     Returns
     -------
-    InternalBias
+    InternalBias : α has a note where |TT| is below :data:`MINIMUM_TEXT_TEXT`, be it undefined or formed all the same.
 
     Raises
     ------
@@ -176,14 +178,17 @@ def internal_bias(
     """
     texts, (ii, itp, it) = scores.text_text, scores.resamples.T
     alpha = bias_amplification(scores.image_prompt, scores.image_text, texts, minimum_text_text=minimum_text_text)
+    floor = max(minimum_text_text, MINIMUM_TEXT_TEXT)
+    note = f"TT is {typeset(texts, '.4f')}, nearer to 0 than {floor:g}: the texts hardly lean"
     if math.isnan(alpha):
-        note = f"TT is {typeset(texts, '.4f')}, nearer to 0 than {minimum_text_text:g}: the texts hardly lean"
         amplification = Estimate.undefined(sum(scores.n_units), note, null_value=1.0)
     else:
         ratio = (scores.image_prompt + scores.image_text) / (2 * texts)
         of_ratio = picture_estimate(ratio, (itp + it) / (2 * texts), scores.n_units, confidence=confidence)
         low, high = folded_interval(of_ratio.low, of_ratio.high)
         amplification = replace(of_ratio, value=alpha, low=low, high=high, null_value=1.0)
+        if abs(texts) < floor:
+            amplification = amplification.with_note(f"{note}, so α is large whatever the pictures show")
     delta = diffusion_bias(scores.image_image, texts)
     lean = picture_estimate(scores.image_image, ii, scores.n_units, confidence=confidence)
     strength = [end - abs(texts) for end in folded_interval(lean.low, lean.high)]  # of |II| - |TT|

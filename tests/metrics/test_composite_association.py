@@ -1,6 +1,7 @@
 """δ and α against the published tables, hand arithmetic and their own resamples."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -138,8 +139,20 @@ def test_scores_that_are_none_are_refused(bad):
             call()
 
 
-@pytest.mark.parametrize("minimum", [0, -0.1, math.nan, math.inf])
-def test_a_threshold_must_be_positive(minimum):
+def test_without_a_threshold_alpha_is_formed_at_any_tt_and_marked():
+    # |(0.02 + 0.01) / (2 x 0.001)| = 15, as where Table 4 has 26.
+    assert bias_amplification(0.02, 0.01, 0.001, minimum_text_text=0) == pytest.approx(15)
+    assert math.isnan(bias_amplification(0.02, 0.01, 0.0, minimum_text_text=0))
+    rng = np.random.default_rng(0)
+    scores = replace(composite_association(*(rng.normal(size=(5, 7)) for _ in range(6))), text_text=0.001)
+    marked = internal_bias(scores, minimum_text_text=0).bias_amplification
+    assert marked.value > 10
+    assert "nearer to 0 than 0.002" in marked.note
+    assert internal_bias(replace(scores, text_text=0.1), minimum_text_text=0).bias_amplification.note == ""
+
+
+@pytest.mark.parametrize("minimum", [-0.1, math.nan, math.inf])
+def test_a_threshold_is_not_negative(minimum):
     with pytest.raises(InvalidInput, match=f"got {minimum}"):
         bias_amplification(0.1, 0.1, 0.1, minimum_text_text=minimum)
 

@@ -209,6 +209,8 @@ def test_options_change_what_they_say(services):
     assert findings["All targets, mean α"]["value"] is None
     for column in ("MCAS", "δ", "TT"):  # averaged over encoders before anything is made of them
         assert np.allclose(table3(plain)[column], table3(twice)[column])
+    protocol = plan_study(DESIGN, replace(SMALL, protocol="paper"), services, estimate=True).settings.options
+    assert protocol.minimum_text_text == 0  # the paper has α above 10
     assert table3(bare)["δ′"].isna().all()
     assert set(table3(bare)["why no α′"]) == {"its poles were not drawn"}
     assert not any(finding.key.startswith(("difference", "amplification")) for finding in bare.results.findings)

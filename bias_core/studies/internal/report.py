@@ -10,7 +10,12 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from bias_core.metrics.composite_association import CompositeAssociation, InternalBias, summarise_internal_bias
+from bias_core.metrics.composite_association import (
+    MINIMUM_TEXT_TEXT,
+    CompositeAssociation,
+    InternalBias,
+    summarise_internal_bias,
+)
 from bias_core.stats.effects import bootstrap_interval
 from bias_core.studies.arms.statistics import (
     ARM,
@@ -67,6 +72,11 @@ class Target:
     sample: Sample  # of MCAS
     men: float | None  # share of men that were drawn, None where that is not on record
     published: Mapping[str, Mapping[str, float]]  # Table 3, by model: mcas, delta, alpha; empty for one's own target
+
+    @property
+    def has_doubtful_alpha(self) -> bool:
+        """Whether α was formed though the texts hardly lean."""
+        return not math.isnan(self.bias.bias_amplification.value) and abs(self.bias.text_text) < MINIMUM_TEXT_TEXT
 
 
 def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]) -> Results:
@@ -127,6 +137,7 @@ def _row(target: Target) -> dict[str, Any]:
         **columns("δ", bias.diffusion_bias),
         **columns("α", bias.bias_amplification),
         "why no α": bias.bias_amplification.note if math.isnan(bias.bias_amplification.value) else "",
+        "why doubt α": bias.bias_amplification.note if target.has_doubtful_alpha else "",
         "TT": scores.text_text,
         "II": scores.image_image,
         "ITP": scores.image_prompt,
@@ -176,13 +187,19 @@ def _summary(
     ):
         row |= {f"{sign} min": ends[0], f"{sign} max": ends[1], **columns(f"mean {sign}", mean)}
     name = "All targets" if group == "overall" else f"{group.capitalize()}-dominated targets"
+    n_doubtful = sum(one.has_doubtful_alpha for one in members)
     places = {one.keyword: one.places for one in members}
     more, repaired = group_findings(group, name, places, settings.confidence)
     row |= {**columns("mean MCAS", mean_lean), "no α": summary.n_undefined, **more, "note": ""}
     parts = (
         ("delta", "diffusion_bias", delta, "A mean of absolute values, so never 0: see δ′."),
         ("lean", "composite_association", mean_lean, _CANCEL * (group == "overall")),
-        ("alpha", "bias_amplification", alpha, _alpha_says(alpha, summary.n_undefined, printed.get("misprint"))),
+        (
+            "alpha",
+            "bias_amplification",
+            alpha,
+            _alpha_says(alpha, summary.n_undefined, n_doubtful, printed.get("misprint")),
+        ),
     )
     return row, repaired + [
         finding(f"{key} {group}", f"{name}, mean {SIGNS[key]}", metric, mean, says, published=published, sample=sample)
@@ -192,12 +209,14 @@ def _summary(
     ]
 
 
-def _alpha_says(alpha: Estimate, n_undefined: int, misprint: str | None) -> str:
+def _alpha_says(alpha: Estimate, n_undefined: int, n_doubtful: int, misprint: str | None) -> str:
     says = []
     if alpha.low <= 1 <= alpha.high:
         says.append("Neither more nor less strongly than the texts, as far as can be told.")
     elif not math.isnan(alpha.value):
         says.append(f"On average {'more' if alpha.value > 1 else 'less'} strongly than the texts.")
+    if n_doubtful:
+        says.append(f"Targets whose texts hardly lean, so that their α is large whatever is drawn: {n_doubtful}.")
     if n_undefined:
         says.append(f"Targets without α, as their texts hardly lean: {n_undefined}.")
     return " ".join([*says, f"Published misprint, {misprint}."] if misprint else says)

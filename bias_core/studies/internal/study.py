@@ -48,7 +48,13 @@ class InternalBiasOptions(Options):
     poles: bool = setting(
         True, "Own poles", "Also draw every target worded for men and for women: the ends of the scale of δ′ and α′"
     )
-    minimum_text_text: float = setting(0.002, "Smallest |TT|", "Below it there is no α", ge=0, le=2)
+    minimum_text_text: float = setting(
+        0.002,
+        "Smallest |TT|",
+        "Below it there is no α; 0: α at any TT, as the paper has it, marked below 0.002",
+        ge=0,
+        le=2,
+    )
     published_model: str = setting(
         "Stable Diffusion v2", "Published model", "Whose published numbers stand beside the findings"
     )
