@@ -1,6 +1,7 @@
 """The internal bias study: a planted lean is found and no other, the paper is quoted, targets may be one's own."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.exchange.export import write_folder
 from bias_core.metrics.composite_association import composite_association
 from bias_core.metrics.relative_lean import relative_lean_estimate, text_relative_lean
+from bias_core.studies.internal.headline import headline
 from bias_core.studies.internal.poles import worded
 from bias_core.studies.internal.study import own_targets
 from bias_core.studies.kit.designs import find_design, read_table
@@ -290,6 +292,24 @@ def test_the_mean_lean_of_a_target_s_pictures_is_its_ii_and_what_is_undefined_sa
     assert means.to_dict() == pytest.approx(frame["II"].to_dict(), abs=1e-6)
     assert own.pictures.loc[own.pictures["kind"] != "target", "lean"].isna().all()
     assert ((frame["why no α"] != "") == frame["α"].isna()).all()
+
+
+def test_sides_of_one_s_own_take_the_place_of_men_and_women(services):
+    own = {"words_a": ["old", "elderly"], "words_b": ["young"], "targets": ["Engineer", "Nurse"]}
+    shots = shots_of(DESIGN, options=own)
+    by_kind = {kind: [s.prompt for s in shots if s.facts["kind"] == kind] for kind in ("old", "young", "worded old")}
+    assert by_kind["old"] == ["an image of an old person", "an image of an elderly person"]
+    assert by_kind["young"] == ["an image of a young person"]
+    assert by_kind["worded old"] == ["an image of an old engineer", "an image of an old nurse treating a patient"]
+    report = complete(run_study(DESIGN, StudySettings(condition="extreme", scale=0.1, options=own), services))
+    frame = table3(report)
+    assert set(frame["dominated"]) == {"unassigned"}
+    assert all(finding.published is None for finding in report.results.findings)
+    assert table_of(report, "table4").frame["model"].unique().tolist() == ["this run"]
+    assert not re.findall(r"\b(?:wo)?men\b", headline(report) + table_of(report, "table3").note)
+    for wrong in ({"words_a": ["old"]}, {"prompts_a": ["an image of a man"]}, {"words_a": ["x"], "words_b": ["x"]}):
+        with pytest.raises(InvalidInput, match=r"words_a and words_b|must differ"):
+            shots_of(DESIGN, options=wrong)
 
 
 def test_chosen_targets_are_drawn_whole_and_unknown_ones_refused():

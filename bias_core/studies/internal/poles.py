@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bias_core.errors import InvalidInput
 from bias_core.metrics.lean_difference import mean_relative_lean_difference, relative_lean_difference_estimate
 from bias_core.metrics.lean_ratio import log_amplification_estimate, mean_log_amplification
 from bias_core.metrics.relative_lean import relative_lean_over_encoders, text_relative_lean
@@ -18,45 +19,76 @@ from bias_core.studies.kit.types import Finding, Sample, Shot, columns, finding,
 from bias_core.types import Estimate
 
 GENDERS = ("male", "female")  # A, and B: positive scores lean to the first
-POLES = tuple(f"worded {gender}" for gender in GENDERS)  # kinds of the pictures of poles
 _NOUNS = {
     "male": {"person": "man", "people": "men", "child": "boy", "children": "boys"},
     "female": {"person": "woman", "people": "women", "child": "girl", "children": "girls"},
 }
 _PERSON = re.compile(r"\b(person|people|child|children)\b", re.I)
 _BEFORE_NOUN = re.compile(r"^(?:.*?\bof\s+)?(?:(?:an?|the|one)\s+)?", re.I)
+_TARGET = "target"  # kind of the pictures of targets
 _NO_POLES = "its poles were not drawn"
 _SAME = "No difference from the lean of the words is shown, none ruled out."
 
 
-def worded(prompt: str, gender: str) -> str:
-    """The prompt with its person worded as a man or a woman, once.
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """A, to which positive scores lean, and B."""
+
+    names: tuple[str, str]  # kinds of their pictures, and the words that word a target for them
+    called: tuple[str, str]  # in sentences
+
+    @property
+    def poles(self) -> tuple[str, str]:
+        """Kinds of the pictures of targets worded for A and for B."""
+        a, b = self.names
+        return f"worded {a}", f"worded {b}"
+
+
+def sides_of(options: Any) -> Sides:
+    """Men and women, or the sides that words of one's own name first; InvalidInput for one side alone."""
+    own = options.words_a, options.words_b
+    if not any(own) and not options.prompts_a and not options.prompts_b:
+        return Sides(names=GENDERS, called=("men", "women"))
+    if not all(own):
+        raise InvalidInput("attributes of your own need words of both sides: give words_a and words_b")
+    a, b = (" ".join(words[0].split()) for words in own)
+    if not a or not b or a == b or _TARGET in (a, b):
+        raise InvalidInput(f"the first words of the two sides name them and must differ; got {a!r} and {b!r}")
+    return Sides(names=(a, b), called=(a, b))
+
+
+def worded(prompt: str, side: str) -> str:
+    """The prompt with its person worded as a man or a woman, or as another side, once.
 
     >>> worded("an image of an engineer", "female"), worded("an image of a person reading", "male")
     ('an image of a female engineer', 'an image of a man reading')
     >>> worded("CEO", "male"), worded("an image of a child playing with a dollhouse", "female")
     ('male CEO', 'an image of a girl playing with a dollhouse')
+    >>> worded("an image of an engineer", "old"), worded("an image of a person reading", "young")
+    ('an image of an old engineer', 'an image of a young person reading')
     """
-    text, n = _PERSON.subn(lambda match: _NOUNS[gender][match[1].lower()], prompt, count=1)
+    text, n = prompt, 0
+    if side in _NOUNS:
+        text, n = _PERSON.subn(lambda match: _NOUNS[side][match[1].lower()], prompt, count=1)
     if not n:
         before = _BEFORE_NOUN.match(prompt)
         place = before.end() if before else 0
-        text = f"{prompt[:place]}{gender} {prompt[place:]}"
+        text = f"{prompt[:place]}{side} {prompt[place:]}"
     return fix_articles(text)
 
 
-def pole_shots(targets: Sequence[Mapping[str, str]], n: int) -> list[Shot]:
-    """Pictures of every target worded for men and for women, half as many as of the target, on seeds of their own."""
+def pole_shots(targets: Sequence[Mapping[str, str]], n: int, sides: Sides) -> list[Shot]:
+    """Pictures of every target worded for either side, half as many as of the target, on seeds of their own."""
     return [
         Shot(
-            prompt=worded(target["prompt"], gender),
+            prompt=worded(target["prompt"], side),
             n=max(2, math.ceil(n / 2)),
             group=kind,
             facts={"kind": kind, "pole_of": target["keyword"]},
             first_seed=n,
         )
         for target in targets
-        for gender, kind in zip(GENDERS, POLES, strict=True)
+        for side, kind in zip(sides.names, sides.poles, strict=True)
     ]
 
 
@@ -80,21 +112,22 @@ def places_of(
 ) -> Places | None:
     """Of one target, of scores averaged over the encoders; None where no pictures of its poles are there.
 
-    ``words`` are the texts of men and of women; ``groups`` may have the prompts of ``a`` and ``b``.
+    ``words`` are the texts of the two sides; ``groups`` may have the prompts of ``a`` and ``b``.
     """
     frame, options = data.frame, data.settings.options
+    sides = sides_of(options)
     if "pole_of" not in frame:
         return None
     parts = [(frame["kind"] == "target") & (frame["keyword"] == target["keyword"])]
-    parts += [(frame["kind"] == kind) & (frame["pole_of"] == target["keyword"]) for kind in POLES]
-    parts += [frame["kind"] == gender for gender in GENDERS]
+    parts += [(frame["kind"] == kind) & (frame["pole_of"] == target["keyword"]) for kind in sides.poles]
+    parts += [frame["kind"] == side for side in sides.names]
     if not all(part.any() for part in parts):
         return None
     text = target[options.text_targets]
     of_texts = []
     for encoder in rows:
-        sentences = data.texts([text, *(worded(text, gender) for gender in GENDERS)], encoder)
-        of_words = [data.texts(words[gender], encoder) for gender in GENDERS]
+        sentences = data.texts([text, *(worded(text, side) for side in sides.names)], encoder)
+        of_words = [data.texts(words[side], encoder) for side in sides.names]
         of_texts.append([*(one[None] for one in sentences), *of_words])
     readings = [[embedded[part.to_numpy()] for part in parts] for embedded in rows.values()]
     prompts = [None, None, None, groups.get("a"), groups.get("b")]
@@ -143,9 +176,10 @@ def place_columns(places: Places | None) -> dict[str, Any]:
     }
 
 
-def target_finding(name: str, title: str, places: Places) -> Finding:
+def target_finding(name: str, title: str, places: Places, sides: Sides) -> Finding:
     """δ' of a target."""
-    says = lean(places.difference, "Drawing moves it towards men.", "Drawing moves it towards women.", _SAME)
+    a, b = sides.called
+    says = lean(places.difference, f"Drawing moves it towards {a}.", f"Drawing moves it towards {b}.", _SAME)
     if math.isnan(places.difference.value):
         says = f"Not known: {places.difference.note}."
     key = f"difference {name}"
@@ -153,7 +187,7 @@ def target_finding(name: str, title: str, places: Places) -> Finding:
 
 
 def group_findings(
-    group: str, name: str, members: Mapping[str, Places | None], confidence: float
+    group: str, name: str, members: Mapping[str, Places | None], sides: Sides, confidence: float
 ) -> tuple[dict[str, Any], list[Finding]]:
     """Mean δ' and the α' of all targets of a group, as columns of a table and as findings; nothing without poles."""
     measured = {
@@ -174,7 +208,8 @@ def group_findings(
         return np.log(np.where(ratios > 0, ratios, np.nan))
 
     ratio = counted_sample(keywords, of_counts)
-    says = lean(difference, "Drawing moves them towards men.", "Drawing moves them towards women.", _SAME)
+    a, b = sides.called
+    says = lean(difference, f"Drawing moves them towards {a}.", f"Drawing moves them towards {b}.", _SAME)
     left_out = len(members) - len(measured)
     says += f" Targets without δ′: {left_out}." * bool(left_out)
     return columns("mean δ′", difference) | columns("α′ of all", amplification), [

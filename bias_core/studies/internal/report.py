@@ -25,7 +25,7 @@ from bias_core.studies.arms.statistics import (
     ranks_over_arms,
     table_over_arms,
 )
-from bias_core.studies.internal.poles import GENDERS, Places, group_findings, place_columns, target_finding
+from bias_core.studies.internal.poles import GENDERS, Places, group_findings, place_columns, sides_of, target_finding
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.types import (
     ArmReport,
@@ -56,7 +56,7 @@ REPAIRED = {"difference": "mean δ′", "amplification": "α′ of all"}  # colu
 RUN = "this run"
 _LEGENDS = {"male": "male-dominated", "female": "female-dominated", UNASSIGNED: "own targets"}
 _FEWEST_FOR_RANKS = 4
-_CANCEL = "Positive leans male; over all targets the two sides can cancel."
+_CANCEL = "Positive leans to {}; over all targets the two sides can cancel."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,15 +81,16 @@ class Target:
 
 def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]) -> Results:
     """Findings, tables and figures."""
-    model = settings.options.published_model
+    model, sides = settings.options.published_model, sides_of(settings.options)
+    a, b = sides.called
     members = {group: [target for target in targets if group in (target.dominated, "overall")] for group in GROUPS}
     summaries = [_summary(design, settings, group, of) for group, of in members.items() if of]
-    says = "Leans to men.", "Leans to women.", "Leans to neither side clearly."
+    says = f"Leans to {a}.", f"Leans to {b}.", "Leans to neither side clearly."
     repaired = [one for _, findings in summaries for one in findings if one.key.split()[0] in REPAIRED]
     return Results(
         findings=(
             *(
-                target_finding(one.keyword, f"{_title(one)}: δ′", one.places)
+                target_finding(one.keyword, f"{_title(one)}: δ′", one.places, sides)
                 for one in targets
                 if one.places is not None
             ),
@@ -109,11 +110,11 @@ def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]
             *(one for _, findings in summaries for one in findings if one not in repaired),
         ),
         tables=(
-            TEXTS.table("table3", map(_row, targets)),
-            TEXTS.table("scores", [row for target in targets for row in _score_rows(target)]),
-            TEXTS.table("table4", [*(row for row, _ in summaries), *_printed_rows(design)]),
+            TEXTS.table("table3", map(_row, targets), a=a, b=b),
+            TEXTS.table("scores", [row for target in targets for row in _score_rows(target, f"{a} and {b}")]),
+            TEXTS.table("table4", [*(row for row, _ in summaries), *_printed_rows(design, sides.names)]),
         ),
-        figures=drawable(_figures(targets, model)),
+        figures=drawable(_figures(targets, model, sides.called)),
         notes=_notes(design, targets),
     )
 
@@ -151,8 +152,8 @@ def _row(target: Target) -> dict[str, Any]:
     return row
 
 
-def _score_rows(target: Target) -> list[dict[str, Any]]:
-    scores, words, pictures = target.scores, "gender words", "pictures of men and women"
+def _score_rows(target: Target, both: str) -> list[dict[str, Any]]:
+    scores, words, pictures = target.scores, f"words for {both}", f"pictures of {both}"
     n_target, n_men, n_women = scores.n_units
     text = Estimate(value=scores.text_text, low=math.nan, high=math.nan, n=0, null_value=0.0)
     return [
@@ -170,7 +171,7 @@ def _summary(
     design: Design, settings: StudySettings, group: str, members: Sequence[Target]
 ) -> tuple[dict[str, Any], list[Finding]]:
     """Of a group of targets the line of Table 4, and its findings."""
-    chance = intervals(settings)
+    chance, sides = intervals(settings), sides_of(settings.options)
     values = {
         "delta": [one.bias.diffusion_bias.value for one in members],
         "lean": [one.scores.mcas for one in members],
@@ -179,7 +180,8 @@ def _summary(
     summary = summarise_internal_bias(values["delta"], values["alpha"], **chance)
     delta, alpha = summary.diffusion_bias, summary.bias_amplification
     mean_lean = bootstrap_interval(values["lean"], statistic=np.mean, null_value=0.0, **chance)
-    printed = design.data.get("summary", {}).get(settings.options.published_model, {}).get(group, {})
+    of_paper = design.data.get("summary", {}) if sides.names == GENDERS else {}
+    printed = of_paper.get(settings.options.published_model, {}).get(group, {})
     row: dict[str, Any] = {"model": RUN, "targets": group, "n": delta.n}
     for sign, mean, ends in (
         ("δ", delta, summary.diffusion_bias_range),
@@ -189,11 +191,11 @@ def _summary(
     name = "All targets" if group == "overall" else f"{group.capitalize()}-dominated targets"
     n_doubtful = sum(one.has_doubtful_alpha for one in members)
     places = {one.keyword: one.places for one in members}
-    more, repaired = group_findings(group, name, places, settings.confidence)
+    more, repaired = group_findings(group, name, places, sides, settings.confidence)
     row |= {**columns("mean MCAS", mean_lean), "no α": summary.n_undefined, **more, "note": ""}
     parts = (
         ("delta", "diffusion_bias", delta, "A mean of absolute values, so never 0: see δ′."),
-        ("lean", "composite_association", mean_lean, _CANCEL * (group == "overall")),
+        ("lean", "composite_association", mean_lean, _CANCEL.format(sides.called[0]) * (group == "overall")),
         (
             "alpha",
             "bias_amplification",
@@ -222,9 +224,10 @@ def _alpha_says(alpha: Estimate, n_undefined: int, n_doubtful: int, misprint: st
     return " ".join([*says, f"Published misprint, {misprint}."] if misprint else says)
 
 
-def _printed_rows(design: Design) -> list[dict[str, Any]]:
-    """Table 4 of the paper; nothing for targets of one's own."""
-    summaries, sides = design.data.get("summary", {}), [target["dominated"] for target in design.data["targets"]]
+def _printed_rows(design: Design, between: tuple[str, str]) -> list[dict[str, Any]]:
+    """Table 4 of the paper; nothing for targets of one's own, or between other sides."""
+    summaries = design.data.get("summary", {}) if between == GENDERS else {}
+    sides = [target["dominated"] for target in design.data["targets"]]
     rows = []
     for model in filter(summaries.__contains__, design.data["settings"]["models"]):
         for group, printed in summaries[model].items():
@@ -238,7 +241,7 @@ def _printed_rows(design: Design) -> list[dict[str, Any]]:
     return rows
 
 
-def _figures(targets: Sequence[Target], model: str) -> list[StudyFigure]:
+def _figures(targets: Sequence[Target], model: str, called: tuple[str, str]) -> list[StudyFigure]:
     """Leans, leans against what was drawn, and δ against α: as it is, smoothed, and as published."""
     leans = pd.DataFrame(
         mark(one.keyword, one.scores.mcas_interval, group=_LEGENDS[one.dominated], published=_mcas(one, model))
@@ -254,14 +257,21 @@ def _figures(targets: Sequence[Target], model: str) -> list[StudyFigure]:
     each = [(one, delta, alpha) for one, delta, alpha in each if not math.isnan(alpha.value)]
     sides = [point(delta, alpha, group=_LEGENDS[one.dominated]) for one, delta, alpha in each]
     placed = [(one, one.places) for one in targets if one.places and not math.isnan(one.places.difference.value)]
+    a, b = called
     return [
         TEXTS.figure(
-            "places", [{"name": one.keyword, "start": of.texts, "end": of.pictures.value} for one, of in placed]
+            "places",
+            [{"name": one.keyword, "start": of.texts, "end": of.pictures.value} for one, of in placed],
+            a=a,
+            b=b,
         ),
         TEXTS.figure(
-            "difference", [mark(one.keyword, of.difference, group=_LEGENDS[one.dominated]) for one, of in placed]
+            "difference",
+            [mark(one.keyword, of.difference, group=_LEGENDS[one.dominated]) for one, of in placed],
+            a=a,
+            b=b,
         ),
-        TEXTS.figure("mcas", leans, published=others if leans["published"].notna().any() else ""),
+        TEXTS.figure("mcas", leans, published=others if leans["published"].notna().any() else "", a=a),
         TEXTS.figure("drawn", drawn),
         TEXTS.figure("figure2", sides, n_without=len(targets) - len(each), n=len(targets)),
         TEXTS.figure(

@@ -12,7 +12,7 @@ from bias_core.metrics.composite_association import composite_association, inter
 from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import lean_sample
 from bias_core.studies.internal.headline import headline
-from bias_core.studies.internal.poles import GENDERS, places_of, pole_shots
+from bias_core.studies.internal.poles import GENDERS, places_of, pole_shots, sides_of
 from bias_core.studies.internal.report import UNASSIGNED, Target, compare_internal_bias, report_of
 from bias_core.studies.kit.designs import check_count, find_design, read_table
 from bias_core.studies.kit.program import Measuring, Program, StudyData
@@ -38,6 +38,16 @@ class InternalBiasOptions(Options):
     encoders: tuple[str, ...] = setting(
         (), "Readers to average", "Scores are averaged over them; the reader alone where empty"
     )
+    words_a: tuple[str, ...] = setting(
+        (),
+        "Words of A",
+        "In place of those for men, such as old, aged; the first names the side and words its pictures",
+    )
+    words_b: tuple[str, ...] = setting((), "Words of B", "In place of those for women, such as young, youthful")
+    prompts_a: tuple[str, ...] = setting(
+        (), "Prompts of A", "Of its pictures; where empty an image of a ... person with each of its words"
+    )
+    prompts_b: tuple[str, ...] = setting((), "Prompts of B", "Likewise")
     text_targets: Literal["prompt", "keyword"] = setting(
         "prompt", "Text of a target", "Its whole prompt, or the bare keyword"
     )
@@ -70,24 +80,59 @@ def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
         for number in (design.images_per_prompt, design.data["settings"]["images_per_attribute"])
     )
     targets = _targets(design, settings)
+    sides = sides_of(settings.options)
     shots = [
         Shot(prompt=target["prompt"], n=n, group="target", facts={"kind": "target", **target}) for target in targets
     ] + [
-        Shot(prompt=prompt, n=n_attribute, group=entry["gender"], facts={"kind": entry["gender"]})
-        for entry in design.data["image_attributes"]
-        for prompt in [entry.get("variant", entry["prompt"]) if settings.options.variant else entry["prompt"]]
+        Shot(prompt=prompt, n=n_attribute, group=side, facts={"kind": side})
+        for side, prompts in _attribute_prompts(design, settings).items()
+        for prompt in prompts
     ]
-    return shots + pole_shots(targets, n) if settings.options.poles else shots
+    return shots + pole_shots(targets, n, sides) if settings.options.poles else shots
+
+
+def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, list[str]]:
+    """The prompts of the pictures of each side."""
+    options, sides = settings.options, sides_of(settings.options)
+    if sides.names != GENDERS:
+        own = (options.prompts_a, options.words_a), (options.prompts_b, options.words_b)
+        return {
+            side: list(prompts) or [fill_template("an image of a {} person", word) for word in words]
+            for side, (prompts, words) in zip(sides.names, own, strict=True)
+        }
+    prompts: dict[str, list[str]] = {side: [] for side in sides.names}
+    for entry in design.data["image_attributes"]:
+        prompts[entry["gender"]].append(entry.get("variant", entry["prompt"]) if options.variant else entry["prompt"])
+    return prompts
+
+
+def _attribute_words(design: Design, settings: StudySettings) -> dict[str, Sequence[str]]:
+    """The texts of each side."""
+    options, sides = settings.options, sides_of(settings.options)
+    given = design.data["text_attributes"]
+    words = [given[side] for side in GENDERS] if sides.names == GENDERS else [options.words_a, options.words_b]
+    return dict(zip(sides.names, words, strict=True))
 
 
 def size_note(design: Design, settings: StudySettings) -> str:
     """How many of the pictures are of the poles, in words; "" where they are not drawn."""
     n = sum(shot.n for shot in internal_bias_shots(design, settings) if "pole_of" in shot.facts)
-    return f"{n:,} of them the targets worded for men and for women, which the paper does not draw" if n else ""
+    a, b = sides_of(settings.options).called
+    return f"{n:,} of them the targets worded for {a} and for {b}, which the paper does not draw" if n else ""
 
 
 def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
-    """The targets that the option names, in the order of the paper; else a share of each side."""
+    """The targets that the option names, in the order of the paper; else a share of each side.
+
+    Between sides of one's own nothing is claimed of a target beforehand.
+    """
+    chosen = _chosen(design, settings)
+    if sides_of(settings.options).names == GENDERS:
+        return chosen
+    return [{**target, "dominated": UNASSIGNED} for target in chosen]
+
+
+def _chosen(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     every, names = design.data["targets"], set(settings.options.targets)
     if unknown := names - {target["keyword"] for target in every}:
         all_names = ", ".join(target["keyword"] for target in every)
@@ -107,7 +152,9 @@ def measure_internal_bias(design: Design, settings: StudySettings, data: StudyDa
     for reader in averaged_encoders(settings):
         rows[reader.name] = yield from data.embed(data.frame, reader.name)
     printed: dict[str, dict[str, dict[str, float]]] = {}  # Table 3: keyword, model and measure; none of own targets
-    for row in read_table(design.data["scores"]["file"]) if "scores" in design.data else ():
+    sides = sides_of(settings.options)
+    has_printed = "scores" in design.data and sides.names == GENDERS
+    for row in read_table(design.data["scores"]["file"]) if has_printed else ():
         printed.setdefault(row["keyword"], {})[row["model"]] = {
             name: float(row[name]) for name in ("mcas", "delta", "alpha")
         }
@@ -117,7 +164,7 @@ def measure_internal_bias(design: Design, settings: StudySettings, data: StudyDa
         if (data.frame["keyword"] == target["keyword"]).any()
     ]
     kinds = data.frame["kind"].to_numpy()
-    leans = [association(*(each[kinds == kind] for kind in ("target", *GENDERS))) for each in rows.values()]
+    leans = [association(*(each[kinds == kind] for kind in ("target", *sides.names))) for each in rows.values()]
     data.keep(data.frame[kinds == "target"], lean=np.mean(leans, axis=0))  # II is the mean of these
     return report_of(design, settings, targets)
 
@@ -132,17 +179,18 @@ def _measured(
 ) -> Target:
     """The mean over the encoders, and what MCAS was computed from: means of cosines, which texts add to."""
     frame, options, confidence = data.frame, settings.options, settings.confidence
-    parts = [frame["keyword"] == target["keyword"], *(frame["kind"] == gender for gender in GENDERS)]
+    sides = sides_of(options)
+    parts = [frame["keyword"] == target["keyword"], *(frame["kind"] == side for side in sides.names)]
     more: dict[str, Any] = {"confidence": confidence, "rng": settings.seed}
     if options.resample == "prompts":
         more |= {f"groups_{side}": frame.loc[part, "prompt"] for side, part in zip("ab", parts[1:], strict=True)}
-    gender_words = design.data["text_attributes"]
+    words_of = _attribute_words(design, settings)
     groups = {side: more[f"groups_{side}"] for side in "ab" if f"groups_{side}" in more}
     scores, terms = [], []
     for encoder, embedded in rows.items():
         x, a, b = (embedded[part] for part in parts)
         text = data.texts([target[options.text_targets]], encoder)
-        words = [data.texts(gender_words[gender], encoder) for gender in GENDERS]
+        words = [data.texts(of_side, encoder) for of_side in words_of.values()]
         scores.append(composite_association(x, text, a, b, *words, **more))
         lean = words[0].mean(axis=0) - words[1].mean(axis=0)
         terms.append((x @ a.T, x @ b.T, x @ lean, a @ text[0], b @ text[0], text[0] @ lean))
@@ -153,14 +201,14 @@ def _measured(
     sums: dict[str, Any] = {"of_targets": of_targets, "of_a": of_a, "of_b": of_b, "constant": float(constant)}
     mean = mean_over_encoders(scores, confidence=confidence)
     truths = data.truths(frame[parts[0]])
-    on_record = [truth for truth in truths if truth is not None]
+    on_record = [truth for truth in truths if truth is not None and sides.names == GENDERS]
     return Target(
         **{name: target[name] for name in ("keyword", "category", "dominated")},
         scores=mean,
-        places=places_of(target, rows, data, gender_words, groups),
+        places=places_of(target, rows, data, words_of, groups),
         bias=internal_bias(mean, minimum_text_text=options.minimum_text_text, confidence=confidence),
         sample=lean_sample((x_units, a_units, b_units), to_a, to_b, **sums),
-        men=data.services.shown("a photo of a man", on_record) if len(on_record) == len(truths) else None,
+        men=data.services.shown("a photo of a man", on_record) if on_record and len(on_record) == len(truths) else None,
         published=published,
     )
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
+from bias_core.studies.internal.poles import sides_of
 from bias_core.studies.internal.study import InternalBiasOptions, own_targets
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, StudyReport
@@ -13,7 +14,7 @@ from bias_core.ui.study.closer_look import CloserLook, extremes_html
 from bias_core.ui.templates import render
 
 _BEHIND = (
-    "Below each how much nearer it is to this run’s pictures of men than to those of women; II is the mean. "
+    "Below each how much nearer it is to this run’s pictures of {a} than to those of {b}; II is the mean. "
     "Clothing, age, light or style may be what makes it so: look before you conclude."
 )
 
@@ -66,6 +67,7 @@ class InternalTab(CloserLook):
         return render(
             "flow",
             target=key,
+            sides=sides_of(report.settings.options).called,
             table=mine,
             scores={score["score"]: score for score in mine.to_dict("records")},
             reach=1.08 * float(scores[["value", "low", "high"]].abs().max().max()),
@@ -74,9 +76,10 @@ class InternalTab(CloserLook):
         )
 
     def behind_html(self, report: StudyReport, key: str) -> str:
-        """The target's pictures that are nearest to those of women and of men."""
+        """The target's pictures that are nearest to those of either side."""
         frame = report.pictures
         if frame is None or "lean" not in frame:
             return ""
-        ends = {key: frame[frame["keyword"] == key]}
-        return extremes_html(report, "lean", ends, low="nearest to women", high="nearest to men", note=_BEHIND)
+        ends, (a, b) = {key: frame[frame["keyword"] == key]}, sides_of(report.settings.options).called
+        low, high = f"nearest to {b}", f"nearest to {a}"
+        return extremes_html(report, "lean", ends, low=low, high=high, note=_BEHIND.format(a=a, b=b))
