@@ -19,13 +19,8 @@ from typing import Any, BinaryIO, cast
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.exchange.picture_metadata import (
-    FORMATS,
-    PictureMetadata,
-    metadata_of_line,
-    metadata_of_record,
-    read_metadata,
-)
+from bias_core.exchange.drawing_facts import PictureMetadata
+from bias_core.exchange.picture_metadata import FORMATS, metadata_of_line, metadata_of_record, read_metadata
 from bias_core.protocols import StepCallback
 from bias_core.store.images import read_record, without_texts
 from bias_core.types import IMPORTED, GeneratedImage, ImageRow, is_blank

@@ -19,12 +19,14 @@ from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange import imports, picture_metadata
+from bias_core.exchange.drawing_facts import PictureMetadata
 from bias_core.exchange.export import Export, ExportedImage, write_folder, write_zip
 from bias_core.exchange.imports import LONGEST_SIDE, ImportedImages, decode, key
-from bias_core.exchange.picture_metadata import PictureMetadata, read_metadata
+from bias_core.exchange.picture_metadata import read_metadata
 from bias_core.store.images import ImageStore, encode_png, pixel_digest, read_record, without_texts
 from bias_core.store.source_marks import source_of
 from bias_core.types import GeneratedImage, ImageRow
+from tests.every import every
 
 DOCTOR, NURSE = "a photo of a doctor", "a photo of a nurse"
 
@@ -131,7 +133,7 @@ BROKEN = {
     "text": b"not a picture",
     "empty": b"",
     "truncated": picture(1, size=(64, 64))[:5000],
-    "a format we do not read": picture(1, "GIF"),
+    "a format we do not read": picture(1, "TGA"),
 }
 
 
@@ -236,7 +238,7 @@ def test_rows_of_another_import_are_refused(tmp_path):
         list(found.generate(other.rows(DOCTOR, 1)))
 
 
-def png(seed=0, **texts):
+def png(seed=0, /, **texts):
     info = PngInfo()
     for name, text in texts.items():
         info.add_text(name.replace("__", "-"), text)
@@ -314,6 +316,7 @@ BASE_AND_REFINER = COMFY | {
                scheduler="normal", model=["12", 0], positive=["13", 0], negative=["7", 0], latent_image=["3", 0]),
     "12": node("CheckpointLoaderSimple", ckpt_name="sd_xl_refiner_1.0.safetensors"),
     "13": node("CLIPTextEncode", text="a photo of a doctor", clip=["12", 1]),
+    "8": node("VAEDecode", samples=["11", 0], vae=["4", 2]),
 }  # fmt: skip
 TWO_PROMPTS = COMFY | {
     "3": COMFY["3"] | {"inputs": COMFY["3"]["inputs"] | {"positive": ["14", 0]}},
@@ -328,6 +331,12 @@ OLD_INVOKE = {
 }  # fmt: skip
 NOVEL = {"steps": 28, "sampler": "k_euler", "seed": 13, "strength": 0.69, "noise": 0.0, "scale": 11.0, "uc": "lowres",
          "width": 512, "height": 768}  # fmt: skip
+
+SWARM = {
+    "prompt": "a photo of a doctor <segment:face,0.6> a male face", "negativeprompt": "blurry", "seed": 1000,
+    "model": "sd_xl_base_1.0", "steps": 20, "cfgscale": 7.0, "width": 1024, "height": 768, "sampler": "euler",
+    "scheduler": "normal", "swarm_version": "0.9.5.0", "initimage": "cropped",
+}  # fmt: skip
 
 
 def known(program, seed, steps, guidance, sampler, size, **more):
@@ -348,7 +357,8 @@ WRITTEN = {
     "Fooocus": (
         png(parameters=json.dumps(FOOOCUS), fooocus_scheme="fooocus"),
         known("Fooocus", 6237891432, 30, 4.0, "dpmpp_2m_sde_gpu karras", (1152, 896),
-              model="juggernautXL_v8Rundiffusion", revised_prompt="cinematic still a photo of a doctor, sharp"),
+              model="juggernautXL_v8Rundiffusion", revised_prompt="cinematic still a photo of a doctor, sharp",
+              further=("full_negative_prompt “worst quality”",)),
     ),
     "InvokeAI": (
         png(invokeai_metadata=json.dumps(INVOKE), invokeai_graph="{}"),
@@ -375,6 +385,37 @@ WRITTEN = {
         png(prompt=json.dumps(BASE_AND_REFINER)),
         known("ComfyUI", 7, 25, 8.0, "euler normal", (1024, 768), negative_prompt="text, watermark"),
     ),
+    "SwarmUI": (
+        png(parameters=json.dumps({"sui_image_params": SWARM, "sui_extra_data": {"original_prompt": "a <x:b|c>"}})),
+        known("SwarmUI", 1000, 20, 7.0, "euler normal", (1024, 768), negative_prompt="blurry", model="sd_xl_base_1.0",
+              further=("prompt of <segment:face,0.6> “a male face”", "a start or reference picture (initimage)")),
+    ),
+    "Midjourney": (
+        png(Description=f"https://s.mj.run/x {DOCTOR} --ar 1:1 --no hats --v 6.0 Job ID: 0a1b-2c", Author="someone"),
+        PictureMetadata(program="Midjourney", prompt=DOCTOR, negative_prompt="hats", model="Midjourney 6",
+                        further=("a start or reference picture (image prompt)",)),
+    ),
+    "Easy Diffusion": (
+        png(prompt=DOCTOR, seed="8", num_inference_steps="25", guidance_scale="7.5", sampler_name="euler_a",
+            negative_prompt="", use_stable_diffusion_model="sd-v1-5", width="512", height="512", prompt_strength="0.8"),
+        known("Easy Diffusion", 8, 25, 7.5, "euler_a", (512, 512), model="sd-v1-5",
+              further=("a start or reference picture (prompt_strength)",)),
+    ),
+    "A1111, redrawn": (
+        png(parameters=f'{DOCTOR}\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: 70, Size: 512x512, Model: v1-5, '
+            'Denoising strength: 0.5, Hires prompt: "a man, old", ADetailer prompt: "a male face, \\"x\\"", '
+            'ControlNet 0: "Module: canny, Weight: 1", ADetailer version: 23.11.0'),
+        known("AUTOMATIC1111", 70, 20, 7.0, "Euler a", (512, 512), model="v1-5",
+              further=("Hires prompt “a man, old”", 'ADetailer prompt “a male face, "x"”',
+                       "a start or reference picture (ControlNet 0)")),
+    ),
+    "NovelAI, with captions of characters": (
+        png(Description=DOCTOR, Source="NovelAI Diffusion V4 79F47848", Comment=json.dumps(
+            NOVEL | {"prompt": DOCTOR, "request_type": "Img2ImgRequest", "v4_prompt": {"caption": {
+                "base_caption": DOCTOR, "char_captions": [{"char_caption": "boy, glasses", "centers": [{"x": 0}]}]}}})),
+        known("NovelAI", 13, 28, 11.0, "k_euler", (512, 768), negative_prompt="lowres", model="NovelAI Diffusion V4",
+              further=("a start or reference picture (request_type)", "char_caption “boy, glasses”")),
+    ),
     "NovelAI": (
         png(Title="AI generated image", Description=DOCTOR, Software="NovelAI", Source="Stable Diffusion 1D44365E",
             Comment=json.dumps(NOVEL)),
@@ -387,6 +428,63 @@ WRITTEN = {
 def test_what_each_program_writes_is_read(program):
     data, expected = WRITTEN[program]
     assert read_metadata(io.BytesIO(data)) == expected
+
+
+def of_text(kind, **inputs):
+    """ComfyUI's usual graph, whose prompt comes from this node."""
+    encoder = COMFY["6"] | {"inputs": {"text": ["20", 0], "clip": ["10", 1]}}
+    return COMFY | {"6": encoder, "20": node(kind, **inputs), "21": node("PrimitiveString", value="a photo")}
+
+
+def again(**changes):
+    """The same, with a second pass that reads another prompt, and with ``changes``."""
+    second = node("FaceDetailer", seed=1, steps=25, cfg=8, sampler_name="euler", scheduler="normal", model=["4", 0],
+                  positive=["31", 0], negative=["7", 0], image=["8", 0], wildcard="")  # fmt: skip
+    saved = COMFY["9"] | {"inputs": {"filename_prefix": "face", "images": ["30", 0]}}
+    return COMFY | {"30": second, "31": node("CLIPTextEncode", text="a male face", clip=["4", 1]), "9": saved} | changes
+
+
+OF_DOCTOR = "of a doctor"
+UNRECORDED = "its workflow makes the prompt by {}, which does not record it (“a photo of a {{doctor|nurse}}”)"
+GRAPHS = {
+    "joined": (of_text("StringConcatenate", string_b=OF_DOCTOR, delimiter=" ", string_a=["21", 0]), DOCTOR, ()),
+    "replaced": (of_text("StringReplace", string="a photo of a X", find="X", replace="doctor"), DOCTOR, ()),
+    "wild-card": (of_text("ImpactWildcardProcessor", wildcard_text="a {b|c}", populated_text=DOCTOR), DOCTOR, ()),
+    "unrecorded": (of_text("DPRandomGenerator", text="a photo of a {doctor|nurse}"),
+                   UNRECORDED.format("DPRandomGenerator"), ()),
+    "by a language model": (of_text("OllamaGenerate", prompt=DOCTOR, model="x"),
+                            "its workflow makes the prompt by OllamaGenerate, which does not record it (“a photo of a "
+                            "doctor”)", ()),
+    "a switch": (of_text("ImpactSwitch", select=2, input1=["7", 0], input2=["22", 0])
+                 | {"22": node("PrimitiveString", value=DOCTOR)}, DOCTOR, ()),
+    "equal texts": (COMFY | {"6": node("CLIPTextEncodeSDXL", text_g=DOCTOR, text_l=DOCTOR, width=1024)}, DOCTOR, ()),
+    "two texts": (COMFY | {"6": node("CLIPTextEncodeSDXL", text_g=DOCTOR, text_l="a man", width=1024)},
+                  "2 prompts are in its workflow (“a photo of a doctor”; “a man”)", ()),
+    "a second pass": (again(), DOCTOR, ("prompt of a later pass (FaceDetailer) “a male face”",)),
+    "a branch that is not saved": (COMFY | {
+        "40": node("KSampler", **COMFY["3"]["inputs"] | {"positive": ["41", 0], "seed": 1}),
+        "41": node("CLIPTextEncode", text="a nurse", clip=["4", 1]),
+        "42": node("PreviewImage", images=["43", 0]), "43": node("VAEDecode", samples=["40", 0])}, DOCTOR, ()),
+    "a branch of another name": (again(**{"50": node("SaveImage", filename_prefix="ComfyUI", images=["8", 0])}),
+                                 DOCTOR, ()),
+    "a start picture": (COMFY | {"5": node("VAEEncode", pixels=["60", 0]), "60": node("LoadImage", image="me.png")},
+                        DOCTOR, ("a start picture",)),
+}  # fmt: skip
+
+
+@every(GRAPHS)
+def test_a_graph_is_followed_from_its_picture_to_the_prompt_or_says_what_was_found(kind):
+    graph, prompt, further = GRAPHS[kind]
+    found = read_metadata(io.BytesIO(png(prompt=json.dumps(graph))), "x/ComfyUI_00001_.png")
+    assert (found.prompt or found.unclear, found.further) == (prompt, further)
+
+
+def test_a_negative_prompt_is_one_only_where_something_was_drawn_away_from_it():
+    zeroed = COMFY | {"7": node("ConditioningZeroOut", conditioning=["6", 0])}
+    unguided = COMFY | {"3": COMFY["3"] | {"inputs": COMFY["3"]["inputs"] | {"cfg": 1.0}}}
+    a1111 = png(parameters="a cup\nNegative prompt: blurry\nSteps: 5, Sampler: Euler, CFG scale: 1, Seed: 2")
+    for data in (png(prompt=json.dumps(zeroed)), png(prompt=json.dumps(unguided)), a1111):
+        assert read_metadata(io.BytesIO(data)).negative_prompt == ""
 
 
 def fooocus_exif(kind):

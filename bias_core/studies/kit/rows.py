@@ -13,8 +13,8 @@ import numpy as np
 
 from bias_core.engine.local import EngineProgress, run_rows
 from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable
+from bias_core.exchange.drawing_facts import PictureMetadata
 from bias_core.exchange.imports import ImportedImages, key
-from bias_core.exchange.picture_metadata import PictureMetadata
 from bias_core.models.catalogue import check_condition
 from bias_core.models.hosted import hosted_name
 from bias_core.number_text import typeset
