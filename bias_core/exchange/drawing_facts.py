@@ -43,11 +43,14 @@ class PictureMetadata:
     digital_source_type: str = ""  # how the picture came to be, as its IPTC metadata say
     is_figure: bool = False  # a figure of a report of ours
     is_sheet: bool = False  # several pictures side by side
+    is_blanked: bool = False  # a safety checker blurred or blanked it
 
     def over(self, other: "PictureMetadata") -> "PictureMetadata":
         """The same, with what only the ``other`` knows."""
         values = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return replace(self, **{name: theirs if own in (None, "", ()) else own for name, own, theirs in values})
+        return replace(
+            self, **{name: theirs if own is False or own in (None, "", ()) else own for name, own, theirs in values}
+        )
 
     def record(self) -> dict[str, Any]:
         """What the store keeps beside the row: program, model, sampler and so on, where they are known."""
@@ -99,7 +102,16 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
         width=width if height else None,
         height=height if width else None,
         further=further_of(table, but={prompt, text, negative}),
+        is_blanked=any(
+            (number(value) or 0) >= 2 or str(value).lower() in _YES
+            for name, value in short.items()
+            if _BLANKED.search(name)
+        ),
     )
+
+
+_BLANKED = re.compile("imagensfw|nsfwcontentdetected|hasnsfwconcept")  # DiffusionDB's is 2 where it was blurred
+_YES = frozenset({"true", "[true]"})
 
 
 _FURTHER = re.compile("prompt|caption", re.IGNORECASE)

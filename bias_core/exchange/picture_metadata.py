@@ -42,12 +42,12 @@ from bias_core.models.hosted import Service
 from bias_core.store.source_marks import XMP_KEY, read_source, source_of
 from bias_core.types import IMPORTED, PictureRecord
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "AVIF", "JPEG2000")
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "AVIF")
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same of a figure of a report, which is no picture of a model
 _MOST_TEXT = 2_000_000  # characters of one picture's metadata
 # What parsers raise on what no program writes.
-_UNREADABLE = (ParserError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
+UNREADABLE = (ParserError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
 
 
 def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
@@ -124,7 +124,7 @@ def facts_of_text(text: str) -> PictureMetadata:
     check_length(text)
     if text.lstrip().startswith("{"):
         return _of_json(text)
-    with suppress(*_UNREADABLE):
+    with suppress(*UNREADABLE):
         return _of_a1111(text)
     pairs = dict(re.findall(r"^(\w[\w ]{1,40}):[ \t]?(.*)$", text, re.MULTILINE))
     if "prompt" in {name.lower() for name in pairs} and len(pairs) > 1:
@@ -138,7 +138,7 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
         if all(key in texts for key in keys):
             try:
                 return read(texts, name)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 if isinstance(error, InvalidInput):
                     raise
                 refused = refused or keys[0]
@@ -186,7 +186,7 @@ def _of_own_text(text: str) -> PictureMetadata:
     """The prompt of our own record; the rest is taken from the whole record, once its pixels are checked."""
     try:
         return PictureMetadata(prompt=one_line(json.loads(text)["row"]["prompt"]))
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise InvalidInput("its record cannot be read") from error
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.exchange import imports, picture_metadata
+from bias_core.exchange import file_names, imports, picture_metadata
 from bias_core.exchange.drawing_facts import PictureMetadata
 from bias_core.exchange.export import Export, ExportedImage, write_folder, write_zip
 from bias_core.exchange.imports import LONGEST_SIDE, ImportedImages, decode, key
@@ -627,10 +628,174 @@ def test_a_camera_or_person_that_leaves_a_comment_is_no_program():
         assert read_metadata(io.BytesIO(exif("JPEG", comment))) == PictureMetadata()
 
 
-def test_the_same_file_twice_stays_two_pictures(tmp_path):
-    data = png(parameters=A1111.format(seed=4))
-    found = ImportedImages(folder(tmp_path, {"1.png": data, "2.png": data}))
-    assert len({row.id for row in found.rows(DOCTOR, 5)}) == 2
+def smooth(seed, size=(64, 64)):
+    """A picture that looks like itself in every size."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    return Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC)
+
+
+def saved(image, kind="PNG", **texts):
+    info, buffer = PngInfo(), io.BytesIO()
+    for name, text in texts.items():
+        info.add_text(name, text)
+    image.save(buffer, kind, **({"pnginfo": info} if texts else {}))
+    return buffer.getvalue()
+
+
+def drawn_by_a1111(seed, image, more=""):
+    return saved(image, parameters=f"{DOCTOR}\nSteps: 20, Sampler: Euler, Seed: {seed}, Size: 64x64{more}")
+
+
+def sheet(*seeds):
+    pasted = Image.new("RGB", (64 * len(seeds), 64))
+    for place, seed in enumerate(seeds):
+        pasted.paste(smooth(seed), (64 * place, 0))
+    return pasted
+
+
+redrawn = smooth(1)
+redrawn.paste(smooth(9, (12, 12)), (26, 10))
+SHOWN_AGAIN = {
+    "the same file": ({"2.png": saved(smooth(1))}, "the same picture as 1.png"),
+    "the same pixels": ({"2.png": saved(smooth(1), note="x")}, "the same pixels as 1.png"),
+    "another format": ({"2.jpg": saved(smooth(1), "JPEG")}, "the same picture as 1.png, in another size or format, or "
+                       "in part drawn again"),
+    "a smaller size": ({"0.png": saved(smooth(1).resize((40, 40)))}, "the same picture as 1.png, in another size or "
+                       "format, or in part drawn again"),
+    "a draft": ({"1-before-highres-fix.png": saved(smooth(2))}, "a draft of 1.png"),
+    "a sheet by its name": ({"grid-0003.png": saved(smooth(2))}, "a contact sheet"),
+    "a sheet by its settings": ({"7.png": drawn_by_a1111(7, smooth(7), ", Script: X/Y/Z plot")}, "a contact sheet"),
+    "a sheet by its size": ({"7.png": drawn_by_a1111(7, smooth(7, (192, 64)))}, "a contact sheet"),
+    "a sheet by its pixels": ({"3.png": saved(smooth(3)), "7.png": saved(sheet(1, 3))},
+                              "a contact sheet of other pictures"),
+    "before an upscaler": ({"2.png": drawn_by_a1111(5, smooth(3)), "4.png": drawn_by_a1111(5, smooth(4, (128, 128)))},
+                           "a smaller version of 4.png"),
+    "before a face was redrawn": ({"2.png": drawn_by_a1111(5, smooth(1)), "4.png": drawn_by_a1111(5, redrawn),
+                                   "1.png": saved(smooth(3))},
+                                  "the same picture as 2.png, in another size or format, or in part drawn again"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SHOWN_AGAIN)
+def test_what_was_drawn_once_counts_once_and_the_others_are_named(kind, tmp_path):
+    files, why = SHOWN_AGAIN[kind]
+    files = {"1.png": saved(smooth(1))} | files
+    files |= {"metadata.csv": "file_name,text\n" + "".join(f"{name},{DOCTOR}\n" for name in files)}
+    found = ImportedImages(folder(tmp_path, files))
+    found.examine()
+    assert [one.partition(": ")[2] for one in found.copies] == [why]
+    assert found.counts == {DOCTOR: len(files) - 2}
+
+
+def test_pictures_that_only_share_a_seed_or_are_blank_all_count(tmp_path):
+    black = saved(Image.new("RGB", (64, 64)))
+    files = {f"{seed}.png": drawn_by_a1111(5, smooth(seed)) for seed in range(4)} | {"8.png": black, "9.png": black}
+    files |= {"metadata.csv": "file_name,text\n" + "".join(f"{name},{DOCTOR}\n" for name in files)}
+    found = ImportedImages(folder(tmp_path, files))
+    pictures = list(found.generate(found.rows(DOCTOR, 9)))
+    assert [one.blocked for one in pictures] == [False] * 4 + [True] * 2
+    assert (found.copies, found.blanks) == ([], ["8.png", "9.png"])
+
+
+def inks():
+    return Image.new("CMYK", (8, 8), (0, 255, 255, 0))  # red
+
+
+def turned_grey():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((8, 4), 65_535 // 2, dtype=np.uint16)).save(buffer, "PNG", exif=exif)
+    return buffer.getvalue()
+
+
+def clear(mode="RGBA"):
+    """Magenta that nobody sees."""
+    image = Image.new("RGBA", (8, 8), (255, 0, 255, 0))
+    return image if mode == "RGBA" else image.quantize()
+
+
+PIXELS = {
+    "16 bits of grey, turned": (turned_grey(), (8, 4), (127, 127, 127)),
+    "inks": (saved(inks(), "TIFF"), (8, 8), (255, 0, 0)),
+    "transparent": (saved(clear()), (8, 8), (255, 255, 255)),
+    "a transparent palette": (saved(clear("P")), (8, 8), (255, 255, 255)),
+    "AVIF": (saved(Image.new("RGB", (8, 8), (255, 255, 255)), "AVIF"), (8, 8), (255, 255, 255)),
+}
+
+
+@every(PIXELS)
+def test_pixels_of_every_kind_come_in_as_they_look(kind):
+    data, size, colour = PIXELS[kind]
+    image = decode(data)
+    assert (image.size, image.mode, image.getpixel((1, 1))) == (size, "RGB", colour)
+
+
+def test_every_file_that_looks_like_a_picture_is_read_or_named_at_once(tmp_path):
+    animation, depth = io.BytesIO(), io.BytesIO()
+    smooth(1).save(animation, "GIF", save_all=True, append_images=[smooth(2)])
+    Image.fromarray(np.ones((4, 4), dtype=np.float32)).save(depth, "TIFF")
+    files = {"a.gif": animation.getvalue(), "b": saved(smooth(3)), "c.heic": b"x", "d.tiff": depth.getvalue(),
+             "e.png": saved(smooth(4))[:900], "notes.txt": "x"}  # fmt: skip
+    found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/{name}": data for name, data in files.items()}))
+    found.examine()
+    assert found.counts == {DOCTOR: 2}
+    assert found.animations == [f"{DOCTOR}/a.gif"]
+    assert [one.partition(": ")[0].removeprefix(f"{DOCTOR}/") for one in found.rejected] == [
+        "c.heic",
+        "d.tiff",
+        "e.png",
+    ]
+    with pytest.raises(InvalidInput, match=r"no picture of broken can be used: x y z/1\.png: cannot be read"):
+        ImportedImages(folder(tmp_path, {"x y z/1.png": saved(smooth(4))[:900]}, "broken")).examine()
+
+
+UUID = "0a1b2c3d-0000-4000-8000-00000000000"
+NAMED = {
+    f"someone_a_photo_of_a_doctor_--ar_11_--v_6_{UUID}1.png": DOCTOR,
+    "2026-11-22/00012-1234567890-a photo of a doctor.png": DOCTOR,
+    "DALL·E 2023-10-12 10.41.55 - a photo of a doctor.png": DOCTOR,
+    f"a photo of a doctor_{UUID}2.png": DOCTOR,
+    "ChatGPT Image May 1, 2025, 10_00_00 AM.png": "",
+    "00000-1234.png": "",
+    "20261122_101500.png": "",
+    "ComfyUI_00001_.png": "",
+    "image of a doctor 2.png": "image of a doctor",
+}
+
+
+@every(NAMED)
+def test_a_name_gives_a_prompt_without_users_dates_numbers_ids_and_switches(name):
+    assert file_names.facts_of_name(name, "").prompt == NAMED[name]
+
+
+def test_texts_and_tables_beside_pictures_are_read(tmp_path):
+    table = pd.DataFrame({
+        "image_name": ["a.png", "b.png", "z.png"], "prompt": [DOCTOR] * 3, "seed": [3, 4, 5], "cfg": [7.0] * 3,
+        "step": [50] * 3, "sampler": [8] * 3, "user_name": ["someone"] * 3, "image_nsfw": [0.1, 2.0, 0.1],
+    })  # fmt: skip
+    part = {"1.png": {"p": DOCTOR, "se": 5, "c": 7.5, "st": 50, "sa": "k_lms"}}
+    files = {
+        "parquet/a.png": picture(1), "parquet/b.png": picture(2), "parquet/metadata.parquet": table.to_parquet(),
+        "part-000001/1.png": picture(3), "part-000001/part-000001.json": json.dumps(part),
+        "texts/00000-1.png": picture(4), "texts/00000-1.txt": f"\ufeff{DOCTOR}\n",
+        "texts/00001-2.jpg": picture(5, "JPEG"), "texts/00001-2.txt": A1111.format(seed=77),
+        "texts/00002-3.png": picture(6), "texts/00002-3.json": json.dumps({"prompt": DOCTOR, "seed": 9, "steps": 4}),
+        "texts/00003-4.png": picture(7), "texts/00003-4.txt": "Prompt: a photo of a doctor\nSeed: 8\nSteps: 3\n",
+        "texts/00004-5.png": picture(8), "texts/00004-5.txt": "1234",
+        "texts/long.png": picture(9), "texts/long.txt": "x" * 65_537,
+    }  # fmt: skip
+    found = ImportedImages(folder(tmp_path, files))
+    assert found.counts[DOCTOR] == 7
+    rows = found.rows(DOCTOR, 9)
+    assert [row.seed for row in rows if found.drawing(row.id).seed is not None] == [3, 4, 5, 77, 9, 8]
+    assert (found.drawing(rows[0].id).sampler, found.drawing(rows[2].id).guidance_scale) == ("k_lms", 7.5)
+    assert found.blanks == ["parquet/b.png"]
+    assert "someone" not in repr([found.drawing(row.id) for row in rows])
+    assert "parquet/metadata.parquet: 1 of its pictures are not here, such as parquet/z.png" in found.rejected
+    assert found.unread_metadata == [
+        "texts/long.txt: a text of its metadata has more than 65,536 characters; it is not read"
+    ]
 
 
 IPTC = "{http://iptc.org/std/Iptc4xmpExt/2008-02-29/}DigitalSourceType"
