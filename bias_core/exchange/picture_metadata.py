@@ -52,12 +52,14 @@ UNREADABLE = (ParserError, LookupError, ValueError, TypeError, AttributeError, R
 
 def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
     """What a line of a table says beside the prompt, by our names or usual ones."""
-    facts = facts_of_table({name: value for name, value in line.items() if name not in ("prompt", "text", "caption")})
+    facts = facts_of_table(line)
     model = name_of(line.get("drawn_with_model")) or facts.model
     facts = replace(
         facts,
         program=name_of(line.get("drawn_by")) or name_of(line.get("program")),
         model="" if model.startswith(IMPORTED) else model,
+        prompt="",
+        further=(),  # other columns may hold anything
         width=None,  # of the picture as it is
         height=None,
     )
