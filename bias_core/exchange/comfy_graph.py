@@ -31,6 +31,7 @@ Role = Literal["positive", "negative"]
 Inputs = Mapping[str, Any]
 
 _DEEPEST = 200  # nodes behind one another
+_MOST_VISITS = 200_000  # of nodes, in one graph
 _TEXTS = ("text", "text_g", "text_l", "clip_l", "clip_g", "t5xxl", "llama", "prompt", "populated_text")
 _NO_CONDITIONING = re.compile(
     "clip|model|vae|image|pixels|latent|samples|control_net|mask|noise|style|sigmas|sampler|bbox|sam_", re.IGNORECASE
@@ -94,13 +95,14 @@ class _Graph:
     def __init__(self, inputs: Mapping[str, dict[str, Any]], kinds: Mapping[str, str]) -> None:
         self.inputs, self.kinds = inputs, kinds
         self._known: dict[tuple[str, str], Any] = {}
+        self._n_visits = 0  # of nodes
 
     def ends(self, file_name: str) -> list[str]:
         """Nodes that may have saved the file: those whose prefix its name has, else all that save or end something."""
         used = {link for inputs in self.inputs.values() for value in inputs.values() if (link := self._link(value))}
-        drawn = [node for node in self.inputs if self._passes(node)]
-        ends = [node for node in drawn if re.search("save", self.kinds[node], re.IGNORECASE)]
-        ends = ends or [node for node in drawn if node not in used]
+        saving = [node for node in self.inputs if re.search("save", self.kinds[node], re.IGNORECASE)]
+        ends = [node for node in saving if self._passes(node)]
+        ends = ends or [node for node in self.inputs if node not in used and self._passes(node)]
         fitting = {}
         for node in ends:
             prefix = PurePosixPath(str(self.inputs[node].get("filename_prefix", ""))).name
@@ -149,13 +151,16 @@ class _Graph:
     def _before(self, start: str, links: Callable[[str], Iterator[str]]) -> list[str]:
         """All nodes that ``links`` lead to, and ``start``; what comes before another stands before it."""
         done: dict[str, None] = {}
-        waiting, seen = [(start, False)], set()
+        waiting, seen = [(start, False)], set[str]()
         while waiting:
             node, is_done = waiting.pop()
             if is_done:
                 done[node] = None
             elif node not in seen:
                 seen.add(node)
+                self._n_visits += 1
+                if self._n_visits > _MOST_VISITS:
+                    raise ValueError
                 waiting.append((node, True))
                 waiting += [(link, False) for link in links(node)]
         return list(done)
@@ -308,13 +313,14 @@ class _Graph:
         joined = self._joined(node, parts) if len(parts) != 1 or _JOINS.search(kind) else None
         replaced = self._replaced(node, parts, depth)
         text: str | None = replaced if replaced is not None else joined
-        if text is None and len(texts := [one for one in parts.values() if one.strip()]) == 1:
+        if text is None and len(texts := different(parts.values())) == 1:
             made = _CHANGES.search(kind) and (not re.search("wildcard|random|dp", kind, 2) or _WILD.search(texts[0]))
             text = texts[0] if not made and (_PLAIN.search(kind) or len(inputs) == 1) else None
         if text is None and len(inputs) == 1 and not parts:
             text = self._text(next(iter(inputs.values())), depth + 1)
         if text is None or len(text) > MOST_TEXT:
-            found = "; ".join(quoted(one) for one in parts.values() if one.strip()) or "no text"
+            written = different(parts.values()) or different(one for one in inputs.values() if isinstance(one, str))
+            found = "; ".join(quoted(one) for one in written[:3]) or "no text"
             raise _Unclear(f"its workflow makes the prompt by {kind or 'a node'}, which does not record it ({found})")
         return text
 

@@ -14,9 +14,9 @@ from bias_core.exchange.file_names import finished_stem, is_sheet_name
 _SIDE, _CELLS = 48, 16  # pixels of the grey thumbnail; cells of a side, of which two pictures are compared
 _FLAT = 2.0  # standard deviation of grey below which thumbnails say nothing
 _SAME_CELL, _SAME_MEAN = 8.0, 2.0  # greatest and mean difference of the cells of one picture in two sizes or formats
-_REDRAWN_MEAN, _REDRAWN_LIKENESS = 6.0, 0.95  # of a picture of which a part was drawn again
+_REDRAWN_MEAN, _REDRAWN_LIKENESS = 6.0, 0.95  # of a picture of which a part was drawn again, or a tile of a sheet
+_STAGE_LIKENESS = 0.6  # of a picture and the larger one that a later pass of the same run made of it
 _SAME_SHAPE = 0.02  # relative difference of the proportions of one picture in two sizes
-_MOST_TILES = 8  # a side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +53,12 @@ class Candidate:
         step = _SIDE // _CELLS
         return self.grey.reshape(_CELLS, step, _CELLS, step).mean(axis=(1, 3)).ravel()  # type: ignore[no-any-return]
 
+    def likeness(self, other: "Candidate") -> float:
+        """Correlation of the cells of both, in [-1, 1]; 0 where one is flat."""
+        if min(self.cells.std(), other.cells.std()) <= _FLAT:
+            return 0.0
+        return float(np.corrcoef(self.cells, other.cells)[0, 1])
+
     def has_shape_of(self, other: "Candidate") -> bool:
         """Whether both have the same proportions."""
         own, theirs = (size[0] / size[1] for size in (self.size, other.size))
@@ -67,7 +73,15 @@ def grey_of(image: Image.Image) -> np.ndarray:
 def copies_among(pictures: Sequence[Candidate]) -> dict[str, str]:
     """Names of the pictures of one prompt that do not count, each with the reason."""
     left: dict[str, str] = {}
-    for find in (_drafts_and_sheets, _same_files, _smaller_versions, _same_pixels, _look_alikes, _tiled):
+    for find in (
+        _drafts_and_sheets,
+        _same_files,
+        _smaller_versions,
+        _earlier_stages,
+        _same_pixels,
+        _look_alikes,
+        _tiled,
+    ):
         for one, why in find([one for one in pictures if one.name not in left]):
             left.setdefault(one.name, why)
     return left
@@ -109,6 +123,15 @@ def _smaller_versions(pictures: Sequence[Candidate]) -> Found:
                 yield one, f"a smaller version of {largest.name}"
 
 
+def _earlier_stages(pictures: Sequence[Candidate]) -> Found:
+    """One run of a graph may save a picture before and after a second pass, with other settings in each."""
+    for group in _groups(pictures, [one.drawing.workflow or None for one in pictures]):
+        for one in group:
+            larger = (other for other in group if other.n_pixels > one.n_pixels and one.has_shape_of(other))
+            if later := next((other for other in larger if one.likeness(other) >= _STAGE_LIKENESS), None):
+                yield one, f"an earlier stage of {later.name}"
+
+
 def _comparable(pictures: Sequence[Candidate]) -> list[Candidate]:
     return [one for one in pictures if not one.is_blank and not one.own_id]
 
@@ -147,45 +170,51 @@ def _look_alikes(pictures: Sequence[Candidate]) -> Found:
 def _is_one(one: Candidate, other: Candidate, apart: np.ndarray) -> bool:
     if _of_other_seeds(one, other) or not one.has_shape_of(other):
         return False
-    if one.settings is not None and one.settings == other.settings:
-        return bool(np.corrcoef(one.cells, other.cells)[0, 1] >= _REDRAWN_LIKENESS)
+    of_one_run = bool(one.drawing.workflow) and one.drawing.workflow == other.drawing.workflow
+    if of_one_run or (one.settings is not None and one.settings == other.settings):
+        return one.likeness(other) >= _REDRAWN_LIKENESS
     saved_again = one.size != other.size or one.format != other.format
     return saved_again and bool(apart.max() <= _SAME_CELL and apart.mean() <= _SAME_MEAN)
+
+
+_LAYOUTS = [(columns, rows) for columns in range(1, 5) for rows in range(1, 5) if columns * rows > 1]
+_MOST_SHEETS = 300  # pictures of one prompt that are looked through for sheets
 
 
 def _tiled(pictures: Sequence[Candidate]) -> Found:
     """Sheets that show at least two of the other pictures."""
     own = [one for one in _comparable(pictures) if one.cells.std() > _FLAT]
-    for sizes in {one.size for one in own}:
-        tiles = [one for one in own if one.size == sizes]
-        for sheet in own:
-            columns, rows = (round(whole / part) for whole, part in zip(sheet.size, sizes, strict=True))
-            fits = all(
-                abs(whole - n * part) <= _SAME_SHAPE * whole
-                for whole, n, part in zip(sheet.size, (columns, rows), sizes, strict=True)
-            )
-            fits = fits and columns * rows >= 2 and max(columns, rows) <= _MOST_TILES
-            if fits and _n_shown(sheet, tiles, columns, rows) >= 2:
+    if len(own) < 3 or len(own) > _MOST_SHEETS:
+        return
+    shapes = np.array([one.size[0] / one.size[1] for one in own])
+    for columns, rows in _LAYOUTS:
+        box = _SIDE // columns, _SIDE // rows
+        small = np.array([_resized(Image.fromarray(one.grey), box) for one in own])
+        for place, sheet in enumerate(own):
+            tile_shape = sheet.size[0] / columns / (sheet.size[1] / rows)
+            others = np.flatnonzero(np.abs(shapes / tile_shape - 1) <= _SAME_SHAPE)
+            others = others[others != place]
+            if len(others) > 1 and _n_shown(sheet, small[others], columns, rows) > 1:
                 yield sheet, "a contact sheet of other pictures"
 
 
-def _n_shown(sheet: Candidate, tiles: Sequence[Candidate], columns: int, rows: int) -> int:
-    """How many tiles of a sheet are other pictures."""
-    width, height = _SIDE // columns, _SIDE // rows
-    others = [
-        Image.fromarray(one.grey).resize((width, height), Image.Resampling.BOX) for one in tiles if one is not sheet
-    ]
-    small = np.array([np.asarray(one, dtype=float).ravel() for one in others])
-    shown = 0
+def _n_shown(sheet: Candidate, small: np.ndarray, columns: int, rows: int) -> int:
+    """How many of the pictures ``small (n, pixels)`` are tiles of a sheet."""
+    whole, shown = Image.fromarray(sheet.grey), set[int]()
     for row in range(rows):
         for column in range(columns):
-            box = (
-                column * _SIDE / columns,
-                row * _SIDE / rows,
-                (column + 1) * _SIDE / columns,
-                (row + 1) * _SIDE / rows,
-            )
-            tile = Image.fromarray(sheet.grey).resize((width, height), Image.Resampling.BOX, box=box)
-            apart = np.abs(small - np.asarray(tile).ravel())
-            shown += bool(len(small) and (apart.mean(axis=1) <= _REDRAWN_MEAN).any())
-    return shown
+            width, height = _SIDE / columns, _SIDE / rows
+            part = (column * width, row * height, (column + 1) * width, (row + 1) * height)
+            tile = _resized(whole, (_SIDE // columns, _SIDE // rows), part)
+            apart = np.abs(small - tile).mean(axis=1)
+            nearest = int(apart.argmin())
+            if apart[nearest] <= _REDRAWN_MEAN and tile.std() > _FLAT:
+                likeness = np.corrcoef(small[nearest], tile)[0, 1]
+                shown |= {nearest} if likeness >= _REDRAWN_LIKENESS else set()
+    return len(shown)
+
+
+def _resized(
+    image: Image.Image, size: tuple[int, int], part: tuple[float, float, float, float] | None = None
+) -> np.ndarray:
+    return np.asarray(image.resize(size, Image.Resampling.BOX, box=part), dtype=float).ravel()

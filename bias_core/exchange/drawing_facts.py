@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from bias_core.errors import InvalidInput
@@ -44,6 +44,7 @@ class PictureMetadata:
     is_figure: bool = False  # a figure of a report of ours
     is_sheet: bool = False  # several pictures side by side
     is_blanked: bool = False  # a safety checker blurred or blanked it
+    workflow: str = field(default="", compare=False)  # digest of the graph that was run, which may save several stages
 
     def over(self, other: "PictureMetadata") -> "PictureMetadata":
         """The same, with what only the ``other`` knows."""
@@ -68,6 +69,7 @@ _COLUMNS = {
     "sampler": ("samplername", "sampler"),
     "schedule": ("scheduler", "scheduletype"),
     "model": ("usestablediffusionmodel", "stablediffusionmodel", "model", "basemodelname", "basemodel", "modelhash"),
+    "revised": ("revisedprompt",),
     "width": ("width",),
     "height": ("height",),
 }
@@ -89,6 +91,7 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
     text = first("prompt", one_line) or ""
     prompt = without_networks(text)
     negative, cfg = first("negative", one_line) or "", first("guidance", guidance)
+    revised = first("revised", one_line) or ""
     width, height = (first(side, lambda value: whole(value, LARGEST_SIDE)) for side in ("width", "height"))
     return PictureMetadata(
         program=program,
@@ -101,7 +104,8 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
         model=with_networks(first("model", name_of), [text]),
         width=width if height else None,
         height=height if width else None,
-        further=further_of(table, but={prompt, text, negative}),
+        revised_prompt="" if revised == prompt else revised[:10_000],
+        further=further_of(table, but={prompt, text, negative, revised}),
         is_blanked=any(
             (number(value) or 0) >= 2 or str(value).lower() in _YES
             for name, value in short.items()

@@ -14,7 +14,7 @@ _DATE = r"\d{4}-\d\d-\d\d(?:[ T_-]+(?:at )?\d\d[.:_-]?\d\d(?:[.:_-]?\d\d)?)?"
 _OF_PROGRAMS = (
     ("DALL·E", re.compile(rf"DALL.?E[ _]+{_DATE}[ _]*-[ _]*(.*)")),
     ("Adobe Firefly", re.compile(r"Firefly[ _](.*?)[ _]\d+")),
-    ("Leonardo", re.compile(r"(?:Default|Leonardo)_(.*?)_\d+")),
+    ("Leonardo", re.compile(rf"(?:Default|Leonardo)_(.*?)_\d+(?:_{_UUID})?(?:_\d+)?")),
 )
 _BEFORE = re.compile(rf"^(?:{_DATE}|\d{{8}}(?=\D)|\d{{3,}}(?=[-_]))[\s_-]*")
 _AFTER = re.compile(

@@ -5,6 +5,7 @@ and InvokeAI, Fooocus and NovelAI by ``sd_parsers``: from a PNG's texts and the 
 ``ParserManager`` is not used: it gives the EXIF of one open picture to the next.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -59,6 +60,7 @@ def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
         program=name_of(line.get("drawn_by")) or name_of(line.get("program")),
         model="" if model.startswith(IMPORTED) else model,
         prompt="",
+        revised_prompt="",
         further=(),  # other columns may hold anything
         width=None,  # of the picture as it is
         height=None,
@@ -284,6 +286,10 @@ def _of_swarm(table: Mapping[str, Any]) -> PictureMetadata:
     return replace(facts, further=(*further, *facts.further))
 
 
+# A phone writes — for two hyphens.
+_SWITCH = re.compile(r"(?:^| )(?:--(?=[A-Za-z])|—(?=(?:ar|v|no|seed|style|stylize|niji|chaos|[qsc]) ))")
+
+
 def facts_of_midjourney(text: str) -> PictureMetadata:
     """Midjourney's description: the prompt, then switches, then the number of the job.
 
@@ -292,7 +298,9 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
     ('a doctor', 'hats', 7, 'Midjourney 6', ('a start or reference picture (image prompt)',))
     """
     words = one_line(check_length(text).partition("Job ID:")[0])
-    prompt, *switches = re.split(r"(?:^| )(?:--|—)(?=[A-Za-z])", words)
+    prompt, *switches = re.split(
+        r"(?:^| )(?:--(?=[A-Za-z])|—(?=(?:ar|v|no|seed|style|stylize|niji|chaos|[qsc]) ))", words
+    )
     given = {name.lower(): value.strip() for name, _, value in (one.partition(" ") for one in switches)}
     pictures = [word for word in prompt.split() if re.match("<?https?://", word)]
     version = given.get("v") or given.get("version") or ""
@@ -321,7 +329,8 @@ def _of_parameters(texts: Mapping[str, str], _name: str) -> PictureMetadata:
 
 
 def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
-    return facts_of_graph(texts["prompt"], name)
+    digest = hashlib.sha256(texts["prompt"].encode("utf-8", "replace")).hexdigest()
+    return replace(facts_of_graph(texts["prompt"], name), workflow=digest)
 
 
 def _of_easy_diffusion(texts: Mapping[str, str], _name: str) -> PictureMetadata:

@@ -445,6 +445,7 @@ def again(**changes):
     return COMFY | {"30": second, "31": node("CLIPTextEncode", text="a male face", clip=["4", 1]), "9": saved} | changes
 
 
+TWO_STAGES = again(**{"50": node("SaveImage", filename_prefix="ComfyUI", images=["8", 0])})
 OF_DOCTOR = "of a doctor"
 UNRECORDED = "its workflow makes the prompt by {}, which does not record it (“a photo of a {{doctor|nurse}}”)"
 GRAPHS = {
@@ -466,7 +467,7 @@ GRAPHS = {
         "40": node("KSampler", **COMFY["3"]["inputs"] | {"positive": ["41", 0], "seed": 1}),
         "41": node("CLIPTextEncode", text="a nurse", clip=["4", 1]),
         "42": node("PreviewImage", images=["43", 0]), "43": node("VAEDecode", samples=["40", 0])}, DOCTOR, ()),
-    "a branch of another name": (again(**{"50": node("SaveImage", filename_prefix="ComfyUI", images=["8", 0])}),
+    "a branch of another name": (TWO_STAGES,
                                  DOCTOR, ()),
     "a start picture": (COMFY | {"5": node("VAEEncode", pixels=["60", 0]), "60": node("LoadImage", image="me.png")},
                         DOCTOR, ("a start picture",)),
@@ -668,6 +669,11 @@ SHOWN_AGAIN = {
     "a sheet by its size": ({"7.png": drawn_by_a1111(7, smooth(7, (192, 64)))}, "a contact sheet"),
     "a sheet by its pixels": ({"3.png": saved(smooth(3)), "7.png": saved(sheet(1, 3))},
                               "a contact sheet of other pictures"),
+    "a smaller sheet": ({f"{seed}.png": saved(smooth(seed)) for seed in (2, 3, 4)}
+                        | {"7.png": saved(sheet(1, 2, 3, 4).resize((120, 30)))}, "a contact sheet of other pictures"),
+    "an earlier stage": ({f"{name}_1_.png": saved(smooth(3, size), prompt=json.dumps(TWO_STAGES))
+                          for name, size in (("ComfyUI", (64, 64)), ("face", (128, 128)))},
+                         "an earlier stage of face_1_.png"),
     "before an upscaler": ({"2.png": drawn_by_a1111(5, smooth(3)), "4.png": drawn_by_a1111(5, smooth(4, (128, 128)))},
                            "a smaller version of 4.png"),
     "before a face was redrawn": ({"2.png": drawn_by_a1111(5, smooth(1)), "4.png": drawn_by_a1111(5, redrawn),
