@@ -259,7 +259,7 @@ class ImportedImages:
         self._n_files = {prompt: len(same) for prompt, same in pictures.items()}
         self.counts = {same[0][1]: len(same) for same in pictures.values()}
         self._unread = pictures
-        self._seen: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with these pixels
+        self._seen: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with this content
         self._rows: dict[str, list[ImageRow]] = {}
         self._names: dict[str, str] = {}  # of files, by id of the row
         self._records: dict[str, tuple[str, str]] = {}
@@ -309,8 +309,8 @@ class ImportedImages:
                     self.rejected.append(f"{name}: {error}")
             copies = copies_among([candidate for candidate, _, _ in read])
             for one in (candidate for candidate, _, _ in read if not (candidate.is_blank or candidate.own_id)):
-                if (first := self._seen.setdefault(one.pixels, (prompt_key, one.name)))[0] != prompt_key:
-                    copies.setdefault(one.name, f"the same pixels as {first[1]}, which has another prompt")
+                if (first := self._seen.setdefault(one.content, (prompt_key, one.name)))[0] != prompt_key:
+                    copies.setdefault(one.name, f"the same picture as {first[1]}, which has another prompt")
             self.copies += [f"{name}: {why}" for name, why in copies.items()]
             self._rows[prompt_key] = []
             for candidate, row, record in read:

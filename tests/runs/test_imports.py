@@ -703,6 +703,13 @@ def test_pictures_that_only_share_a_seed_or_are_blank_all_count(tmp_path):
     assert (found.copies, found.blanks) == ([], ["8.png", "9.png"])
 
 
+def test_one_file_under_two_prompts_counts_for_the_first(tmp_path):
+    found = ImportedImages(folder(tmp_path, {f"{who}/1.png": saved(smooth(1)) for who in (DOCTOR, NURSE)}))
+    found.examine()
+    assert found.counts == {DOCTOR: 1}
+    assert found.copies == [f"{NURSE}/1.png: the same picture as {DOCTOR}/1.png, which has another prompt"]
+
+
 def inks():
     return Image.new("CMYK", (8, 8), (0, 255, 255, 0))  # red
 
