@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-console = Console()
+console = Console(emoji=False)  # “:x:” in a prompt stays as it is
 _MOST_SO_FAR = 4  # shares that are told while pictures come
 
 
@@ -131,7 +131,7 @@ def run_with_bar(start: Callable[..., Generator[Progress, None, T]], *inputs: An
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with stop_on_signal() as stop, Progress(*columns, console=Console(stderr=True)) as bar:
+    with stop_on_signal() as stop, Progress(*columns, console=Console(stderr=True, emoji=False)) as bar:
         task = bar.add_task("starting", total=None)
         run = start(*inputs, cancelled=stop)
         while True:

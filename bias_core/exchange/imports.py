@@ -7,27 +7,26 @@ import unicodedata
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore
 from typing import BinaryIO, cast
 
+import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.exchange.picture_metadata import (
-    FORMATS,
-    PictureMetadata,
-    metadata_of_line,
-    metadata_of_record,
-    read_metadata,
-)
+from bias_core.exchange.copies import Candidate, copies_among, grey_of
+from bias_core.exchange.drawing_facts import PictureMetadata
+from bias_core.exchange.file_names import FEWEST_WORDS, facts_of_name, wrapper_of
+from bias_core.exchange.picture_metadata import FORMATS, metadata_of_line, metadata_of_record, read_metadata
+from bias_core.exchange.sidecars import PARQUET, facts_of_parquet, facts_of_part, facts_of_sidecar, sidecars_of
 from bias_core.exchange.tables import read_table, refuse_lines
 from bias_core.protocols import StepCallback
 from bias_core.store.images import read_record, without_texts
-from bias_core.types import IMPORTED, GeneratedImage, ImageRow, is_blank
+from bias_core.types import IMPORTED, GeneratedImage, ImageRow, PictureRecord, is_blank
 
 MOST_BYTES = 64_000_000  # of one file, unpacked
 MOST_UNPACKED = 4_000_000_000  # of a whole zip
@@ -39,7 +38,19 @@ TEXTS = ("prompt", "text", "caption")  # columns that hold the prompt, the first
 WHOM = ("left", "middle", "right", "identity")
 """Columns that name whom a picture was to show: two people side by side, or one; none is needed."""
 _FIGURE = "a figure of a report"
-PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
+PICTURES = frozenset(
+    (".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
+)
+_OTHER_PICTURES = frozenset((
+    ".heic", ".heif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".xcf", ".ico", ".tga", ".exr", ".hdr", ".dds", ".ppm",
+    ".pgm", ".pbm", ".pnm", ".pcx", ".raw", ".dng", ".cr2", ".nef", ".arw", ".eps", ".ai", ".qoi",
+))  # fmt: skip
+_NO_PICTURES = frozenset((
+    ".txt", ".caption", ".csv", ".tsv", ".json", ".jsonl", ".md", ".yaml", ".yml", ".xml", ".html", ".htm", ".log",
+    ".pdf", ".py", ".parquet", ".zip", ".npy", ".npz", ".pt", ".safetensors", ".css", ".js", ".toml", ".ini", ".db",
+    ".doc", ".docx", ".xlsx", ".mp4", ".webm", ".mov",
+))  # fmt: skip
+_HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
 MOST_PICTURES = 100_000
 MOST_PIXELS = 50_000_000
 LONGEST_SIDE = 1024
@@ -47,7 +58,6 @@ LONGEST_SIDE = 1024
 _LARGE = 4_000_000  # pixels
 _decoding_large = BoundedSemaphore()
 _MARKED_UTF8 = 0x800  # flag of a file in a zip
-_FEWEST_WORDS = 3  # of a file name that is a prompt and no number
 
 
 def open_files(path: Path) -> "Files":
@@ -211,21 +221,25 @@ class ImportedImages:
 
     - of ``metadata.csv``, ``.tsv`` or ``.jsonl`` with ``file_name`` and ``prompt``, ``text`` or ``caption``
       (Hugging Face imagefolder, and this program's own exports), for the pictures below its folder;
-    - in the picture itself: our own record, or what AUTOMATIC1111, Forge, ComfyUI, InvokeAI, Fooocus or NovelAI
-      wrote into it;
+    - of ``metadata.parquet``, or the JSON of a part of DiffusionDB;
+    - in the picture itself: our own record, or what AUTOMATIC1111, Forge, ComfyUI, SwarmUI, InvokeAI, Fooocus, NovelAI,
+      Midjourney, Easy Diffusion or Draw Things wrote into it;
+    - of a text file beside it: ``1.txt``, ``1.caption`` or ``1.json`` for ``1.png``;
     - the name of its folder, as DallEval keeps them: ``a photo of a doctor/3.png``;
     - its file name: ``a photo of a doctor_3.png``.
 
-    Seed, negative prompt, steps, guidance, sampler and model come from the first three places, too, each from the
-    first that has it. A picture of which no seed is known has its number among those of its prompt in the row.
+    Seed, negative prompt, steps, guidance, sampler and model come from the same places, each from the first that has
+    it. A picture of which no seed is known has its number among those of its prompt in the row. A picture that was
+    drawn once counts once: copies, drafts and contact sheets are left out (:mod:`bias_core.exchange.copies`).
 
     ``path``: folder or zip.
 
     Attributes
     ----------
     name : of the folder or zip.
-    counts : how many files each prompt has, in the order of the files.
+    counts : how many files each prompt has, in the order of the files; after :meth:`examine` how many pictures.
     rejected : why a picture was left out, one line each; grows while pictures are read.
+    copies, blanks, animations : pictures that do not count, count as blanked, or count with their first frame alone.
     unread_metadata : why what a picture says of itself was not taken, one line each; grows likewise.
 
     Raises InvalidInput: there is no such folder or zip, nothing in it is a picture with a prompt, there are too many,
@@ -240,6 +254,11 @@ class ImportedImages:
         self.name = path.resolve().stem if path.is_file() else path.resolve().name
         self.rejected = list(self._files.rejected)
         self.unread_metadata: list[str] = []
+        self.copies: list[str] = []
+        self.blanks: list[str] = []
+        self.animations: list[str] = []
+        self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
+        self._sidecars: dict[str, str] = {}  # names of texts, by file
         self._lines: dict[str, _Line] = {}  # of metadata files, by file
         if not (prompts := self._find()):
             raise InvalidInput(
@@ -252,54 +271,129 @@ class ImportedImages:
             pictures[key(prompt)].append((name, prompt))
         self._n_files = {prompt: len(same) for prompt, same in pictures.items()}
         self.counts = {same[0][1]: len(same) for same in pictures.values()}
-        self._unread = {prompt: iter(same) for prompt, same in pictures.items()}
-        self._rows: dict[str, list[ImageRow]] = defaultdict(list)
+        self._unread = pictures
+        self._seen: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with this content
+        self._rows: dict[str, list[ImageRow]] = {}
         self._names: dict[str, str] = {}  # of files, by id of the row
         self._records: dict[str, tuple[str, str]] = {}
         self._drawings: dict[str, PictureMetadata] = {}
 
+    def examine(self, check: Callable[[], None] = lambda: None) -> None:
+        """Read every picture, calling ``check`` before each; counts are of those that can be used from then on.
+
+        Raises InvalidInput: none can.
+        """
+        for prompt in list(self.counts):
+            if not (rows := self._examined(key(prompt), check)):
+                del self.counts[prompt]
+            else:
+                self.counts[prompt] = self._n_files[key(prompt)] = len(rows)
+        if not self.counts:
+            raise InvalidInput(f"no picture of {self.name} can be used: {'; '.join(self.rejected[:3])}")
+
+    def remarks(self) -> list[tuple[str, str, list[str]]]:
+        """Sentences on pictures that do not count as they are, for one and for several, and which they are."""
+        parts = (
+            ("file could not be used", "files could not be used", self.rejected),
+            ("file is a copy of a picture, a draft or a contact sheet, and does not count",
+             "files are copies of pictures, drafts or contact sheets, and do not count", self.copies),
+            ("picture has one colour all over, or is blurred by a checker, and counts as blanked",
+             "pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
+            ("file is an animation, of which the first frame counts",
+             "files are animations, of which the first frames count", self.animations),
+            ("picture holds metadata that was not taken", "pictures hold metadata that was not taken",
+             self.unread_metadata),
+        )  # fmt: skip
+        return [part for part in parts if part[2]]
+
     def rows(self, prompt: str, n: int) -> list[ImageRow]:
         """Rows of the first ``n`` usable pictures of a prompt, or of as many as there are."""
-        prompt_key = key(prompt)
-        rows, unread = self._rows[prompt_key], self._unread.get(prompt_key, iter(()))
-        while len(rows) < n and (picture := next(unread, None)) is not None:
-            name, own_prompt = picture
-            try:
-                image = decode(data := self._files.read(name))
-            except InvalidInput as error:
-                self.rejected.append(f"{name}: {error}")
-                continue
-            record, drawing = self._drawing(name, data)
-            row = ImageRow(
-                prompt=own_prompt,
-                seed=len(rows) if drawing.seed is None else drawing.seed,
-                model=f"{IMPORTED}{self.name}",
-                revision=hashlib.sha256(data).hexdigest()[:20],
-                num_inference_steps=drawing.num_inference_steps or 0,
-                guidance_scale=drawing.guidance_scale or 0.0,
-                negative_prompt=drawing.negative_prompt,
-                width=image.width,
-                height=image.height,
-            )
-            if row.id in self._names:  # the same file twice
-                row, drawing = replace(row, seed=len(rows)), replace(drawing, seed=None)
-            self._names[row.id], self._drawings[row.id] = name, drawing
-            if record:
-                self._records[row.id] = record
-            rows.append(row)
-        return rows[:n]
+        return self._examined(key(prompt))[:n]
 
-    def _drawing(self, name: str, data: bytes) -> tuple[tuple[str, str] | None, PictureMetadata]:
-        """Model and revision of our own record, where it is whole; and all that is known of the drawing."""
+    def _examined(self, prompt_key: str, check: Callable[[], None] = lambda: None) -> list[ImageRow]:
+        """The rows of all pictures of a prompt that count."""
+        if prompt_key not in self._rows:
+            read = []
+            for name, own_prompt in self._unread.get(prompt_key, ()):
+                check()
+                try:
+                    read.append(self._read(name, own_prompt))
+                except InvalidInput as error:
+                    self.rejected.append(f"{name}: {error}")
+            copies = copies_among([candidate for candidate, _, _ in read])
+            for one in (candidate for candidate, _, _ in read if not (candidate.is_blank or candidate.own_id)):
+                if (first := self._seen.setdefault(one.content, (prompt_key, one.name)))[0] != prompt_key:
+                    copies.setdefault(one.name, f"the same picture as {first[1]}, which has another prompt")
+            self.copies += [f"{name}: {why}" for name, why in copies.items()]
+            self._rows[prompt_key] = []
+            for candidate, row, record in read:
+                if candidate.name not in copies:
+                    self._keep(self._rows[prompt_key], candidate, row, record)
+        return self._rows[prompt_key]
+
+    def _read(self, name: str, prompt: str) -> tuple[Candidate, ImageRow, PictureRecord | None]:
+        """A picture for its comparison with others, its row, and its own record."""
+        image = decode(data := self._files.read(name))
+        record, drawing = self._drawing(name, data)
+        with Image.open(io.BytesIO(without_texts(data)), formats=FORMATS) as opened:
+            size, kind = opened.size, str(opened.format)
+            if getattr(opened, "is_animated", False):
+                self.animations.append(name)
+        row = ImageRow(
+            prompt=prompt,
+            seed=-1 if drawing.seed is None else drawing.seed,
+            model=f"{IMPORTED}{self.name}",
+            revision=hashlib.sha256(data).hexdigest()[:20],
+            num_inference_steps=drawing.num_inference_steps or 0,
+            guidance_scale=drawing.guidance_scale or 0.0,
+            negative_prompt=drawing.negative_prompt,
+            width=image.width,
+            height=image.height,
+        )
+        candidate = Candidate(
+            name=name,
+            content=row.revision,
+            pixels=hashlib.sha256(image.tobytes()).hexdigest() + f"{image.size}",
+            own_id=record.row.id if record else "",
+            size=size,
+            format=kind,
+            is_blank=is_blank(image),
+            grey=grey_of(image),
+            drawing=drawing,
+        )
+        return candidate, row, record
+
+    def _keep(self, rows: list[ImageRow], candidate: Candidate, row: ImageRow, record: PictureRecord | None) -> None:
+        """Add a picture that counts; one of no seed has its number in place of it."""
+        drawing = candidate.drawing
+        if drawing.seed is None or row.id in self._names:  # the same blank file twice
+            row, drawing = replace(row, seed=len(rows)), replace(drawing, seed=None)
+        self._names[row.id], self._drawings[row.id] = candidate.name, drawing
+        if record:
+            self._records[row.id] = (record.row.model, record.row.revision)
+        if candidate.is_blank or drawing.is_blanked:
+            self.blanks.append(candidate.name)
+        rows.append(row)
+
+    def _drawing(self, name: str, data: bytes) -> tuple[PictureRecord | None, PictureMetadata]:
+        """Our own record, where it is whole; and all that is known of the drawing."""
         record, inside = None, PictureMetadata()
         try:
-            own = read_record(data)
-            record, inside = (own.row.model, own.row.revision), metadata_of_record(own)
+            record = read_record(data)
+            inside = metadata_of_record(record)
         except StorageError:  # it has no record that is whole
             with suppress(InvalidInput):  # was noted, where its prompt was looked for
-                inside = read_metadata(io.BytesIO(data))
-        line = self._lines.get(name)
-        return record, inside if line is None else line.drawing.over(inside)
+                inside = read_metadata(io.BytesIO(data), name)
+        line, known = self._lines.get(name), self._tables.get(name, PictureMetadata()).over(inside)
+        with suppress(InvalidInput):  # likewise
+            known = known.over(self._beside(name))
+        known = known.over(replace(facts_of_name(name, ""), prompt=""))
+        return record, known if line is None else line.drawing.over(known)
+
+    def _beside(self, name: str) -> PictureMetadata:
+        """What the text file beside a picture says; InvalidInput where it cannot be read."""
+        text = self._sidecars.get(name)
+        return facts_of_sidecar(self._files.read(text)) if text else PictureMetadata()
 
     def n_of(self, prompt: str) -> int:
         """How many files a prompt has, usable or not."""
@@ -319,8 +413,11 @@ class ImportedImages:
             if row.id not in self._names:
                 raise InvalidInput(f"{self.name} has no such picture of {row.prompt!r}")
             image = decode(self._files.read(self._names[row.id]))
-            blocked, drawn = is_blank(image), self._drawings[row.id].record()
-            drawn |= {"refused": "one colour all over, as a safety checker leaves it"} if blocked else {}
+            drawing = self._drawings[row.id]
+            blocked, drawn = is_blank(image) or drawing.is_blanked, drawing.record()
+            if blocked:
+                colour = "one colour all over, as a safety checker leaves it"
+                drawn["refused"] = colour if is_blank(image) else "blurred by a safety checker, as its metadata say"
             yield GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn or None)
             if on_step is not None:
                 on_step(done, len(rows))
@@ -348,11 +445,12 @@ class ImportedImages:
         return folders
 
     def _find(self) -> dict[str, str]:
-        names = [name for name in self._files.names if PurePosixPath(name).suffix.lower() in PICTURES]
+        names = [name for name in self._files.names if self._looks_like_a_picture(name)]
         if len(names) > MOST_PICTURES:
             raise InvalidInput(f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken")
         folders = self._read_metadata(names)
-        wrapper, prompts = _wrapper(names), {}
+        self._read_tables(names)
+        wrapper, prompts = wrapper_of(names), {}
         for name in names:
             if folders.isdisjoint(PurePosixPath(name).parents):
                 prompt, unclear = self._own_prompt(name, wrapper)
@@ -364,23 +462,63 @@ class ImportedImages:
                 self.rejected.append(f"{name}: {unclear or 'no prompt'}")
         return prompts
 
+    def _looks_like_a_picture(self, name: str) -> bool:
+        """Whether a file is read as a picture, by its ending or its first bytes; notes one of a kind that is not."""
+        path = PurePosixPath(name)
+        ending, is_own_figure = path.suffix.lower(), path.parent.name == "figures" and path.suffix == ".svg"
+        if ending in PICTURES or ending in _NO_PICTURES or is_own_figure:
+            return ending in PICTURES
+        if ending not in _OTHER_PICTURES:
+            try:
+                with self._files.open(name) as file:
+                    head = file.read(16)
+            except _DAMAGE:
+                return False
+            return head.startswith(_HEADS) or head[8:12] == b"WEBP" or head[4:12] in (b"ftypavif", b"ftypavis")
+        self.rejected.append(f"{name}: pictures of the kind {ending} are not read; save it as PNG, JPEG or WebP")
+        return False
+
+    def _read_tables(self, names: Sequence[str]) -> None:
+        """Take up what other tables and texts beside the pictures say."""
+        self._sidecars = sidecars_of(names, self._files.names)
+        there, beside = set(names), set(self._sidecars.values())
+        for path in map(PurePosixPath, self._files.names):
+            is_parquet = path.name.lower() == PARQUET
+            if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
+                continue
+            try:
+                data = self._files.read(path.as_posix())
+                facts = facts_of_parquet(data) if is_parquet else facts_of_part(data)
+            except InvalidInput as error:
+                self.rejected.append(f"{path}: {error}")
+                continue
+            told = {(path.parent / name).as_posix(): one for name, one in facts.items()}
+            self._tables |= {name: one for name, one in told.items() if name in there}
+            if absent := [name for name in told if name not in there]:
+                self.rejected.append(f"{path}: {len(absent):,} of its pictures are not here, such as {absent[0]}")
+
     def _own_prompt(self, name: str, wrapper: str) -> tuple[str, str]:
         """The prompt that a picture holds, or by which it or its folder is named; "" and why there is none."""
         own = PictureMetadata()
         try:
             with self._files.open(name) as file:
-                own = read_metadata(file)
+                own = read_metadata(file, name)
         except InvalidInput as error:
             self.unread_metadata.append(f"{name}: {error}")
         except _DAMAGE:  # which is told when the picture itself is read
             pass
         if own.is_figure:
             return "", _FIGURE
-        by_name = _prompt_of_name(name, wrapper)
-        if own.prompt or not own.unclear:
-            return own.prompt or by_name, ""
+        beside = PictureMetadata()
+        try:
+            beside = self._beside(name)
+        except InvalidInput as error:
+            self.unread_metadata.append(f"{self._sidecars[name]}: {error}")
+        if told := self._tables.get(name, own).prompt or own.prompt or beside.prompt:
+            return told, ""
+        by_name = facts_of_name(name, wrapper).prompt
         # Programs number their files: a name is taken for a prompt only where it reads like one.
-        if len(by_name.split()) >= _FEWEST_WORDS:
+        if not own.unclear or len(by_name.split()) >= FEWEST_WORDS:
             return by_name, ""
         return "", f"{own.unclear}: give its prompt in a metadata.csv"
 
@@ -404,7 +542,9 @@ def decode(data: bytes) -> Image.Image:
 
     Only one large picture of all visitors is unpacked at a time: 50 million pixels take 400 MB for a moment.
 
-    Raises InvalidInput: it is no PNG, JPEG, WebP or BMP, it is truncated, or it has too many pixels.
+    Transparent parts are white, of an animation the first frame counts, 16 bits are scaled to 8.
+
+    Raises InvalidInput: it has none of the formats that are read, it is truncated, or it has too many pixels.
     """
     try:
         with Image.open(io.BytesIO(without_texts(data)), formats=FORMATS) as opened:
@@ -414,10 +554,9 @@ def decode(data: bytes) -> Image.Image:
                 )
             with _decoding_large if n_pixels > _LARGE else nullcontext():
                 opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
-                # The numbers of a palette cannot be averaged.
-                image = opened if opened.mode in {"RGB", "RGBA", "L"} else opened.convert("RGB")
+                image = _with_eight_bits(opened)
                 image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-                return ImageOps.exif_transpose(image).convert("RGB")
+                return _on_white(ImageOps.exif_transpose(image))
     except UnidentifiedImageError as error:
         raise InvalidInput(f"no picture in one of the formats {', '.join(FORMATS)}") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
@@ -426,22 +565,22 @@ def decode(data: bytes) -> Image.Image:
         raise InvalidInput(f"cannot be read as a picture: {error}") from error
 
 
-def _wrapper(names: Sequence[str]) -> str:
-    """The folder that everything lies in where its name is no prompt, as zips often have; "" if none."""
-    tops = {PurePosixPath(name).parts[0] for name in names}
-    if len(tops) != 1 or any(len(PurePosixPath(name).parts) == 1 for name in names):
-        return ""
-    directly = [name for name in names if len(PurePosixPath(name).parts) == 2]
-    return tops.pop() if all(len(_words_of(name).split()) >= _FEWEST_WORDS for name in directly) else ""
+def _with_eight_bits(opened: Image.Image) -> Image.Image:
+    """The first frame in a mode whose numbers can be averaged: grey or colours, with or without transparency."""
+    if opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format == "PNG"):
+        opened.load()
+        image = Image.fromarray((np.asarray(opened).astype(np.float32) / 257).round().astype(np.uint8))
+        image.info = opened.info  # which way it is turned
+        return image
+    if opened.mode[0] in "FI":
+        raise InvalidInput(f"its pixels are numbers of {opened.mode}, whose black and white are not known")
+    if opened.mode in ("PA", "La", "RGBa", "LA") or "transparency" in opened.info:
+        return opened.convert("RGBA")
+    return opened if opened.mode in ("RGB", "RGBA", "L") else opened.convert("RGB")
 
 
-def _prompt_of_name(name: str, wrapper: str) -> str:
-    """The name of the picture's folder, or of the file where it lies at the top."""
-    parent = PurePosixPath(name).parent
-    folder = parent.name if parent.as_posix() not in {".", wrapper} else ""
-    return " ".join(folder.replace("_", " ").split()) if folder else _words_of(name)
-
-
-def _words_of(name: str) -> str:
-    """A file name as a prompt: without its ending and its number."""
-    return " ".join(re.sub(r"[\s-]*(?:\(\d+\)|#?\d+)\s*$", "", PurePosixPath(name).stem.replace("_", " ")).split())
+def _on_white(image: Image.Image) -> Image.Image:
+    """In RGB, where nothing shows through."""
+    if image.mode != "RGBA":
+        return image.convert("RGB")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

@@ -1,88 +1,72 @@
 """How a picture was drawn, as the program that drew it wrote into it: prompt, seed, sampler settings and model.
 
-Read by ``sd_parsers`` (AUTOMATIC1111 and Forge, ComfyUI, InvokeAI, Fooocus, NovelAI) from a PNG's texts and the EXIF of
-JPEG and WebP. Its own ``ParserManager`` is not used: it gives the EXIF of one open picture to the next.
+AUTOMATIC1111 and Forge, SwarmUI, Easy Diffusion, Draw Things and Midjourney are read here, ComfyUI in ``comfy_graph``,
+and InvokeAI, Fooocus and NovelAI by ``sd_parsers``: from a PNG's texts and the EXIF of other formats. Its own
+``ParserManager`` is not used: it gives the EXIF of one open picture to the next.
 """
 
+import hashlib
 import json
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from typing import Any, BinaryIO, TypeVar, get_args
+from dataclasses import replace
+from typing import Any, BinaryIO, get_args
 
 from PIL import ExifTags, Image, UnidentifiedImageError
-from sd_parsers.data import Prompt, PromptInfo, Sampler
+from sd_parsers.data import PromptInfo, Sampler
 from sd_parsers.exceptions import ParserError
-from sd_parsers.parsers import AUTOMATIC1111Parser, ComfyUIParser, FooocusParser, InvokeAIParser, NovelAIParser, Parser
+from sd_parsers.parsers import FooocusParser, InvokeAIParser, NovelAIParser, Parser
 
 from bias_core.errors import InvalidInput
+from bias_core.exchange.comfy_graph import facts_of_graph
+from bias_core.exchange.drawing_facts import (
+    LARGEST_SEED,
+    LARGEST_SIDE,
+    MOST_STEPS,
+    PictureMetadata,
+    check_length,
+    different,
+    facts_of_table,
+    further_of,
+    guidance,
+    name_of,
+    one_line,
+    several_prompts,
+    size_of_text,
+    whole,
+    with_networks,
+    with_schedule,
+    without_networks,
+)
 from bias_core.models.hosted import Service
 from bias_core.store.source_marks import XMP_KEY, read_source, source_of
 from bias_core.types import IMPORTED, PictureRecord
 
-T = TypeVar("T")
-
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "AVIF")
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same of a figure of a report, which is no picture of a model
 _MOST_TEXT = 2_000_000  # characters of one picture's metadata
-_LARGEST_SEED = 2**63 - 1  # that a table of numbers holds
-_MOST_STEPS = 10_000
-_MOST_GUIDANCE = 1000.0
-_LARGEST_SIDE = 100_000
-_LONGEST_NAME = 300  # of a model or sampler
 # What parsers raise on what no program writes.
-_UNREADABLE = (ParserError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
-_EXTRA_NETWORK = re.compile(r"<((?:lora|lyco|hypernet):[^<>]+)>")  # what the prompt loads; no encoder reads it
-
-
-@dataclass(frozen=True, kw_only=True)
-class PictureMetadata:
-    """What is known of how a picture was drawn; None or "" where nothing is."""
-
-    program: str = ""  # that drew it
-    prompt: str = ""
-    unclear: str = ""  # why there is no prompt, though a program wrote something
-    negative_prompt: str = ""
-    seed: int | None = None
-    num_inference_steps: int | None = None
-    guidance_scale: float | None = None
-    sampler: str = ""
-    model: str = ""
-    # width, height: pixels that were asked for; another program may have enlarged the picture afterwards
-    width: int | None = None
-    height: int | None = None
-    revised_prompt: str = ""  # what the program made of the prompt (styles, expansion)
-    digital_source_type: str = ""  # how the picture came to be, as its IPTC metadata say
-    is_figure: bool = False  # a figure of a report of ours
-
-    def over(self, other: "PictureMetadata") -> "PictureMetadata":
-        """The same, with what only the ``other`` knows."""
-        values = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return replace(self, **{name: theirs if own in (None, "") else own for name, own, theirs in values})
-
-    def record(self) -> dict[str, Any]:
-        """What the store keeps beside the row: program, model, sampler and so on, where they are known."""
-        names = ("program", "model", "sampler", "seed", "width", "height", "revised_prompt", "digital_source_type")
-        return {name: value for name in names if (value := getattr(self, name)) not in (None, "")}
+UNREADABLE = (ParserError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
 
 
 def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
-    """What a line of ``metadata.csv`` or ``metadata.jsonl`` says beside the prompt, by our names or usual ones."""
-    model = _name(line.get("drawn_with_model")) or _name(line.get("model"))
-    metadata = PictureMetadata(
-        program=_name(line.get("drawn_by")) or _name(line.get("program")),
-        negative_prompt=_one_line(line.get("negative_prompt")),
-        seed=_whole(line.get("seed"), _LARGEST_SEED),
-        num_inference_steps=_first(line, ("num_inference_steps", "steps"), lambda x: _whole(x, _MOST_STEPS)),
-        guidance_scale=_first(line, ("guidance_scale", "cfg_scale", "guidance"), _guidance),
-        sampler=_name(line.get("sampler")),
+    """What a line of a table says beside the prompt, by our names or usual ones."""
+    facts = facts_of_table(line)
+    model = name_of(line.get("drawn_with_model")) or facts.model
+    facts = replace(
+        facts,
+        program=name_of(line.get("drawn_by")) or name_of(line.get("program")),
         model="" if model.startswith(IMPORTED) else model,
+        prompt="",
+        revised_prompt="",
+        further=(),  # other columns may hold anything
+        width=None,  # of the picture as it is
+        height=None,
     )
     # The seed of a row of ours is one of the model's only where we drew it ourselves, on seeds.
-    return metadata if _draws_by_seed(_name(line.get("model"))) else replace(metadata, seed=None)
+    return facts if _draws_by_seed(name_of(line.get("model"))) else replace(facts, seed=None)
 
 
 def metadata_of_record(record: PictureRecord) -> PictureMetadata:
@@ -90,27 +74,30 @@ def metadata_of_record(record: PictureRecord) -> PictureMetadata:
     row, drawn = record.row, record.drawn
     before = drawn if drawn and "program" in drawn else {}
     metadata = PictureMetadata(
-        program=_name(before.get("program")) or ("" if row.model.startswith(IMPORTED) else "T2I Bias Explorer"),
-        prompt=_one_line(row.prompt),
+        program=name_of(before.get("program")) or ("" if row.model.startswith(IMPORTED) else "T2I Bias Explorer"),
+        prompt=one_line(row.prompt),
         negative_prompt=row.negative_prompt,
-        seed=_whole(row.seed if _draws_by_seed(row.model) else before.get("seed"), _LARGEST_SEED),
+        seed=whole(row.seed if _draws_by_seed(row.model) else before.get("seed"), LARGEST_SEED),
         num_inference_steps=row.num_inference_steps or None,
         guidance_scale=row.guidance_scale or None,
-        sampler=_name(before.get("sampler")),
-        model=_name(before.get("model")) or ("" if row.model.startswith(IMPORTED) else row.model),
+        sampler=name_of(before.get("sampler")),
+        model=name_of(before.get("model")) or ("" if row.model.startswith(IMPORTED) else row.model),
     )
-    revised = _one_line((drawn or {}).get("revised_prompt"))
-    return replace(metadata, revised_prompt=revised, digital_source_type=source_of(record))
+    revised, further = one_line((drawn or {}).get("revised_prompt")), before.get("further")
+    further = tuple(filter(None, map(one_line, further))) if isinstance(further, list) else ()
+    return replace(metadata, revised_prompt=revised, further=further, digital_source_type=source_of(record))
 
 
-def read_metadata(file: BinaryIO) -> PictureMetadata:
+def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
     """What a picture says of how it was drawn; only its head is read where that suffices.
+
+    ``name`` of the file tells which picture of a workflow it is that saves several.
 
     Raises InvalidInput: it says something that cannot be read, or too much; the picture itself may be all right.
     """
     try:
         with Image.open(file, formats=FORMATS) as opened:
-            texts = _texts(opened)
+            texts, size = _texts(opened), opened.size
     except UnidentifiedImageError:  # which is told when the picture itself is read
         return PictureMetadata()
     except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
@@ -119,18 +106,46 @@ def read_metadata(file: BinaryIO) -> PictureMetadata:
         raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters; it is not read")
     if FIGURE_MARK in texts:
         return PictureMetadata(is_figure=True)
-    metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts)
+    metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts, name)
+    metadata = replace(metadata, is_sheet=metadata.is_sheet or _is_tiled(metadata, size, texts))
     return replace(metadata, digital_source_type=read_source(texts.get(XMP_KEY, "")))
 
 
-def _of_a_program(texts: Mapping[str, str]) -> PictureMetadata:
+def _is_tiled(metadata: PictureMetadata, size: tuple[int, int], texts: Mapping[str, str]) -> bool:
+    """Whether a picture has several times the size that was asked for in one direction alone, as contact sheets do."""
+    if not metadata.width or not metadata.height or "scale" in texts.get("parameters", "").replace("CFG scale", ""):
+        return False
+    columns, rows = size[0] / metadata.width, size[1] / metadata.height
+    return columns.is_integer() and rows.is_integer() and columns != rows
+
+
+def facts_of_text(text: str) -> PictureMetadata:
+    r"""What the text file beside a picture says: a program's settings, else the prompt alone.
+
+    >>> facts_of_text("Prompt: a doctor\nSeed: 3\nGuidance Scale: 7.5").seed, facts_of_text("a nurse").prompt
+    (3, 'a nurse')
+    """
+    check_length(text)
+    if text.lstrip().startswith("{"):
+        return _of_json(text)
+    with suppress(*UNREADABLE):
+        return _of_a1111(text)
+    pairs = dict(re.findall(r"^(\w[\w ]{1,40}):[ \t]?(.*)$", text, re.MULTILINE))
+    if "prompt" in {name.lower() for name in pairs} and len(pairs) > 1:
+        return facts_of_table(pairs, "Easy Diffusion" if "Guidance Scale" in pairs else "")
+    return PictureMetadata(prompt=one_line(text))
+
+
+def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
     refused = ""
-    for parser, keys, prepared in _PARSERS:
+    for keys, read in _PROGRAMS:
         if all(key in texts for key in keys):
             try:
-                return _metadata(parser().parse(prepared(texts)))
-            except _UNREADABLE:
-                refused = keys[0]
+                return read(texts, name)
+            except UNREADABLE as error:
+                if isinstance(error, InvalidInput):
+                    raise
+                refused = refused or keys[0]
     if refused and _looks_written_by_a_program(texts[refused]):
         raise InvalidInput(f"its metadata ({refused}) has a form that is not known here")
     return PictureMetadata()
@@ -148,10 +163,12 @@ def _texts(opened: Image.Image) -> dict[str, str]:
         comment = exif.get(ExifTags.Base.UserComment) or exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment)
         if text := _comment(comment):
             texts.setdefault("parameters", text)
-    for value in exif.values():
+    for tag, value in exif.items():
         key, sign, text = value.partition(":") if isinstance(value, str) else ("", "", "")
         if sign and key.lower() in ("prompt", "workflow"):
             texts.setdefault(key.lower(), text.strip("\0 "))
+        elif tag == ExifTags.Base.ImageDescription and isinstance(value, str):
+            texts.setdefault("Description", value.strip("\0 "))
     return texts
 
 
@@ -172,8 +189,8 @@ def _comment(value: object) -> str:
 def _of_own_text(text: str) -> PictureMetadata:
     """The prompt of our own record; the rest is taken from the whole record, once its pixels are checked."""
     try:
-        return PictureMetadata(prompt=_one_line(json.loads(text)["row"]["prompt"]))
-    except _UNREADABLE as error:
+        return PictureMetadata(prompt=one_line(json.loads(text)["row"]["prompt"]))
+    except UNREADABLE as error:
         raise InvalidInput("its record cannot be read") from error
 
 
@@ -182,166 +199,205 @@ def _looks_written_by_a_program(text: str) -> bool:
     return text.lstrip().startswith("{") or "Steps:" in text
 
 
-def _metadata(info: PromptInfo) -> PictureMetadata:
-    """What a parser found, in our words; where passes differ, what they do not agree on is left out."""
-    samplers, more = info.samplers, info.metadata
-    if not samplers:
-        return PictureMetadata(program=info.generator.value, unclear="no sampler was found in its workflow")
-    prompts = _different(_plain_prompt(one) for sampler in samplers for one in sampler.prompts)
-    negative = _different(_plain_prompt(one) for sampler in samplers for one in sampler.negative_prompts)
-    drawing = [one for one in samplers if one.parameters.get("add_noise") != "disable"]  # what a refiner goes on with
-    raw_prompts = [one.value for sampler in samplers for one in sampler.prompts if isinstance(one.value, str)]
-    width, height = _size(more)
-    return PictureMetadata(
-        program=_program(info),
-        prompt=prompts[0] if len(prompts) == 1 else "",
-        unclear=_unclear(prompts),
-        negative_prompt=negative[0] if len(negative) == 1 else "",
-        seed=_agreed(_seed(one.parameters) for one in drawing),
-        num_inference_steps=_agreed(_steps(one, more) for one in samplers),
-        guidance_scale=_agreed(_guidance_of(one, more) for one in samplers),
-        sampler=_agreed(_sampler(one) for one in samplers) or "",
-        model=_with_networks(_agreed(_model(one) for one in samplers), raw_prompts),
+def _of_a1111(text: str) -> PictureMetadata:
+    """A1111's form, which Forge, SD.Next and many sites write, too: prompt, negative prompt, one line of settings."""
+    lines = check_length(text).split("\n")
+    tables = ((place, _settings(line)) for place, line in reversed([*enumerate(lines)]) if "Steps:" in line)
+    place, table = next(((place, one) for place, one in tables if len(_A1111 & set(one)) >= _FEWEST_SETTINGS), (0, {}))
+    prompt, *negative = re.split(r"(?:^|\n)[ \t]{0,9}Negative prompt:", "\n".join(lines[:place]))
+    if len(negative) > 1 or "Sampler" not in table:
+        raise ValueError
+    facts = facts_of_table({**table, "prompt": prompt, "negative prompt": "".join(negative)})
+    distilled, model = guidance(table.get("Distilled CFG Scale")), name_of(table.get("Model"))
+    width, height = size_of_text(table.get("Size"))
+    if "Denoising strength" in table and not any(name.startswith("Hires") for name in table):
+        facts = replace(facts, further=("a start picture (img2img)", *facts.further))
+    return replace(
+        facts,
+        program=_program(table),
+        guidance_scale=distilled
+        if (facts.guidance_scale or 0) <= 1 and distilled is not None
+        else facts.guidance_scale,
+        model=with_networks(model or name_of(table.get("Model hash")), [prompt]),
         width=width,
         height=height,
-        revised_prompt=_revised(more, prompts),
+        is_sheet=bool(re.search("plot|grid|matrix", table.get("Script", "")[:200], re.IGNORECASE)),
     )
 
 
-def _unclear(prompts: list[str]) -> str:
-    if len(prompts) > 1:
-        shown = "; ".join(f"“{text[:80]}”" for text in prompts[:3])
-        return f"{len(prompts)} prompts are in its workflow ({shown})"
-    return "" if prompts else "no prompt was found in its metadata"
+_A1111 = frozenset({"Sampler", "CFG scale", "Seed", "Steps", "ENSD", "Schedule type"})
+_FEWEST_SETTINGS = 3  # of a line of A1111's
 
 
-def _program(info: PromptInfo) -> str:
-    """The generator; of those that write A1111's form, the one that names itself."""
-    app = _name(info.metadata.get("App"))
-    forge = "Forge" if re.match(r"f\d", str(info.metadata.get("Version", ""))) else ""
-    return str(app or forge or info.generator.value)
+def _settings(line: str) -> dict[str, str]:
+    r"""Names and values of A1111's line; a value with a comma stands between quotation marks.
+
+    >>> _settings('Steps: 20, ADetailer prompt: "a \\"male\\" face, detailed", Seed: 1')
+    {'Steps': '20', 'ADetailer prompt': 'a "male" face, detailed', 'Seed': '1'}
+    """
+    table: dict[str, str] = {}
+    start = 0
+    while start < len(line):
+        comma, colon = line.find(",", start), line.find(":", start)
+        end = len(line) if comma < 0 else comma
+        if 0 <= colon < end:
+            name, value = line[start:colon].strip(), line[colon + 1 : end].strip()
+            if text := _QUOTED.match(line, colon + 1):
+                end = text.end()
+                with suppress(ValueError):
+                    value = str(json.loads(text[0], strict=False))
+            table.setdefault(name, value)
+        start = end + 1
+    return table
 
 
-def _plain_prompt(prompt: Prompt) -> str:
-    value: object = prompt.value  # of a file that anybody may have written
-    text, n_networks = _EXTRA_NETWORK.subn("", value if isinstance(value, str) else "")
-    return _one_line(text).strip(" ,") if n_networks else _one_line(text)
+_QUOTED = re.compile(r'[ ]?"(?:[^"\\]|\\.)*"')
 
 
-def _with_networks(model: str | None, prompts: Iterable[str]) -> str:
-    """The model with what the prompts load on top of it."""
-    networks = _different(name for prompt in prompts for name in _EXTRA_NETWORK.findall(prompt))
-    return " + ".join(filter(None, [model or "", *networks]))[:_LONGEST_NAME]
+def _program(table: Mapping[str, str]) -> str:
+    """Of those that write A1111's form, the one that names itself."""
+    forge = "Forge" if re.match(r"f\d", table.get("Version", "")) else ""
+    return name_of(table.get("App")) or forge or "AUTOMATIC1111"
+
+
+def _of_json(text: str) -> PictureMetadata:
+    """Settings as JSON: of SwarmUI, Draw Things, Easy Diffusion, or whoever uses the usual names."""
+    table = json.loads(text)
+    if isinstance(swarm := table.get("sui_image_params"), dict):
+        return _of_swarm(swarm)
+    if isinstance(table.get("c"), str) and "uc" in table:  # Draw Things
+        facts = facts_of_table({**table, "prompt": table["c"]}, "Draw Things")
+        width, height = size_of_text(table.get("size"))
+        return replace(facts, width=width, height=height)
+    program = "Easy Diffusion" if "use_stable_diffusion_model" in table else name_of(table.get("software"))
+    facts = facts_of_table(table, program)
+    if not facts.prompt:
+        raise ValueError
+    return facts
+
+
+def _of_swarm(table: Mapping[str, Any]) -> PictureMetadata:
+    """SwarmUI's parameters: after the first part of its prompt others for segments, regions and the refiner."""
+    prompt, *parts = re.split(r"<((?:segment|region|object|refiner|base|video|extend)\b[^<>]{0,200})>",
+                              check_length(one_line(table.get("prompt"))))  # fmt: skip
+    facts = facts_of_table({**table, "prompt": prompt}, "SwarmUI")
+    texts = zip(parts[::2], parts[1::2], strict=True)
+    further = [f"prompt of <{name[:80]}> “{text.strip()[:200]}”" for name, text in texts if text.strip()]
+    return replace(facts, further=(*further, *facts.further))
+
+
+# A phone writes — for two hyphens.
+_SWITCH = re.compile(r"(?:^| )(?:--(?=[A-Za-z])|—(?=(?:ar|v|no|seed|style|stylize|niji|chaos|[qsc]) ))")
+
+
+def facts_of_midjourney(text: str) -> PictureMetadata:
+    """Midjourney's description: the prompt, then switches, then the number of the job.
+
+    >>> facts = facts_of_midjourney("https://s.mj.run/x a doctor --ar 1:1 --no hats --seed 7 --v 6.0 Job ID: 0a-1b")
+    >>> facts.prompt, facts.negative_prompt, facts.seed, facts.model, facts.further
+    ('a doctor', 'hats', 7, 'Midjourney 6', ('a start or reference picture (image prompt)',))
+    """
+    words = one_line(check_length(text).partition("Job ID:")[0])
+    prompt, *switches = re.split(
+        r"(?:^| )(?:--(?=[A-Za-z])|—(?=(?:ar|v|no|seed|style|stylize|niji|chaos|[qsc]) ))", words
+    )
+    given = {name.lower(): value.strip() for name, _, value in (one.partition(" ") for one in switches)}
+    pictures = [word for word in prompt.split() if re.match("<?https?://", word)]
+    version = given.get("v") or given.get("version") or ""
+    niji = " Niji" if "niji" in given else ""
+    version = (given.get("niji") or version).removesuffix(".0")
+    names = ["image prompt"] * bool(pictures) + [name for name in ("sref", "cref", "oref") if name in given]
+    return PictureMetadata(
+        program="Midjourney",
+        prompt=" ".join(word for word in prompt.split() if word not in pictures),
+        negative_prompt=given.get("no", ""),
+        seed=whole(given.get("seed"), LARGEST_SEED),
+        model=name_of(f"Midjourney{niji} {version}"),
+        further=tuple(f"a start or reference picture ({name})" for name in names),
+    )
+
+
+def _of_description(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+    if "Job ID:" not in texts["Description"]:
+        raise ValueError
+    return facts_of_midjourney(texts["Description"])
+
+
+def _of_parameters(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+    text = texts["parameters"]
+    return _of_json(text) if text.lstrip().startswith("{") else _of_a1111(text)
+
+
+def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
+    digest = hashlib.sha256(texts["prompt"].encode("utf-8", "replace")).hexdigest()
+    return replace(facts_of_graph(texts["prompt"], name), workflow=digest)
+
+
+def _of_easy_diffusion(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+    return facts_of_table(
+        {name: check_length(text) for name, text in texts.items() if name != XMP_KEY}, "Easy Diffusion"
+    )
+
+
+def _parsed(parser: type[Parser], prepared: Callable[[Mapping[str, str]], dict[str, Any]]) -> "_Read":
+    def read(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+        return _metadata(parser().parse(prepared(texts)))
+
+    return read
+
+
+def _metadata(info: PromptInfo) -> PictureMetadata:
+    """What a parser found, in our words."""
+    (sampler,), more, raw = info.samplers, info.metadata, info.raw_parameters
+    written = [one.value for one in sampler.prompts if isinstance(one.value, str)]
+    prompts = different(map(without_networks, written))
+    negative = different(one_line(one.value) for one in sampler.negative_prompts)
+    width, height = _size(more)
+    cfg = guidance(sampler.parameters.get("cfg_scale"))
+    distilled = guidance(more.get("guidance"))
+    tables = [json.loads(text) for text in raw.values() if isinstance(text, str) and text.lstrip().startswith("{")]
+    return PictureMetadata(
+        program=info.generator.value,
+        prompt=prompts[0] if len(prompts) == 1 else "",
+        unclear=several_prompts(prompts),
+        negative_prompt=negative[0] if len(negative) == 1 and cfg != 1 else "",
+        seed=whole(sampler.parameters.get("seed"), LARGEST_SEED),
+        num_inference_steps=whole(sampler.parameters.get("steps", more.get("steps")), MOST_STEPS),
+        guidance_scale=distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg,
+        sampler=with_schedule(name_of(sampler.name), name_of(sampler.parameters.get("scheduler"))),
+        model=with_networks(_model(sampler), written),
+        width=width,
+        height=height,
+        revised_prompt=_revised(more, prompts),
+        further=tuple(
+            different(text for one in tables for text in further_of(one, but=[*prompts, *negative, *written]))
+        ),
+    )
 
 
 def _model(sampler: Sampler) -> str:
-    return "" if sampler.model is None else _name(sampler.model.name) or _name(sampler.model.hash)
-
-
-def _steps(sampler: Sampler, more: Mapping[str, Any]) -> int | None:
-    return _whole(sampler.parameters.get("steps", more.get("steps")), _MOST_STEPS)
-
-
-def _seed(parameters: Mapping[str, Any]) -> int | None:
-    return _first(parameters, ("seed", "noise_seed"), lambda value: _whole(value, _LARGEST_SEED))
-
-
-def _sampler(sampler: Sampler) -> str:
-    """Its name and its schedule, where that is said apart."""
-    name, schedule = _name(sampler.name), _name(sampler.parameters.get("scheduler"))
-    repeats = not schedule or schedule.lower() in name.lower() or schedule.lower() == "automatic"
-    return name if repeats else f"{name} {schedule}".strip()
-
-
-def _guidance_of(sampler: Sampler, more: Mapping[str, Any]) -> float | None:
-    """Of models that were distilled with guidance (FLUX), whose cfg is 1, the guidance that they are told."""
-    cfg = _guidance(sampler.parameters.get("cfg_scale"))
-    nodes = [prompt.metadata.get("FluxGuidance") for prompt in sampler.prompts]
-    values = [_guidance(node.get("guidance")) for node in nodes if isinstance(node, Mapping)]
-    values += [_guidance(more.get(name)) for name in ("Distilled CFG Scale", "guidance")]
-    distilled = next((value for value in values if value is not None), None)
-    return distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg
+    return "" if sampler.model is None else name_of(sampler.model.name) or name_of(sampler.model.hash)
 
 
 def _size(more: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """As "512x768", "(1152, 896)", width and height, or those of ComfyUI's one empty latent."""
-    nodes = [node for name, some in more.items() if re.match(r"Empty.*Latent", name) for node in some]
-    source = nodes[0] if len(nodes) == 1 else more
-    if sides := re.fullmatch(r"\D*(\d{1,6})\D+(\d{1,6})\D*", str(more.get("Size") or more.get("resolution") or "")):
-        source = {"width": sides[1], "height": sides[2]}
-    width, height = (_whole(source.get(name), _LARGEST_SIDE) for name in ("width", "height"))
+    """As one text, or width and height."""
+    if text := more.get("Size") or more.get("resolution"):
+        return size_of_text(text)
+    width, height = (whole(more.get(name), LARGEST_SIDE) for name in ("width", "height"))
     return (width, height) if width and height else (None, None)
 
 
 def _revised(more: Mapping[str, Any], prompts: list[str]) -> str:
     """Fooocus's prompt after its styles and expansion, where it is another one."""
     full = more.get("full_prompt")
-    text = _one_line(", ".join(map(str, full)) if isinstance(full, list) else full)
+    text = one_line(", ".join(map(str, full)) if isinstance(full, list) else full)
     return "" if [text] == prompts else text[:10_000]
-
-
-def _of_comfy(texts: Mapping[str, str]) -> dict[str, Any]:
-    """The graph that was executed, in the form that the parser follows; the page's own ``workflow`` is not needed.
-
-    A program that asks ComfyUI for pictures has none, and what is in a subgraph has other numbers there.
-    """
-    graph = json.loads(texts["prompt"])
-    nodes = {str(key): dict(node) for key, node in graph.items() if isinstance(node["inputs"], dict)}
-    inputs = {key: dict(node["inputs"]) for key, node in nodes.items()}
-    links = [
-        (0, str(value[0]), 0, key, 0, "CLIP" if name == "clip" else name.upper())
-        for key, given in inputs.items()
-        for name, value in given.items()
-        if _is_link(value, nodes)
-    ]
-    for key, node in nodes.items():
-        own = {name: _constant(name, value, inputs) for name, value in inputs[key].items()}
-        if str(node.get("class_type", "")).startswith("SamplerCustom"):
-            own = _custom_sampler(own, inputs)
-        drawing = {"sampler_name", "steps", "cfg"} <= set(own)
-        # The parser takes a link called "model" for a model's name.
-        node["inputs"] = {name: value for name, value in own.items() if drawing or not _is_link(value, nodes)}
-        _name_as_the_parser_does(node["inputs"])
-    return {"prompt": nodes, "workflow": {"links": links}}
-
-
-def _is_link(value: object, nodes: Mapping[str, Any]) -> bool:
-    return isinstance(value, list) and len(value) == 2 and str(value[0]) in nodes
-
-
-_CONSTANTS = frozenset({"text", "seed", "noise_seed", "steps", "cfg", "sampler_name", "scheduler", "width", "height"})
-
-
-def _constant(name: str, value: Any, inputs: Mapping[str, Mapping[str, Any]]) -> Any:
-    """The value of an input that is linked to a node with nothing but one value (a text, a number)."""
-    if name not in _CONSTANTS or not _is_link(value, inputs):
-        return value
-    values = list(inputs[str(value[0])].values())
-    return values[0] if len(values) == 1 and isinstance(values[0], str | int | float) else value
-
-
-def _custom_sampler(own: Mapping[str, Any], inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What a sampler of parts (noise, guider, sampler, schedule) draws with, as a usual one has it."""
-    parts = [inputs[str(own[n][0])] for n in ("noise", "guider", "sampler", "sigmas") if _is_link(own.get(n), inputs)]
-    merged = {name: _constant(name, value, inputs) for part in parts for name, value in part.items()}
-    if "conditioning" in merged:
-        merged["positive"] = merged.pop("conditioning")
-    return {"cfg": None, "steps": None, "sampler_name": ""} | dict(own) | merged
-
-
-def _name_as_the_parser_does(inputs: dict[str, Any]) -> None:
-    """A model's file is its ``ckpt_name``; what is said to several text encoders alike is one ``text``."""
-    if isinstance(file := inputs.get("unet_name"), str):
-        inputs["ckpt_name"] = file
-    texts = {inputs[name] for name in ("text_g", "text_l", "clip_l", "t5xxl") if isinstance(inputs.get(name), str)}
-    if len(texts := {text for text in texts if text.strip()}) == 1:
-        inputs["text"] = texts.pop()
 
 
 def _of_invoke(texts: Mapping[str, str]) -> dict[str, Any]:
     """Newer versions name no scheduler for every model, and the model otherwise."""
     if "invokeai_metadata" not in texts:
-        return dict(texts)
+        return {name: " ".join(text.split()) if name == "Dream" else text for name, text in texts.items()}
     metadata = json.loads(texts["invokeai_metadata"])
     metadata.setdefault("scheduler", "")
     if isinstance(model := metadata.get("model"), dict):
@@ -349,66 +405,27 @@ def _of_invoke(texts: Mapping[str, str]) -> dict[str, Any]:
     return {"invokeai_metadata": json.dumps(metadata)}
 
 
-_PARSERS: tuple[tuple[type[Parser], tuple[str, ...], Callable[[Mapping[str, str]], dict[str, Any]]], ...] = (
-    (FooocusParser, ("parameters",), dict),
-    (AUTOMATIC1111Parser, ("parameters",), dict),
-    (ComfyUIParser, ("prompt",), _of_comfy),
-    (InvokeAIParser, ("invokeai_metadata",), _of_invoke),
-    (InvokeAIParser, ("sd-metadata",), _of_invoke),
-    (InvokeAIParser, ("Dream",), _of_invoke),
-    (NovelAIParser, ("Comment", "Description", "Source"), dict),
+def _of_novel(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Without the request's own name for the prompt, which is the description."""
+    return {**texts, "Source": name_of(texts["Source"]), "Description": check_length(texts["Description"])}
+
+
+_Read = Callable[[Mapping[str, str], str], PictureMetadata]
+_PROGRAMS: tuple[tuple[tuple[str, ...], _Read], ...] = (
+    (("parameters",), _parsed(FooocusParser, dict)),
+    (("parameters",), _of_parameters),
+    (("prompt", "use_stable_diffusion_model"), _of_easy_diffusion),
+    (("prompt", "num_inference_steps"), _of_easy_diffusion),
+    (("prompt",), _of_comfy),
+    (("invokeai_metadata",), _parsed(InvokeAIParser, _of_invoke)),
+    (("sd-metadata",), _parsed(InvokeAIParser, _of_invoke)),
+    (("Dream",), _parsed(InvokeAIParser, _of_invoke)),
+    (("Comment", "Description", "Source"), _parsed(NovelAIParser, _of_novel)),
+    (("Description",), _of_description),
 )
-"""Who reads which texts, the first that can; how they are made ready for it."""
+"""Which texts each program writes, and who reads them; the first that can."""
 
 
 def _draws_by_seed(model: str) -> bool:
     """Whether a seed that stands beside this model's name is one that it drew from."""
     return not model.startswith((IMPORTED, *(f"{service}:" for service in get_args(Service))))
-
-
-def _different(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(filter(None, texts)))
-
-
-def _agreed(values: Iterator[T | None]) -> T | None:
-    """The one value that all have; None where they differ."""
-    different = set(values)
-    return different.pop() if len(different) == 1 else None
-
-
-def _first(values: Mapping[str, Any], names: Iterable[str], read: Callable[[Any], T | None]) -> T | None:
-    return next((value for name in names if (value := read(values.get(name))) is not None), None)
-
-
-def _one_line(value: object) -> str:
-    return " ".join(value.split()) if isinstance(value, str) else ""
-
-
-def _name(value: object) -> str:
-    return _one_line(value)[:_LONGEST_NAME]
-
-
-def _number(value: object) -> float | None:
-    """A finite number, also where it is written as a text."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    with suppress(ValueError, OverflowError):
-        return number if math.isfinite(number := float(value)) else None
-    return None
-
-
-def _whole(value: object, most: int) -> int | None:
-    """A whole number from 0 to ``most``; no digit of a seed is lost."""
-    number = _number(value)
-    if number is None or not number.is_integer():
-        return None
-    whole = int(number)
-    if isinstance(value, int | str):
-        with suppress(ValueError):  # "20.0"
-            whole = int(value)
-    return whole if 0 <= whole <= most else None
-
-
-def _guidance(value: object) -> float | None:
-    number = _number(value)
-    return number if number is not None and 0 <= number <= _MOST_GUIDANCE else None

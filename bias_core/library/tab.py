@@ -54,24 +54,20 @@ class Imported:
     path: Path
     name: str
     counts: Mapping[str, int]  # pictures per prompt
-    rejected: tuple[str, ...]  # files that were left out, and why
-    unread_metadata: tuple[str, ...]  # pictures whose own metadata was not taken, and why
+    # what is wrong with files, in words for one and for several, and which these are
+    remarks: tuple[tuple[str, str, list[str]], ...]
     fits: tuple[Fit, ...]  # every study, those that can run first
 
 
 def look_through(path: Path) -> Imported:
-    """What a folder or zip holds, no picture read; InvalidInput says why it cannot be used."""
+    """What a folder or zip holds, every picture read; InvalidInput says why it cannot be used."""
     source = ImportedImages(path)
+    source.examine()
     fits = [Fit(design=find_design(KIND), n_found=sum(source.counts.values()), n_asked=0)]
     fits += [_fit(design, source) for design in list_designs() if design.kind != KIND]
     fits.sort(key=lambda fit: (fit.n_found == 0, fit.n_asked > 0))
     return Imported(
-        path=path,
-        name=source.name,
-        counts=source.counts,
-        rejected=tuple(source.rejected),
-        unread_metadata=tuple(source.unread_metadata),
-        fits=tuple(fits),
+        path=path, name=source.name, counts=source.counts, remarks=tuple(source.remarks()), fits=tuple(fits)
     )
 
 

@@ -13,18 +13,21 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.exchange import imports, picture_metadata
+from bias_core.exchange import file_names, imports, picture_metadata
+from bias_core.exchange.drawing_facts import PictureMetadata
 from bias_core.exchange.export import Export, ExportedImage, write_folder, write_zip
 from bias_core.exchange.imports import LONGEST_SIDE, ImportedImages, decode, key
-from bias_core.exchange.picture_metadata import PictureMetadata, read_metadata
+from bias_core.exchange.picture_metadata import read_metadata
 from bias_core.store.images import ImageStore, encode_png, pixel_digest, read_record, without_texts
 from bias_core.store.source_marks import source_of
 from bias_core.types import GeneratedImage, ImageRow
+from tests.every import every
 
 DOCTOR, NURSE = "a photo of a doctor", "a photo of a nurse"
 
@@ -131,7 +134,7 @@ BROKEN = {
     "text": b"not a picture",
     "empty": b"",
     "truncated": picture(1, size=(64, 64))[:5000],
-    "a format we do not read": picture(1, "GIF"),
+    "a format we do not read": picture(1, "TGA"),
 }
 
 
@@ -264,7 +267,7 @@ def test_rows_of_another_import_are_refused(tmp_path):
         list(found.generate(other.rows(DOCTOR, 1)))
 
 
-def png(seed=0, **texts):
+def png(seed=0, /, **texts):
     info = PngInfo()
     for name, text in texts.items():
         info.add_text(name.replace("__", "-"), text)
@@ -342,6 +345,7 @@ BASE_AND_REFINER = COMFY | {
                scheduler="normal", model=["12", 0], positive=["13", 0], negative=["7", 0], latent_image=["3", 0]),
     "12": node("CheckpointLoaderSimple", ckpt_name="sd_xl_refiner_1.0.safetensors"),
     "13": node("CLIPTextEncode", text="a photo of a doctor", clip=["12", 1]),
+    "8": node("VAEDecode", samples=["11", 0], vae=["4", 2]),
 }  # fmt: skip
 TWO_PROMPTS = COMFY | {
     "3": COMFY["3"] | {"inputs": COMFY["3"]["inputs"] | {"positive": ["14", 0]}},
@@ -356,6 +360,12 @@ OLD_INVOKE = {
 }  # fmt: skip
 NOVEL = {"steps": 28, "sampler": "k_euler", "seed": 13, "strength": 0.69, "noise": 0.0, "scale": 11.0, "uc": "lowres",
          "width": 512, "height": 768}  # fmt: skip
+
+SWARM = {
+    "prompt": "a photo of a doctor <segment:face,0.6> a male face", "negativeprompt": "blurry", "seed": 1000,
+    "model": "sd_xl_base_1.0", "steps": 20, "cfgscale": 7.0, "width": 1024, "height": 768, "sampler": "euler",
+    "scheduler": "normal", "swarm_version": "0.9.5.0", "initimage": "cropped",
+}  # fmt: skip
 
 
 def known(program, seed, steps, guidance, sampler, size, **more):
@@ -376,7 +386,8 @@ WRITTEN = {
     "Fooocus": (
         png(parameters=json.dumps(FOOOCUS), fooocus_scheme="fooocus"),
         known("Fooocus", 6237891432, 30, 4.0, "dpmpp_2m_sde_gpu karras", (1152, 896),
-              model="juggernautXL_v8Rundiffusion", revised_prompt="cinematic still a photo of a doctor, sharp"),
+              model="juggernautXL_v8Rundiffusion", revised_prompt="cinematic still a photo of a doctor, sharp",
+              further=("full_negative_prompt “worst quality”",)),
     ),
     "InvokeAI": (
         png(invokeai_metadata=json.dumps(INVOKE), invokeai_graph="{}"),
@@ -403,6 +414,37 @@ WRITTEN = {
         png(prompt=json.dumps(BASE_AND_REFINER)),
         known("ComfyUI", 7, 25, 8.0, "euler normal", (1024, 768), negative_prompt="text, watermark"),
     ),
+    "SwarmUI": (
+        png(parameters=json.dumps({"sui_image_params": SWARM, "sui_extra_data": {"original_prompt": "a <x:b|c>"}})),
+        known("SwarmUI", 1000, 20, 7.0, "euler normal", (1024, 768), negative_prompt="blurry", model="sd_xl_base_1.0",
+              further=("prompt of <segment:face,0.6> “a male face”", "a start or reference picture (initimage)")),
+    ),
+    "Midjourney": (
+        png(Description=f"https://s.mj.run/x {DOCTOR} --ar 1:1 --no hats --v 6.0 Job ID: 0a1b-2c", Author="someone"),
+        PictureMetadata(program="Midjourney", prompt=DOCTOR, negative_prompt="hats", model="Midjourney 6",
+                        further=("a start or reference picture (image prompt)",)),
+    ),
+    "Easy Diffusion": (
+        png(prompt=DOCTOR, seed="8", num_inference_steps="25", guidance_scale="7.5", sampler_name="euler_a",
+            negative_prompt="", use_stable_diffusion_model="sd-v1-5", width="512", height="512", prompt_strength="0.8"),
+        known("Easy Diffusion", 8, 25, 7.5, "euler_a", (512, 512), model="sd-v1-5",
+              further=("a start or reference picture (prompt_strength)",)),
+    ),
+    "A1111, redrawn": (
+        png(parameters=f'{DOCTOR}\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: 70, Size: 512x512, Model: v1-5, '
+            'Denoising strength: 0.5, Hires prompt: "a man, old", ADetailer prompt: "a male face, \\"x\\"", '
+            'ControlNet 0: "Module: canny, Weight: 1", ADetailer version: 23.11.0'),
+        known("AUTOMATIC1111", 70, 20, 7.0, "Euler a", (512, 512), model="v1-5",
+              further=("Hires prompt “a man, old”", 'ADetailer prompt “a male face, "x"”',
+                       "a start or reference picture (ControlNet 0)")),
+    ),
+    "NovelAI, with captions of characters": (
+        png(Description=DOCTOR, Source="NovelAI Diffusion V4 79F47848", Comment=json.dumps(
+            NOVEL | {"prompt": DOCTOR, "request_type": "Img2ImgRequest", "v4_prompt": {"caption": {
+                "base_caption": DOCTOR, "char_captions": [{"char_caption": "boy, glasses", "centers": [{"x": 0}]}]}}})),
+        known("NovelAI", 13, 28, 11.0, "k_euler", (512, 768), negative_prompt="lowres", model="NovelAI Diffusion V4",
+              further=("a start or reference picture (request_type)", "char_caption “boy, glasses”")),
+    ),
     "NovelAI": (
         png(Title="AI generated image", Description=DOCTOR, Software="NovelAI", Source="Stable Diffusion 1D44365E",
             Comment=json.dumps(NOVEL)),
@@ -415,6 +457,64 @@ WRITTEN = {
 def test_what_each_program_writes_is_read(program):
     data, expected = WRITTEN[program]
     assert read_metadata(io.BytesIO(data)) == expected
+
+
+def of_text(kind, **inputs):
+    """ComfyUI's usual graph, whose prompt comes from this node."""
+    encoder = COMFY["6"] | {"inputs": {"text": ["20", 0], "clip": ["10", 1]}}
+    return COMFY | {"6": encoder, "20": node(kind, **inputs), "21": node("PrimitiveString", value="a photo")}
+
+
+def again(**changes):
+    """The same, with a second pass that reads another prompt, and with ``changes``."""
+    second = node("FaceDetailer", seed=1, steps=25, cfg=8, sampler_name="euler", scheduler="normal", model=["4", 0],
+                  positive=["31", 0], negative=["7", 0], image=["8", 0], wildcard="")  # fmt: skip
+    saved = COMFY["9"] | {"inputs": {"filename_prefix": "face", "images": ["30", 0]}}
+    return COMFY | {"30": second, "31": node("CLIPTextEncode", text="a male face", clip=["4", 1]), "9": saved} | changes
+
+
+TWO_STAGES = again(**{"50": node("SaveImage", filename_prefix="ComfyUI", images=["8", 0])})
+OF_DOCTOR = "of a doctor"
+UNRECORDED = "its workflow makes the prompt by {}, which does not record it (“a photo of a {{doctor|nurse}}”)"
+GRAPHS = {
+    "joined": (of_text("StringConcatenate", string_b=OF_DOCTOR, delimiter=" ", string_a=["21", 0]), DOCTOR, ()),
+    "replaced": (of_text("StringReplace", string="a photo of a X", find="X", replace="doctor"), DOCTOR, ()),
+    "wild-card": (of_text("ImpactWildcardProcessor", wildcard_text="a {b|c}", populated_text=DOCTOR), DOCTOR, ()),
+    "unrecorded": (of_text("DPRandomGenerator", text="a photo of a {doctor|nurse}"),
+                   UNRECORDED.format("DPRandomGenerator"), ()),
+    "by a language model": (of_text("OllamaGenerate", prompt=DOCTOR, model="x"),
+                            "its workflow makes the prompt by OllamaGenerate, which does not record it (“a photo of a "
+                            "doctor”)", ()),
+    "a switch": (of_text("ImpactSwitch", select=2, input1=["7", 0], input2=["22", 0])
+                 | {"22": node("PrimitiveString", value=DOCTOR)}, DOCTOR, ()),
+    "equal texts": (COMFY | {"6": node("CLIPTextEncodeSDXL", text_g=DOCTOR, text_l=DOCTOR, width=1024)}, DOCTOR, ()),
+    "two texts": (COMFY | {"6": node("CLIPTextEncodeSDXL", text_g=DOCTOR, text_l="a man", width=1024)},
+                  "2 prompts are in its workflow (“a photo of a doctor”; “a man”)", ()),
+    "a second pass": (again(), DOCTOR, ("prompt of a later pass (FaceDetailer) “a male face”",)),
+    "a branch that is not saved": (COMFY | {
+        "40": node("KSampler", **COMFY["3"]["inputs"] | {"positive": ["41", 0], "seed": 1}),
+        "41": node("CLIPTextEncode", text="a nurse", clip=["4", 1]),
+        "42": node("PreviewImage", images=["43", 0]), "43": node("VAEDecode", samples=["40", 0])}, DOCTOR, ()),
+    "a branch of another name": (TWO_STAGES,
+                                 DOCTOR, ()),
+    "a start picture": (COMFY | {"5": node("VAEEncode", pixels=["60", 0]), "60": node("LoadImage", image="me.png")},
+                        DOCTOR, ("a start picture",)),
+}  # fmt: skip
+
+
+@every(GRAPHS)
+def test_a_graph_is_followed_from_its_picture_to_the_prompt_or_says_what_was_found(kind):
+    graph, prompt, further = GRAPHS[kind]
+    found = read_metadata(io.BytesIO(png(prompt=json.dumps(graph))), "x/ComfyUI_00001_.png")
+    assert (found.prompt or found.unclear, found.further) == (prompt, further)
+
+
+def test_a_negative_prompt_is_one_only_where_something_was_drawn_away_from_it():
+    zeroed = COMFY | {"7": node("ConditioningZeroOut", conditioning=["6", 0])}
+    unguided = COMFY | {"3": COMFY["3"] | {"inputs": COMFY["3"]["inputs"] | {"cfg": 1.0}}}
+    a1111 = png(parameters="a cup\nNegative prompt: blurry\nSteps: 5, Sampler: Euler, CFG scale: 1, Seed: 2")
+    for data in (png(prompt=json.dumps(zeroed)), png(prompt=json.dumps(unguided)), a1111):
+        assert read_metadata(io.BytesIO(data)).negative_prompt == ""
 
 
 def fooocus_exif(kind):
@@ -557,10 +657,186 @@ def test_a_camera_or_person_that_leaves_a_comment_is_no_program():
         assert read_metadata(io.BytesIO(exif("JPEG", comment))) == PictureMetadata()
 
 
-def test_the_same_file_twice_stays_two_pictures(tmp_path):
-    data = png(parameters=A1111.format(seed=4))
-    found = ImportedImages(folder(tmp_path, {"1.png": data, "2.png": data}))
-    assert len({row.id for row in found.rows(DOCTOR, 5)}) == 2
+def smooth(seed, size=(64, 64)):
+    """A picture that looks like itself in every size."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    return Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC)
+
+
+def saved(image, kind="PNG", **texts):
+    info, buffer = PngInfo(), io.BytesIO()
+    for name, text in texts.items():
+        info.add_text(name, text)
+    image.save(buffer, kind, **({"pnginfo": info} if texts else {}))
+    return buffer.getvalue()
+
+
+def drawn_by_a1111(seed, image, more=""):
+    return saved(image, parameters=f"{DOCTOR}\nSteps: 20, Sampler: Euler, Seed: {seed}, Size: 64x64{more}")
+
+
+def sheet(*seeds):
+    pasted = Image.new("RGB", (64 * len(seeds), 64))
+    for place, seed in enumerate(seeds):
+        pasted.paste(smooth(seed), (64 * place, 0))
+    return pasted
+
+
+redrawn = smooth(1)
+redrawn.paste(smooth(9, (12, 12)), (26, 10))
+SHOWN_AGAIN = {
+    "the same file": ({"2.png": saved(smooth(1))}, "the same picture as 1.png"),
+    "the same pixels": ({"2.png": saved(smooth(1), note="x")}, "the same pixels as 1.png"),
+    "another format": ({"2.jpg": saved(smooth(1), "JPEG")}, "the same picture as 1.png, in another size or format, or "
+                       "in part drawn again"),
+    "a smaller size": ({"0.png": saved(smooth(1).resize((40, 40)))}, "the same picture as 1.png, in another size or "
+                       "format, or in part drawn again"),
+    "a draft": ({"1-before-highres-fix.png": saved(smooth(2))}, "a draft of 1.png"),
+    "a sheet by its name": ({"grid-0003.png": saved(smooth(2))}, "a contact sheet"),
+    "a sheet by its settings": ({"7.png": drawn_by_a1111(7, smooth(7), ", Script: X/Y/Z plot")}, "a contact sheet"),
+    "a sheet by its size": ({"7.png": drawn_by_a1111(7, smooth(7, (192, 64)))}, "a contact sheet"),
+    "a sheet by its pixels": ({"3.png": saved(smooth(3)), "7.png": saved(sheet(1, 3))},
+                              "a contact sheet of other pictures"),
+    "a smaller sheet": ({f"{seed}.png": saved(smooth(seed)) for seed in (2, 3, 4)}
+                        | {"7.png": saved(sheet(1, 2, 3, 4).resize((120, 30)))}, "a contact sheet of other pictures"),
+    "an earlier stage": ({f"{name}_1_.png": saved(smooth(3, size), prompt=json.dumps(TWO_STAGES))
+                          for name, size in (("ComfyUI", (64, 64)), ("face", (128, 128)))},
+                         "an earlier stage of face_1_.png"),
+    "before an upscaler": ({"2.png": drawn_by_a1111(5, smooth(3)), "4.png": drawn_by_a1111(5, smooth(4, (128, 128)))},
+                           "a smaller version of 4.png"),
+    "before a face was redrawn": ({"2.png": drawn_by_a1111(5, smooth(1)), "4.png": drawn_by_a1111(5, redrawn),
+                                   "1.png": saved(smooth(3))},
+                                  "the same picture as 2.png, in another size or format, or in part drawn again"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SHOWN_AGAIN)
+def test_what_was_drawn_once_counts_once_and_the_others_are_named(kind, tmp_path):
+    files, why = SHOWN_AGAIN[kind]
+    files = {"1.png": saved(smooth(1))} | files
+    files |= {"metadata.csv": "file_name,text\n" + "".join(f"{name},{DOCTOR}\n" for name in files)}
+    found = ImportedImages(folder(tmp_path, files))
+    found.examine()
+    assert [one.partition(": ")[2] for one in found.copies] == [why]
+    assert found.counts == {DOCTOR: len(files) - 2}
+
+
+def test_pictures_that_only_share_a_seed_or_are_blank_all_count(tmp_path):
+    black = saved(Image.new("RGB", (64, 64)))
+    files = {f"{seed}.png": drawn_by_a1111(5, smooth(seed)) for seed in range(4)} | {"8.png": black, "9.png": black}
+    files |= {"metadata.csv": "file_name,text\n" + "".join(f"{name},{DOCTOR}\n" for name in files)}
+    found = ImportedImages(folder(tmp_path, files))
+    pictures = list(found.generate(found.rows(DOCTOR, 9)))
+    assert [one.blocked for one in pictures] == [False] * 4 + [True] * 2
+    assert (found.copies, found.blanks) == ([], ["8.png", "9.png"])
+
+
+def test_one_file_under_two_prompts_counts_for_the_first(tmp_path):
+    found = ImportedImages(folder(tmp_path, {f"{who}/1.png": saved(smooth(1)) for who in (DOCTOR, NURSE)}))
+    found.examine()
+    assert found.counts == {DOCTOR: 1}
+    assert found.copies == [f"{NURSE}/1.png: the same picture as {DOCTOR}/1.png, which has another prompt"]
+
+
+def inks():
+    return Image.new("CMYK", (8, 8), (0, 255, 255, 0))  # red
+
+
+def turned_grey():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((8, 4), 65_535 // 2, dtype=np.uint16)).save(buffer, "PNG", exif=exif)
+    return buffer.getvalue()
+
+
+def clear(mode="RGBA"):
+    """Magenta that nobody sees."""
+    image = Image.new("RGBA", (8, 8), (255, 0, 255, 0))
+    return image if mode == "RGBA" else image.quantize()
+
+
+PIXELS = {
+    "16 bits of grey, turned": (turned_grey(), (8, 4), (127, 127, 127)),
+    "inks": (saved(inks(), "TIFF"), (8, 8), (255, 0, 0)),
+    "transparent": (saved(clear()), (8, 8), (255, 255, 255)),
+    "a transparent palette": (saved(clear("P")), (8, 8), (255, 255, 255)),
+    "AVIF": (saved(Image.new("RGB", (8, 8), (255, 255, 255)), "AVIF"), (8, 8), (255, 255, 255)),
+}
+
+
+@every(PIXELS)
+def test_pixels_of_every_kind_come_in_as_they_look(kind):
+    data, size, colour = PIXELS[kind]
+    image = decode(data)
+    assert (image.size, image.mode, image.getpixel((1, 1))) == (size, "RGB", colour)
+
+
+def test_every_file_that_looks_like_a_picture_is_read_or_named_at_once(tmp_path):
+    animation, depth = io.BytesIO(), io.BytesIO()
+    smooth(1).save(animation, "GIF", save_all=True, append_images=[smooth(2)])
+    Image.fromarray(np.ones((4, 4), dtype=np.float32)).save(depth, "TIFF")
+    files = {"a.gif": animation.getvalue(), "b": saved(smooth(3)), "c.heic": b"x", "d.tiff": depth.getvalue(),
+             "e.png": saved(smooth(4))[:900], "notes.txt": "x"}  # fmt: skip
+    found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/{name}": data for name, data in files.items()}))
+    found.examine()
+    assert found.counts == {DOCTOR: 2}
+    assert found.animations == [f"{DOCTOR}/a.gif"]
+    assert [one.partition(": ")[0].removeprefix(f"{DOCTOR}/") for one in found.rejected] == [
+        "c.heic",
+        "d.tiff",
+        "e.png",
+    ]
+    with pytest.raises(InvalidInput, match=r"no picture of broken can be used: x y z/1\.png: cannot be read"):
+        ImportedImages(folder(tmp_path, {"x y z/1.png": saved(smooth(4))[:900]}, "broken")).examine()
+
+
+UUID = "0a1b2c3d-0000-4000-8000-00000000000"
+NAMED = {
+    f"someone_a_photo_of_a_doctor_--ar_11_--v_6_{UUID}1.png": DOCTOR,
+    "2026-11-22/00012-1234567890-a photo of a doctor.png": DOCTOR,
+    "DALL·E 2023-10-12 10.41.55 - a photo of a doctor.png": DOCTOR,
+    f"a photo of a doctor_{UUID}2.png": DOCTOR,
+    "ChatGPT Image May 1, 2025, 10_00_00 AM.png": "",
+    "00000-1234.png": "",
+    "20261122_101500.png": "",
+    "ComfyUI_00001_.png": "",
+    "image of a doctor 2.png": "image of a doctor",
+}
+
+
+@every(NAMED)
+def test_a_name_gives_a_prompt_without_users_dates_numbers_ids_and_switches(name):
+    assert file_names.facts_of_name(name, "").prompt == NAMED[name]
+
+
+def test_texts_and_tables_beside_pictures_are_read(tmp_path):
+    table = pd.DataFrame({
+        "image_name": ["a.png", "b.png", "z.png"], "prompt": [DOCTOR] * 3, "seed": [3, 4, 5], "cfg": [7.0] * 3,
+        "step": [50] * 3, "sampler": [8] * 3, "user_name": ["someone"] * 3, "image_nsfw": [0.1, 2.0, 0.1],
+    })  # fmt: skip
+    part = {"1.png": {"p": DOCTOR, "se": 5, "c": 7.5, "st": 50, "sa": "k_lms"}}
+    files = {
+        "parquet/a.png": picture(1), "parquet/b.png": picture(2), "parquet/metadata.parquet": table.to_parquet(),
+        "part-000001/1.png": picture(3), "part-000001/part-000001.json": json.dumps(part),
+        "texts/00000-1.png": picture(4), "texts/00000-1.txt": f"\ufeff{DOCTOR}\n",
+        "texts/00001-2.jpg": picture(5, "JPEG"), "texts/00001-2.txt": A1111.format(seed=77),
+        "texts/00002-3.png": picture(6), "texts/00002-3.json": json.dumps({"prompt": DOCTOR, "seed": 9, "steps": 4}),
+        "texts/00003-4.png": picture(7), "texts/00003-4.txt": "Prompt: a photo of a doctor\nSeed: 8\nSteps: 3\n",
+        "texts/00004-5.png": picture(8), "texts/00004-5.txt": "1234",
+        "texts/long.png": picture(9), "texts/long.txt": "x" * 65_537,
+    }  # fmt: skip
+    found = ImportedImages(folder(tmp_path, files))
+    assert found.counts[DOCTOR] == 7
+    rows = found.rows(DOCTOR, 9)
+    assert [row.seed for row in rows if found.drawing(row.id).seed is not None] == [3, 4, 5, 77, 9, 8]
+    assert (found.drawing(rows[0].id).sampler, found.drawing(rows[2].id).guidance_scale) == ("k_lms", 7.5)
+    assert found.blanks == ["parquet/b.png"]
+    assert "someone" not in repr([found.drawing(row.id) for row in rows])
+    assert "parquet/metadata.parquet: 1 of its pictures are not here, such as parquet/z.png" in found.rejected
+    assert found.unread_metadata == [
+        "texts/long.txt: a text of its metadata has more than 65,536 characters; it is not read"
+    ]
 
 
 IPTC = "{http://iptc.org/std/Iptc4xmpExt/2008-02-29/}DigitalSourceType"

@@ -117,7 +117,7 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
     if not options.takes_all and len(frame):
         frame = frame[frame["group"] == CONCEPT]
     if settings.images and len(frame) < _FEWEST:
-        raise InvalidInput(f"at least {_FEWEST} pictures are needed, got {len(frame)}")
+        raise InvalidInput(" ".join([f"at least {_FEWEST} pictures are needed, got {len(frame)}.", *data.notes]))
     if frame.empty:
         return Results(notes=tuple(_notes(data, 0, missing=False)))
     rows = yield from data.embed(frame)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +14,8 @@ import numpy as np
 
 from bias_core.engine.local import EngineProgress, run_rows
 from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable
+from bias_core.exchange.drawing_facts import PictureMetadata
 from bias_core.exchange.imports import ImportedImages, key
-from bias_core.exchange.picture_metadata import PictureMetadata
 from bias_core.models.catalogue import check_condition
 from bias_core.models.hosted import hosted_name
 from bias_core.number_text import typeset
@@ -153,6 +154,10 @@ class ImportedRows:
         """The prompt that the pictures of a shot have."""
         return treated(shot.prompt, self.template)
 
+    def examine(self) -> None:
+        """Read all pictures, so that counts are of those that can be used; InvalidInput where none can."""
+        self.source.examine(self.check)
+
     def n_found(self, shots: Sequence[Shot]) -> int:
         """How many pictures these shots would take; none is opened."""
         return sum(min(shot.n, self.source.n_of(self.prompt_of(shot))) for shot in shots)
@@ -203,8 +208,7 @@ class ImportedRows:
         parts = (
             ("pictures of this study are missing", sum(short.values()), [*short]),
             ("pictures are more than this study asks for", sum(spare.values()), [*spare]),
-            ("files could not be used", len(self.source.rejected), self.source.rejected),
-            ("pictures hold metadata that was not taken", len(unread := self.source.unread_metadata), unread),
+            *((one if len(names) == 1 else many, len(names), names) for one, many, names in self.source.remarks()),
         )
         notes = [f"{n:,} {what}: " + listed(which, "; ") + "." for what, n, which in parts if n]
         return [*notes, *drawn_elsewhere([self.source.drawing(row.id) for shot in shots for row in self.of(shot)])]
@@ -215,6 +219,35 @@ class ImportedRows:
             prompts, given = [self.prompt_of(shot) for shot in shots], [*self.source.counts]
             which = f"It asks for: {listed(prompts, '; ')}. The pictures have: {listed(given, '; ')}"
             raise InvalidInput(f"no picture of {self.source.name} has a prompt of this study. {which}")
+
+
+_FOREIGN = re.compile(
+    r"\([^()]{1,300}:\d{0,3}\.?\d{0,6}\)|\bBREAK\b|<(?:lora|lyco|hypernet|embedding|ti):[^<>]{1,300}>|__[\w/*-]{1,100}?__"
+)
+
+
+def foreign_words(prompt: str) -> list[str]:
+    """The parts of a prompt that other programs take for weights, breaks, networks and wild-cards.
+
+    >>> foreign_words("a photo of a (doctor:1.3) <lora:x:0.8> BREAK __hair__, at 8:30")
+    ['(doctor:1.3)', '<lora:x:0.8>', 'BREAK', '__hair__']
+    """
+    return _FOREIGN.findall(prompt)
+
+
+def words_without_effect(rows: Sequence[ImageRow]) -> list[str]:
+    """A sentence on the parts of prompts that only other programs take for more than words; none without them.
+
+    A hosted model may be such a program.
+    """
+    own = [row for row in rows if not hosted_name(row.model)]
+    texts = dict.fromkeys(text for row in own for text in (row.prompt, row.later_prompt, row.negative_prompt))
+    if not (words := dict.fromkeys(word for text in texts for word in foreign_words(text))):
+        return []
+    return [
+        f"{listed(list(words), ', ')}: weights, BREAK, <lora:…> and __wildcards__ of other programs have no effect. "
+        f"{own[0].model} reads them as words."
+    ]
 
 
 UnitOf = Callable[[int, ImageRow], str]
@@ -248,7 +281,13 @@ def drawn_elsewhere(drawings: Sequence[PictureMetadata]) -> list[str]:
     facts = [f"{name} {text}" for name, values in parts.items() if (text := _counted(values, len(drawings)))]
     if n_seeds := sum(one.seed is not None for one in drawings):
         facts.append(f"seeds of {n_seeds:,}")
-    return [f"How they were drawn, say {n:,} of {len(drawings):,} pictures themselves: {'; '.join(facts)}."]
+    notes = [f"How they were drawn, say {n:,} of {len(drawings):,} pictures themselves: {'; '.join(facts)}."]
+    if n_shaped := sum(bool(one.further) for one in drawings):
+        further = _counted((text for one in drawings for text in one.further), len(drawings))
+        notes.append(
+            f"{n_shaped:,} of {len(drawings):,} pictures were shaped by more than their prompt, as they say: {further}."
+        )
+    return notes
 
 
 def _counted(values: Iterable[object], n: int) -> str:

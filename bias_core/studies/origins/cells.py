@@ -1,7 +1,7 @@
 """OASIS's cells: pictures of a nationality read for one attribute, beside what the paper printed for it."""
 
 import math
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 

@@ -33,8 +33,9 @@ def people_labels(data: StudyData, attributes: Mapping[str, Sequence[Attribute]]
     if not (path := data.settings.labels):
         return {}
     answers = _answers(path, attributes)
-    answers = answers[answers["image_id"].isin(data.frame["image_id"])]
-    data.notes.append(f"{answers_counted(path, answers)} P, P − P* and Ψ stay the classifier's.")
+    counted, positions = answers["image_id"].isin(data.frame["image_id"]), dict.fromkeys(data.frame["image_id"], ())
+    data.notes.append(f"{answers_counted(path, answers, counted, positions)} P, P − P* and Ψ stay the classifier's.")
+    answers = answers[counted]
     return {str(name): majority(own).map(_ANSWERS) for name, own in answers.groupby("position", sort=False)}
 
 

@@ -85,9 +85,10 @@ def prompt_facts(image: StoredImage) -> dict[str, str]:
 
 
 def drawn_with(image: StoredImage) -> dict[str, str]:
-    """Program, model and sampler of a picture that was brought along, where it says them."""
+    """Program, model, sampler and further texts of a picture that was brought along, where it says them."""
     drawn = image.drawn or {}
     named = {"drawn by": drawn.get("program"), "drawn with model": drawn.get("model"), "sampler": drawn.get("sampler")}
+    named["also shaped by"] = "; ".join(map(str, drawn.get("further", [])))
     return {name: str(text) for name, text in named.items() if text} if "program" in drawn else {}
 
 

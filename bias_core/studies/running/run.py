@@ -24,7 +24,7 @@ from bias_core.studies.kit.program import Program, StudyData, StudyPlan, nothing
 from bias_core.studies.kit.protocol import papers_readers, with_protocol
 from bias_core.studies.kit.readers import check_readers, chosen_readers, fetch_reader, reader_note, resolve_readers
 from bias_core.studies.kit.rewriting import rewriting_note
-from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment
+from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment, words_without_effect
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import given_settings, option_values
 from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, Shot, StudyReport, StudySettings, mapped
@@ -215,13 +215,15 @@ def _laid_out(
     if settings.images:
         template = treatment(settings) if shots else ""  # without shots their prompts are the study's
         imported = ImportedRows.build(settings.images, check, template)
-        shots = shots or imported.shots(settings.scale, settings.seed)
         check_budget(
-            imported.n_found(shots),
+            imported.n_found(shots or imported.shots(settings.scale, settings.seed)),
             services.settings,
             what=f"{design.name} on {imported.source.name}",
             advice="bring fewer pictures or take a smaller scale",
         )
+        if not shots:
+            imported.examine()
+            shots = imported.shots(settings.scale, settings.seed)
         imported.refuse_none(shots)
         # Whatever is known of the model is not true of these pictures.
         return replace(settings, model=f"imported:{imported.source.name}", condition=""), imported, shots
@@ -453,11 +455,14 @@ def _models_of(plan: StudyPlan) -> set[str]:
 
 
 def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:
-    """What is known before one arm is drawn: settings without effect, prompts not read to their end."""
+    """What is known before one arm is drawn: settings and words without effect, prompts not read to their end."""
     if plan.settings.images:
         return []
     ignored = plan.rows.ignored if isinstance(plan.rows, RowMaker) else ()
-    return [*rewriting_note(plan.settings), *ignored, *before_drawing(services, plan.manifest.rows)]
+    rows = plan.manifest.rows
+    return [
+        *rewriting_note(plan.settings), *ignored, *words_without_effect(rows), *before_drawing(services, rows)
+    ]  # fmt: skip
 
 
 def _on_record(

@@ -1,0 +1,254 @@
+"""Facts on how a picture was drawn elsewhere, and their values as programs write them."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from bias_core.errors import InvalidInput
+
+T = TypeVar("T")
+
+MOST_TEXT = 65_536  # characters of one text that patterns are looked for in
+LARGEST_SEED = 2**63 - 1  # that a table of numbers holds
+MOST_STEPS = 10_000
+_MOST_GUIDANCE = 1000.0
+LARGEST_SIDE = 100_000
+LONGEST_NAME = 300  # of a model or sampler
+_LONGEST_QUOTE = 200
+_MOST_FURTHER = 12  # further texts and pictures of one picture
+_EXTRA_NETWORK = re.compile(r"<((?:lora|lyco|hypernet):[^<>]+)>")  # what the prompt loads; no encoder reads it
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureMetadata:
+    """What is known of how a picture was drawn; None or "" where nothing is."""
+
+    program: str = ""  # that drew it
+    prompt: str = ""
+    unclear: str = ""  # why there is no prompt, though a program wrote something
+    negative_prompt: str = ""
+    seed: int | None = None
+    num_inference_steps: int | None = None
+    guidance_scale: float | None = None
+    sampler: str = ""
+    model: str = ""
+    # width, height: pixels that were asked for; another program may have enlarged the picture afterwards
+    width: int | None = None
+    height: int | None = None
+    revised_prompt: str = ""  # what the program made of the prompt (styles, expansion)
+    further: tuple[str, ...] = ()  # every other text and picture that shaped it, such as: Hires prompt “a man”
+    digital_source_type: str = ""  # how the picture came to be, as its IPTC metadata say
+    is_figure: bool = False  # a figure of a report of ours
+    is_sheet: bool = False  # several pictures side by side
+    is_blanked: bool = False  # a safety checker blurred or blanked it
+    workflow: str = field(default="", compare=False)  # digest of the graph that was run, which may save several stages
+
+    def over(self, other: "PictureMetadata") -> "PictureMetadata":
+        """The same, with what only the ``other`` knows."""
+        values = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return replace(
+            self, **{name: theirs if own is False or own in (None, "", ()) else own for name, own, theirs in values}
+        )
+
+    def record(self) -> dict[str, Any]:
+        """What the store keeps beside the row: program, model, sampler and so on, where they are known."""
+        names = ("program", "model", "sampler", "seed", "width", "height", "revised_prompt", "digital_source_type")
+        record = {name: value for name in names if (value := getattr(self, name)) not in (None, "")}
+        return record | ({"further": list(self.further)} if self.further else {})
+
+
+_COLUMNS = {
+    "prompt": ("prompt", "positiveprompt", "text", "caption"),
+    "negative": ("negativeprompt", "negative", "uc"),
+    "seed": ("seed",),
+    "steps": ("numinferencesteps", "steps", "step"),
+    "guidance": ("guidancescale", "cfgscale", "cfg", "guidance", "scale"),
+    "sampler": ("samplername", "sampler"),
+    "schedule": ("scheduler", "scheduletype"),
+    "model": ("usestablediffusionmodel", "stablediffusionmodel", "model", "basemodelname", "basemodel", "modelhash"),
+    "revised": ("revisedprompt",),
+    "width": ("width",),
+    "height": ("height",),
+}
+"""Names under which programs write a fact, without case, spaces and lines."""
+
+
+def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetadata:
+    """The facts of a table of names and values, in whichever of the usual names they stand.
+
+    >>> facts = facts_of_table({"Prompt": "a doctor", "cfgscale": "7", "Refiner prompt": "a man"}, "X")
+    >>> facts.prompt, facts.guidance_scale, facts.further
+    ('a doctor', 7.0, ('Refiner prompt “a man”',))
+    """
+    short = {_plain(name): value for name, value in table.items()}
+
+    def first(fact: str, read: Callable[[Any], T | None]) -> T | None:
+        return next((value for name in _COLUMNS[fact] if (value := read(short.get(name))) not in (None, "")), None)
+
+    text = first("prompt", one_line) or ""
+    prompt = without_networks(text)
+    negative, cfg = first("negative", one_line) or "", first("guidance", guidance)
+    revised = first("revised", one_line) or ""
+    width, height = (first(side, lambda value: whole(value, LARGEST_SIDE)) for side in ("width", "height"))
+    return PictureMetadata(
+        program=program,
+        prompt=prompt,
+        negative_prompt="" if cfg == 1 else negative,  # guidance of 1 leaves it out of the sum
+        seed=first("seed", lambda value: whole(value, LARGEST_SEED)),
+        num_inference_steps=first("steps", lambda value: whole(value, MOST_STEPS)),
+        guidance_scale=cfg,
+        sampler=with_schedule(first("sampler", name_of) or "", first("schedule", name_of) or ""),
+        model=with_networks(first("model", name_of), [text]),
+        width=width if height else None,
+        height=height if width else None,
+        revised_prompt="" if revised == prompt else revised[:10_000],
+        further=further_of(table, but={prompt, text, negative, revised}),
+        is_blanked=any(
+            (number(value) or 0) >= 2 or str(value).lower() in _YES
+            for name, value in short.items()
+            if _BLANKED.search(name)
+        ),
+    )
+
+
+_BLANKED = re.compile("imagensfw|nsfwcontentdetected|hasnsfwconcept")  # DiffusionDB's is 2 where it was blurred
+_YES = frozenset({"true", "[true]"})
+
+
+_FURTHER = re.compile("prompt|caption", re.IGNORECASE)
+_NEVER_DRAWN = re.compile("^(prompt$|wildcard|original|template|raw|unprocessed|full_prompt)|parser", re.IGNORECASE)
+_PICTURE = re.compile(
+    "initimage|sourceimage|referenceimage|referenceinformation|inputimage|controlimage|styleimage|promptimage"
+    "|imageprompt|maskimage|inpaintmask|maskblur|controlnet|controlmode|ipadapter|t2iadapter|promptstrength"
+)
+_FROM_A_PICTURE = re.compile(r"img2img|image2image|inpaint|outpaint|infill", re.IGNORECASE)
+_NOTHING = frozenset({"", "none", "false", "0", "[]", "{}", "null"})
+
+
+def further_of(table: Mapping[str, Any], *, but: Iterable[str] = ()) -> tuple[str, ...]:
+    """Every text of a table that is a prompt or caption, ``but`` these, and every picture that it names."""
+    told, known = [], {one_line(text) for text in but}
+    for name, value in _leaves(table):
+        plain, text = _plain(name), one_line(value) if isinstance(value, str) else ""
+        is_text = _FURTHER.search(name) and not _NEVER_DRAWN.search(name) and number(text) is None
+        if is_text and text and text not in known:
+            told.append(f"{name} {quoted(text)}")
+        elif (_PICTURE.search(plain) and str(value).strip().lower() not in _NOTHING) or (
+            plain in ("generationmode", "requesttype", "mode") and _FROM_A_PICTURE.search(text)
+        ):
+            told.append(f"a start or reference picture ({name_of(name)})")
+    return tuple(dict.fromkeys(told))[:_MOST_FURTHER]
+
+
+def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Names and values of a nested table; a list of texts is one text."""
+    if isinstance(value, Mapping) and value and depth < 8:  # deeper than any program nests
+        if name and _PICTURE.search(_plain(name)):
+            yield name, "given"
+        for key, inner in value.items():
+            yield from _leaves(inner, str(key)[:LONGEST_NAME], depth + 1)
+    elif isinstance(value, list) and value and not all(isinstance(one, str) for one in value) and depth < 8:
+        for inner in value:
+            yield from _leaves(inner, name, depth + 1)
+    else:
+        yield name, ", ".join(value) if isinstance(value, list) else value
+
+
+def _plain(name: object) -> str:
+    return re.sub(r"[\s_-]", "", str(name)[:LONGEST_NAME].lower())
+
+
+def quoted(text: str) -> str:
+    """A text between quotation marks, its end cut off where it is long."""
+    return f"“{text[:_LONGEST_QUOTE]}{'…' if len(text) > _LONGEST_QUOTE else ''}”"
+
+
+def check_length(text: str) -> str:
+    """``text``; InvalidInput where it is too long to be looked through."""
+    if len(text) > MOST_TEXT:
+        raise InvalidInput(f"a text of its metadata has more than {MOST_TEXT:,} characters; it is not read")
+    return text
+
+
+def without_networks(text: str) -> str:
+    """A prompt on one line, without what it loads."""
+    plain, n_networks = _EXTRA_NETWORK.subn("", text)
+    return one_line(plain).strip(" ,") if n_networks else one_line(plain)
+
+
+def with_networks(model: str | None, prompts: Iterable[str]) -> str:
+    """The model with what the prompts load on top of it."""
+    networks = different(name for prompt in prompts for name in _EXTRA_NETWORK.findall(prompt))
+    return " + ".join(filter(None, [model or "", *networks]))[:LONGEST_NAME]
+
+
+def with_schedule(name: str, schedule: str) -> str:
+    """A sampler's name and its schedule, where that is said apart."""
+    repeats = not schedule or schedule.lower() in name.lower() or schedule.lower() == "automatic"
+    return name if repeats else f"{name} {schedule}".strip()
+
+
+def several_prompts(prompts: list[str]) -> str:
+    """Why several prompts of one workflow are none, or that there is none; "" for one."""
+    if len(prompts) > 1:
+        shown = "; ".join(f"“{text[:80]}”" for text in prompts[:3])
+        return f"{len(prompts)} prompts are in its workflow ({shown})"
+    return "" if prompts else "no prompt was found in its metadata"
+
+
+def different(texts: Iterable[str]) -> list[str]:
+    """Texts that are not empty, each once."""
+    return list(dict.fromkeys(filter(None, texts)))
+
+
+def agreed(values: Iterable[T | None]) -> T | None:
+    """The one value that all have; None where they differ."""
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def one_line(value: object) -> str:
+    """A text with single spaces; "" for anything else."""
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def name_of(value: object) -> str:
+    """A name of usual length."""
+    return one_line(value)[:LONGEST_NAME]
+
+
+def number(value: object) -> float | None:
+    """A finite number, also where it is written as a text."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    with suppress(ValueError, OverflowError):
+        return result if math.isfinite(result := float(value)) else None
+    return None
+
+
+def whole(value: object, most: int) -> int | None:
+    """A whole number from 0 to ``most``; no digit of a seed is lost."""
+    as_float = number(value)
+    if as_float is None or not as_float.is_integer():
+        return None
+    result = int(as_float)
+    if isinstance(value, int | str):
+        with suppress(ValueError):  # "20.0"
+            result = int(value)
+    return result if 0 <= result <= most else None
+
+
+def guidance(value: object) -> float | None:
+    """A scale of guidance."""
+    scale = number(value)
+    return scale if scale is not None and 0 <= scale <= _MOST_GUIDANCE else None
+
+
+def size_of_text(text: object) -> tuple[int | None, int | None]:
+    """Width and height, as "512x768" or "(1152, 896)"."""
+    sides = re.fullmatch(r"\D{0,9}(\d{1,6})\D{1,9}(\d{1,6})\D{0,9}", str(text)[:40])
+    width, height = (whole(side, LARGEST_SIDE) for side in sides.groups()) if sides else (None, None)
+    return (width, height) if width and height else (None, None)
