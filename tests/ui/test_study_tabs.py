@@ -331,6 +331,14 @@ def test_prompts_that_cannot_be_used_are_refused_and_a_single_one_needs_a_senten
     assert complete(run_study(design, settings, services)).n_images == 3
 
 
+def test_a_single_run_shows_its_objects_first_and_its_place_among_the_released_models_below(services):
+    report = complete(run_study(find_design("tbyb-general"), StudySettings(scale=0.02), services))
+    assert ObjectsTab(services).plot(report).key == "top_objects"
+    shown = space_html(report)
+    assert "runwayml/stable-diffusion-v1-5" in shown
+    assert ">rank" in shown
+
+
 def test_own_prompts_are_run_whole(services):
     tab = ObjectsTab(services)
     objects = {"prompts": "a doctor\n\n a  nurse \na doctor", "n": 5}

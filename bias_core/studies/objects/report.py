@@ -130,7 +130,7 @@ def among_released(
         )
         numbers = {of: _fixed_beside(measures[of], scores.samples[_PLACED[of]], settings) for of in _usable(measures)}
         frame = _with_ranks(measures, numbers, settings)
-        title, key = f"{name.capitalize()}: this run among the released models", f"figure4-{len(figures) + 1}"
+        title, key = f"{name.capitalize()}: this run among the released models", f"figure4_{len(figures) + 1}"
         figures.append(space_figure(frame, title, key=key if figures else "figure4"))
         frames.append(frame.rename_axis("model").reset_index().assign(prompts=_target(name)))
         note = normalised_note(measures)
