@@ -122,7 +122,9 @@ class StudySettings(RemembersNames):
     guidance_scale: float | None = setting(None, **_GUIDANCE)
     confidence: float = setting(0.95, "Confidence", "Of every interval", ge=0.5, lt=1, percent=True)
     images: str = setting("", **_IMAGES)
-    labels: str = setting("", "People's answers", "CSV of people's answers, instead of automatic labels", local=True)
+    labels: str = setting(
+        "", "People's answers", "CSV of people's answers, in place of a reader or to check it", local=True
+    )
     options: Any = setting({}, "Options of the study", "Each as name=value")
     force: bool = setting(
         False, "Score anyway", "Let the reader that you name read pictures that it is not made for; the report says so"
