@@ -83,11 +83,15 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path)
             path = tmp_path / "mine" / prompt / f"{i}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             render(_portrait(rng), 32).save(path)
+    (tmp_path / "mine" / "a photo of a nurse" / "4.png").rename(tmp_path / "mine" / "0001.png")
+    (tmp_path / "mine" / "0001.txt").write_text("a photo of a nurse")
+    (tmp_path / "mine" / "c.heic").write_bytes(b"x")
     page = desk
     empty_upload(page)
     page.set_input_files("#runs-folder", tmp_path / "mine")
     page.wait_for_selector("#runs-found h3")
     assert "11 pictures of 2 prompts in “mine”" in page.inner_text("#runs-found")
+    assert "c.heic: pictures of the kind .heic are not read" in page.inner_text("#runs-found")
     page.locator("#runs-encoder input").click()
     page.get_by_role("option", name="Calibration CLIP").click()
     page.click("#runs-run")  # nothing says that these pictures are of the reader's world

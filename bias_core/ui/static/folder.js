@@ -2,7 +2,10 @@
 // Pictures are packed already, so they are stored as they are (method 0).
 const input = element.querySelector('#runs-folder');
 const status = element.querySelector('#runs-folder-status');
-const WANTED = /\.(png|jpe?g|webp|bmp)$|(^|\/)metadata\.(csv|jsonl)$/i;
+// Other kinds of pictures come along, to be named; so do the texts beside pictures.
+const WANTED = new RegExp(
+  '\\.(a?png|jpe?g?|jfif|jp2|webp|bmp|gif|tiff?|avif|hei[cf]|jxl|svg|psd|tga|exr|p[pgbn]m|txt|caption|jsonl?|csv|tsv'
+  + '|parquet)$|(^|/)[^./]+$', 'i');
 const MOST = upload_mb * 98e4;  // a zip is a little larger than its files
 const table = Uint32Array.from({length: 256}, (_, n) => {
   for (let k = 0; k < 8; k++) n = n & 1 ? 0xEDB88320 ^ (n >>> 1) : n >>> 1;
