@@ -20,11 +20,20 @@ from bias_core.errors import ModelUnavailable
 
 T = TypeVar("T")
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})  # answers that may be others the next time
-_FINAL = {"insufficient_quota", "billing_hard_limit_reached"}  # which no patience changes
+# Accounts without money, which no patience changes.
+_UNPAID_CODE = re.compile(r"insufficient_(\w+_)?(quota|balance|credit|fund)|billing|\bcredit|payment_", re.IGNORECASE)
+_UNPAID = re.compile(
+    r"billing (hard )?limit|spending limit|insufficient (credit|fund|balance)|out of credit|used all (\w+ )?credit"
+    r"|credit balance is too low|payment required|(exceeded|exhausted|depleted|used up) your [\w ]{0,30}credit",
+    re.IGNORECASE,
+)
 FIRST_PAUSE = 1.0  # seconds; each further one is twice as long
 _CONNECT_SECONDS = 10.0
 _MOST_BYTES = 64_000_000  # of an answer: a picture of 16 million pixels fits
 _SHOWN = 300  # characters of a server's reason
+_SHORTEST_SECRET = 8  # characters; "none", "EMPTY" and "1234" stand in place of a key
+# Words that stand in place of a key, such as "lm-studio": other texts have them, too.
+_WORDS = re.compile(r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?:[ _-]+(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15}))*")
 
 
 class RequestFailed(ModelUnavailable):
@@ -108,13 +117,25 @@ class Endpoint:
         parts = urlsplit(self.url)
         return f"{parts.hostname}" + (f":{parts.port}" if parts.port else "")
 
-    def post(self, name: str, path: str, body: Mapping[str, Any]) -> bytes:
-        """The answer to one request in the ``name`` of a model; RequestFailed where there is none that can be used."""
+    def post(self, name: str, path: str, body: Mapping[str, Any], *, again: bool = False) -> Any:
+        """The JSON that answers one request in the ``name`` of a model.
+
+        RequestFailed where none can be used, which may be asked for ``again``. Some servers put an error into an answer
+        whose status is good.
+        """
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         with self._worded(name):
             status, pause, content = exchange("POST", f"{self.base}/{path}", self.seconds, headers, body)
         self._check(name, status, pause, content)
-        return content
+        try:
+            answer = json.loads(content)
+        except ValueError as error:
+            raise self.not_understood(name, error, again=again) from error
+        fault = answer.get("error") if isinstance(answer, dict) else None
+        if fault and not (answer.get("data") or answer.get("choices")):
+            code = fault.get("code") if isinstance(fault, dict) else None
+            self._check(name, code if isinstance(code, int) and 400 <= code < 600 else 400, pause, content)
+        return answer
 
     def get(self, name: str, url: str) -> bytes:
         """A file that an answer names, fetched without the key; RequestFailed where it cannot be had."""
@@ -127,7 +148,13 @@ class Endpoint:
         return content
 
     def not_understood(self, name: str, error: Exception, *, again: bool = False) -> RequestFailed:
-        """The error for an answer of another form."""
+        """The error for an answer of another form, or with an empty list in place of what was asked for."""
+        if isinstance(error, IndexError):
+            return RequestFailed(
+                f"{name} answered with an empty list ({self.host} gave no reason; a filter of its own may have taken "
+                "the answer away)",
+                again=again,
+            )
         return RequestFailed(
             f"what answers at {self.host} is no OpenAI-compatible server, or {name} broke off "
             f"({type(error).__name__} while reading it) ({self.settings}_URL should be like "
@@ -168,16 +195,18 @@ class Endpoint:
         text, code = error_text(content)
         reason = self.safe(text)
         facts: dict[str, Any] = {"status": status, "reason": reason, "code": code}
+        if is_unpaid(status, code, text):
+            raise RequestFailed(
+                f"{name}: {unpaid(self.host)} (status {status}): {reason or 'no reason given'}", **facts
+            )
         if status in (401, 403):
             raise RequestFailed(f"{name} refuses the key ({status}: {reason}) (check {self.settings}_KEY)", **facts)
-        if status == 404 and "model" in reason.lower():
+        if status == 404 and "model" in text.lower():
             raise RequestFailed(
                 f"the server at {self.host} has no model {self.model!r} ({reason}) (check {self.named_by})", **facts
             )
         message = f"{name} refuses (status {status}): {reason or 'no reason given'}"
-        raise RequestFailed(
-            message, **facts, again=status in RETRIED and code not in _FINAL, pause=pause_asked_for(pause)
-        )
+        raise RequestFailed(message, **facts, again=status in RETRIED, pause=pause_asked_for(pause))
 
 
 def exchange(
@@ -220,14 +249,36 @@ def error_text(content: bytes) -> tuple[str, str]:
         return text, ""
     error = body.get("error", body.get("detail", body.get("message", "")))
     if isinstance(error, dict):
-        return str(error.get("message", "")), str(error.get("code") or error.get("type") or "")
+        names = (error.get("code"), error.get("type"), error.get("status"))
+        return str(error.get("message", "")), next((name for name in names if name and isinstance(name, str)), "")
     return str(error), str(body.get("code") or "")
 
 
+def is_unpaid(status: int, code: str, reason: str) -> bool:
+    """Whether an error says that the account has no credit left, or reached its limit.
+
+    >>> is_unpaid(403, "", "Your team has used all available credits"), is_unpaid(429, "", "Rate limit reached")
+    (True, False)
+    """
+    return status == 402 or bool(_UNPAID_CODE.search(code) or _UNPAID.search(reason))
+
+
+def unpaid(host: str) -> str:
+    """The words for such an error."""
+    return f"the account at {host} has no credit left, or reached its limit; see its billing there"
+
+
 def without_secrets(text: str, *secrets: str) -> str:
-    """A text of somebody else's in one short line, without these."""
+    """A text of somebody else's in one short line, without these; a word in place of a key is no secret.
+
+    >>> without_secrets("no model for sk-1234567", "sk-1234567"), without_secrets("no such model", "model")
+    ('no model for …', 'no such model')
+    """
     for secret in filter(None, secrets):
-        text = text.replace(secret, "…")
+        if len(secret) >= _SHORTEST_SECRET and not _WORDS.fullmatch(secret):
+            text = text.replace(secret, "…")
+        for before, after in (("Bearer ", ""), (":", "@")):
+            text = text.replace(f"{before}{secret}{after}", f"{before}…{after}")
     return " ".join(text.split())[:_SHOWN]
 
 

@@ -6,7 +6,6 @@ Nothing here keeps a token: it lives in the object that was made for one visitor
 import base64
 import binascii
 import io
-import json
 import re
 import time
 import warnings
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
+from urllib.parse import unquote_to_bytes
 
 import huggingface_hub
 from huggingface_hub.errors import (
@@ -32,7 +32,9 @@ from bias_core.adapters.endpoint import (
     Patience,
     RequestFailed,
     error_text,
+    is_unpaid,
     pause_asked_for,
+    unpaid,
     without_secrets,
 )
 from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable, NotDrawn, UnknownModel
@@ -187,7 +189,8 @@ def _refusal_or(draw: Callable[[ImageRow], Answer], row: ImageRow) -> Answer:
     try:
         return draw(row)
     except RequestFailed as failure:
-        if failure.status in _REFUSALS and _REFUSED.search(f"{failure.code} {failure.reason}"):
+        no_credit = is_unpaid(failure.status, failure.code, failure.reason)
+        if failure.status in _REFUSALS and not no_credit and _REFUSED.search(f"{failure.code} {failure.reason}"):
             return Answer(image=None, refusal=": ".join(filter(None, (failure.code, failure.reason))))
         raise
 
@@ -225,24 +228,21 @@ class OpenAIImages:
     def draw(self, row: ImageRow) -> Answer:
         """One request."""
         name, body = row.model, {"model": self.model, "prompt": row.prompt, "n": 1, "size": f"{row.width}x{row.height}"}
-        content = self.endpoint.post(name, "images/generations", body)
+        answer = self.endpoint.post(name, "images/generations", body, again=True)
+        if refusal := _flagged(answer):
+            return Answer(image=None, refusal=refusal)
         try:
-            answer = json.loads(content)
-            first = answer["data"][0]
-            if refusal := _flagged(first) or _flagged(answer):
-                return Answer(image=None, refusal=refusal, revised_prompt=_text(first.get("revised_prompt")))
-            coded, url = first.get("b64_json"), first.get("url")
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            if refusal := _refused_in(content):
-                return Answer(image=None, refusal=refusal)
+            first = (answer["data"] if "data" in answer else answer["images"])[0]
+        except (LookupError, TypeError) as error:
             raise self.endpoint.not_understood(name, error, again=True) from error
-        if isinstance(coded, str) and coded:
-            data = _decoded(name, coded)
-        elif isinstance(url, str) and url:
-            data = _decoded(name, url.partition(",")[2]) if url.startswith("data:") else self.endpoint.get(name, url)
-        else:
+        revised = _text(first.get("revised_prompt")) if isinstance(first, Mapping) else ""
+        if refusal := _flagged(first):
+            return Answer(image=None, refusal=refusal, revised_prompt=revised)
+        picture = _link_or_code(first)
+        if not picture:
             raise RequestFailed(f"{name} answered without a picture", again=True)
-        return Answer(image=read_picture(name, data), revised_prompt=_text(first.get("revised_prompt")))
+        data = self.endpoint.get(name, picture) if "://" in picture[:20] else _decoded(name, picture)
+        return Answer(image=read_picture(name, data), revised_prompt=revised)
 
 
 class HubInference:
@@ -342,7 +342,9 @@ class HubInference:
             raise RequestFailed(
                 f"{name} cannot be reached at {provider}: {self.safe(str(error))}", again=True
             ) from error
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except LookupError as error:
+            raise RequestFailed(f"{name}: {provider} answered without a picture", again=True) from error
+        except (TypeError, ValueError, AttributeError) as error:
             raise RequestFailed(
                 f"{name}: {provider} answered what is not understood ({self.safe(str(error))})", again=True
             ) from error
@@ -353,16 +355,14 @@ class HubInference:
         status = int(getattr(response, "status_code", 0))
         text, code = error_text(getattr(response, "content", b"") or b"")
         reason = self.safe(text) or self.safe(str(getattr(error, "server_message", "") or ""))
-        words = {
-            401: "refuses the token",
-            402: "wants to be paid: the credits of this account are used up",
-            403: "refuses",
-        }
-        message = (
-            f"{name}: {self.provider} {words.get(status, 'refuses')} (status {status}): {reason or 'no reason given'}"
-        )
+        no_credit = is_unpaid(status, code, text)
+        why = f"{self.provider} {'refuses the token' if status == 401 else 'refuses'}"
+        why = unpaid(self.provider) if no_credit else why
+        message = f"{name}: {why} (status {status}): {reason or 'no reason given'}"
         pause = pause_asked_for(response.headers.get("retry-after", "")) if response is not None else None
-        return RequestFailed(message, status=status, reason=reason, code=code, again=status in RETRIED, pause=pause)
+        return RequestFailed(
+            message, status=status, reason=reason, code=code, again=status in RETRIED and not no_credit, pause=pause
+        )
 
 
 def hosted_model(info: ModelInfo, settings: Settings, token: str) -> RemoteTextToImage:
@@ -426,9 +426,24 @@ def checked_picture(name: str, image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+def _link_or_code(item: Any) -> str:
+    """A picture in an answer: its address, a data URL or base64; "" for none.
+
+    >>> _link_or_code({"b64_json": None, "url": "https://host/1.png"}), _link_or_code({"image_url": {"url": "data:,"}})
+    ('https://host/1.png', 'data:,')
+    """
+    if isinstance(item, Mapping):
+        item = next((item[key] for key in ("b64_json", "url", "image_url", "image") if item.get(key)), "")
+    return _link_or_code(item) if isinstance(item, Mapping) else _text(item)
+
+
 def _decoded(name: str, coded: str) -> bytes:
+    """The bytes of a picture in base64, or in a data URL."""
+    head, _, rest = coded.partition(",") if coded.startswith("data:") else (";base64", "", coded)
+    if not head.endswith(";base64"):
+        return unquote_to_bytes(rest)
     try:
-        return base64.b64decode(coded, validate=True)
+        return base64.b64decode("".join(rest.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise RequestFailed(f"{name} answered a picture that is broken off", again=True) from error
 
@@ -459,13 +474,3 @@ def _flagged(answer: object) -> str:
         else []
     )
     return f"content filter: {', '.join(filtered)}" if filtered else ""
-
-
-def _refused_in(content: bytes) -> str:
-    """The reason of an answer with an error in place of a picture, where that is a refusal."""
-    text, code = error_text(content)
-    return (
-        ": ".join(filter(None, (code, text)))
-        if (code or text) and _REFUSED.search(f"{code} {text[:300]}") and b'"error"' in content
-        else ""
-    )

@@ -65,6 +65,13 @@ def serve():
 def test_an_answer_is_asked_for_as_a_users_message(serve):
     server, model = serve(chat(" It is green.\n"))
     assert model.complete("What colour?", 30) == "It is green."
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Red?"}]}, {"type": "text", "text": "It is "}]
+    for thought in (
+        "<think>Red?</think>\n\nIt is green.", "Red?\n</think>It is green.", [*parts, "green."],
+        "[THINK]Red?[/THINK]It is green.", "◁think▷Red? <think>◁/think▷<answer>It is green.</answer>",
+        "<|channel|>analysis<|message|>Red?<|end|><|start|>assistant<|channel|>final<|message|>It is green.<|return|>",
+    ):  # fmt: skip
+        assert serve(chat(thought))[1].complete("What colour?", 30) == "It is green."
     (sent,) = server.requests
     assert sent == {
         "path": "/v1/chat/completions",
@@ -186,7 +193,12 @@ def test_it_waits_as_long_as_the_server_asks_and_tries_again(serve):
     ((200, b"\xff\xfe\x00garbage"), "no OpenAI-compatible server"),
     ((200, []), "no OpenAI-compatible server"),
     ((200, "text"), "no OpenAI-compatible server"),
-    ((200, {"choices": []}), "no OpenAI-compatible server"),
+    ((200, {"choices": []}), "answered with an empty list"),
+    ((200, {"error": {"message": "Insufficient credits", "code": 402}}), r"has no credit left.*402.*Insufficient"),
+    (error(403, "Your team has used all available credits"), "has no credit left"),
+    (error(429, "Billing hard limit has been reached"), "or reached its limit; see its billing"),
+    (chat("<think>It is gr", finish_reason="length"), "a model that thinks aloud may need more tokens"),
+    (chat([{"type": "thinking", "thinking": "hm"}]), "answered nothing"),
     ((200, {"choices": [{"message": None}]}), "no OpenAI-compatible server"),
     (chat(None, finish_reason="length"), r"answered nothing \(finish_reason 'length'\)"),
     (chat(" \n"), "answered nothing"),
@@ -199,6 +211,15 @@ def test_what_goes_wrong_is_said_with_what_to_do_and_without_the_key(serve, answ
     assert KEY not in str(raised.value)
     assert KEY not in caplog.text
     assert KEY not in repr(model.endpoint)
+
+
+def test_a_word_in_place_of_a_key_takes_no_word_out_of_a_message(serve):
+    for key in ("model", "none", "lm-studio", "1"):
+        _, model = serve(error(404, "none of 1 lm-studio: the model does not exist"), key=key)
+        with pytest.raises(
+            ModelUnavailable, match=r"no model 'wise' \(none of 1 lm-studio: the model does not exist\)"
+        ):
+            model.complete("?", 5)
 
 
 def test_garbage_instead_of_probabilities_is_said(serve):
@@ -345,6 +366,13 @@ def test_a_model_without_a_conversation_or_whose_answers_begin_alike_is_refused(
     folder = save_llava(tmp_path / "mute", template=None)
     with pytest.raises(ModelUnavailable, match="mute has no chat template"):
         TransformersJudge("mute", str(folder), device="cpu", offline=True).judge(colours[:1], [MAN])
+    folder = save_llava(
+        tmp_path / "loud", template=TEMPLATE + "{% if enable_thinking is not false %}<think>{% endif %}"
+    )
+    assert TransformersJudge("loud", str(folder), device="cpu", offline=True).judge(colours[:1], [MAN]).shape == (1, 3)
+    folder = save_llava(tmp_path / "always", template=TEMPLATE + "<think>\n")
+    with pytest.raises(ModelUnavailable, match="always thinks aloud before it answers"):
+        TransformersJudge("always", str(folder), device="cpu", offline=True).judge(colours[:1], [MAN])
     tokenizer = tokenizer_of([*WORDS[:5], "yes"], framed=False)
     with pytest.raises(ModelUnavailable, match="same token"):
         first_tokens(tokenizer, "odd")
@@ -445,12 +473,17 @@ def test_the_likeliest_first_words_of_a_server_are_its_probabilities(ask):
     assert given[0] == pytest.approx(np.array([0.7, 0.2, 0.08]) / 0.98)
     _, given = ask(said("**No**, he is young", {"**": 0.9, "No": 0.1}))  # the first token says nothing yet
     assert given[0].tolist() == [0, 1, 0]
+    _, given = ask(said("<think>No.</think>Yes", {"No": 0.9, "Yes": 0.1}))  # the first token is a thought
+    assert given[0].tolist() == [1, 0, 0]
+    server, given = ask(said("<think>No be", finish="length"), said("<think>No beard</think>Yes"), n=2)
+    assert given.tolist() == [[1, 0, 0]] * 2
+    assert [sent["max_tokens"] for sent in server.requests] == [16, 4096, 4096]
 
 
 def test_a_text_answers_by_its_first_word_that_does(ask):
     answers = {
         "No.": 1, "yes, there is": 0, "I cannot tell.": 2, "I can’t say no": 2, "I know nothing": 2,
-        "Unclear: no face": 2, "": 2,
+        "Unclear: no face": 2, "": 2, "<think>No beard, no hat...</think>\n\nYes": 0, "<think>No beard": 2,
     }  # fmt: skip
     _, given = ask(*map(said, answers), n=len(answers))
     assert dict(zip(answers, given.argmax(axis=1).tolist(), strict=True)) == answers
@@ -470,7 +503,7 @@ def test_a_refusal_is_no_answer_and_other_errors_are_said(ask):
     assert KEY not in str(caught.value)
     with pytest.raises(ModelUnavailable, match="thinks aloud"):
         ask(said("", finish="length"))
-    with pytest.raises(ModelUnavailable, match="no OpenAI-compatible server"):
+    with pytest.raises(ModelUnavailable, match="answered with an empty list"):
         ask((200, {"choices": []}))
 
 

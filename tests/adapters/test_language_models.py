@@ -142,6 +142,8 @@ def test_a_chat_model_is_asked_in_its_own_form(pieces, monkeypatch):
     )
     pieces.complete("list", 2)
     assert seen == ["<user>list<answer>"]
+    monkeypatch.setattr(tokenizer, "chat_template", "{{ messages[0]['content'] }}<think>\n")
+    assert pieces.complete("list", 2) == ""  # a thought that is cut off
 
 
 def test_a_broken_gguf_is_said_and_a_missing_package_with_what_to_type(tmp_path, monkeypatch):

@@ -227,6 +227,9 @@ def test_a_service_that_goes_down_is_not_asked_for_ever(serve):
     ((400, {"error": {"message": "size must be one of 1024x1024"}}), "size must be one of 1024x1024"),
     ((400, {"error": {"message": "names are case-sensitive; unknown field safety_checker"}}), "case-sensitive"),
     ((429, {"error": {"message": "no credit", "code": "insufficient_quota"}}), "no credit|rate|refuses"),
+    ((403, {"error": {"message": "Flagged: you have exceeded your monthly included credits"}}), "has no credit left"),
+    ((200, {"error": {"message": "Billing hard limit", "code": "billing_hard_limit_reached"}}), "no credit|without"),
+    ((200, {"data": []}), "answered with(out a picture| an empty list)"),
     ((404, {"error": {"message": "The model does not exist"}}), "does not exist"),
     ((503, b"<h1>down</h1>"), "down"),
     ((200, {"data": [{"b64_json": "!!!"}]}), "picture|understood"),
@@ -283,6 +286,15 @@ def test_a_picture_behind_an_address_is_fetched_without_the_key_and_a_revised_pr
     (stored,) = draw(services, rows(services, "openai:draw-1", 1)).values()
     assert stored.drawn["revised_prompt"] == "a kind doctor"
     assert size(stored) == (64, 64)
+    coded = base64.b64encode(png(1)).decode()
+    items = [
+        {"url": f"data:image/png;base64,{coded}"}, {"b64_json": f"data:image/png;base64,{coded}"},
+        {"b64_json": f"{server.url}/files/1"}, {"image_url": {"url": f"{server.url}/files/1"}}, coded,
+    ]  # fmt: skip
+    server.answer = lambda n, _request: (200, {"data": [items[n - 1]]})
+    assert (
+        len({one.path.stat().st_size for one in draw(services, rows(services, "openai:draw-1", 6)[1:]).values()}) == 1
+    )
 
 
 def test_without_a_token_of_ones_own_nothing_is_asked_on_a_public_server(serve, monkeypatch):

@@ -1,6 +1,5 @@
 """Models behind an OpenAI-compatible server (a company's, vLLM, llama.cpp): how they are asked, and those of texts."""
 
-import json
 import logging
 import re
 import time
@@ -9,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from bias_core.adapters.endpoint import Endpoint, RequestFailed
+from bias_core.adapters.readers.answers import read_message
 from bias_core.errors import InvalidInput, ModelUnavailable
 
 _BATCH = 32  # prefixes in one request
@@ -34,7 +34,12 @@ class EndpointReader:
         self._unknown: set[str] = set()
 
     def _said_nothing(self, choice: Any, most: int) -> ModelUnavailable:
-        why = f"finish_reason {choice.get('finish_reason')!r}"
+        refusal = choice["message"].get("refusal")
+        why = (
+            f"it refuses: {self.endpoint.safe(str(refusal))}"
+            if refusal
+            else f"finish_reason {choice.get('finish_reason')!r}"
+        )
         return ModelUnavailable(
             f"{self.name} answered nothing ({why}); a model that thinks aloud may need more tokens than "
             f"the {most} it was given, another model would do"
@@ -62,11 +67,7 @@ class EndpointReader:
 
     def _answer(self, path: str, body: Mapping[str, Any]) -> Any:
         server = self.endpoint
-        content = server.patience.ask(partial(server.post, self.name, path, body), self._sleep)
-        try:
-            return json.loads(content)
-        except ValueError as error:
-            raise server.not_understood(self.name, error) from error
+        return server.patience.ask(partial(server.post, self.name, path, body), self._sleep)
 
 
 class EndpointLanguageModel(EndpointReader):
@@ -100,12 +101,12 @@ class EndpointLanguageModel(EndpointReader):
         answer = self._ask("chat/completions", body)
         try:
             choice = answer["choices"][0]
-            text = choice["message"]["content"]
-        except (LookupError, TypeError) as error:
+            text, _ = read_message(choice["message"])
+        except (LookupError, TypeError, AttributeError) as error:
             raise self.endpoint.not_understood(self.name, error) from error
-        if not isinstance(text, str) or not text.strip():
+        if not text:
             raise self._said_nothing(choice, max_new_tokens)
-        return text.strip()
+        return text
 
     def _continuations(self, prefixes: list[str], n: int) -> list[list[str]]:
         """Of each prefix, the likeliest next tokens, likeliest first; in one request."""

@@ -10,6 +10,7 @@ from typing import Any
 from PIL import Image
 
 from bias_core.adapters import torch, transformers
+from bias_core.adapters.readers.answers import open_thought, without_thoughts
 from bias_core.adapters.readers.encoders import as_rgb
 from bias_core.adapters.weights import Reader, load_whole, pick_device
 from bias_core.errors import InvalidInput, ModelUnavailable
@@ -129,9 +130,13 @@ class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):
     def complete(self, prompt: str, max_new_tokens: int) -> str:
         """The likeliest answer, token by token, in the model's chat form where it has one."""
         with self._running() as (model, tokenizer, _, device), torch.inference_mode():
+            text = prompt
             if tokenizer.chat_template:
                 text = tokenizer.apply_chat_template(
-                    [{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False
+                    [{"role": "user", "content": prompt}],
+                    add_generation_prompt=True,
+                    tokenize=False,
+                    enable_thinking=False,  # a template that knows no such switch ignores it
                 )
                 ids = tokenizer(text, add_special_tokens=False)["input_ids"]  # the template has them already
             else:
@@ -144,7 +149,8 @@ class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):
                 do_sample=False,
                 pad_token_id=tokenizer.pad_token_id,
             )
-            return str(tokenizer.decode(output[0, tokens.shape[1] :], skip_special_tokens=True)).strip()
+            said = str(tokenizer.decode(output[0, tokens.shape[1] :], skip_special_tokens=True))
+            return without_thoughts(open_thought(text) + said)
 
     def _propose_batch(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
         model, tokenizer, shown, device = self._parts()

@@ -15,6 +15,7 @@ from PIL import Image
 
 from bias_core.adapters import torch, transformers
 from bias_core.adapters.endpoint import Endpoint, RequestFailed
+from bias_core.adapters.readers.answers import open_thought, read_message
 from bias_core.adapters.readers.encoders import as_rgb
 from bias_core.adapters.readers.endpoint_lm import EndpointReader
 from bias_core.adapters.readers.generators import check_questions
@@ -28,6 +29,7 @@ _CERTAIN = np.eye(3)
 _FIRST_WORD = re.compile(r"\b(?:(yes)|(no)|(cannot|can['’]t|unable|unclear|unsure))\b", re.IGNORECASE)
 _MARKS = " \n\t\"'“”*.,:!▁Ġ"  # around a token
 _MOST_TOKENS = 16  # of an answer
+_TOKENS_WITH_THOUGHTS = 4096  # of a model that thinks aloud before it
 _SHOWN_TOKENS = 20  # likeliest tokens that a server is asked for; OpenAI and vLLM show no more
 _MOSTLY = 0.5  # what the first tokens must hold of the three answers, for a text is read otherwise
 _REFUSALS = {"content_filter", "content_policy_violation", "moderation_blocked"}
@@ -68,9 +70,14 @@ class TransformersJudge(Reader[tuple[Any, Any, list[Any], str]]):
             [{"role": "user", "content": [{"type": "image", "image": as_rgb(images[number])}, text]}]
             for number in numbers
         ]
-        inputs = processor.apply_chat_template(
-            turns, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
-        ).to(device, dtype=model.dtype)
+        how = {"add_generation_prompt": True, "enable_thinking": False}  # templates without this switch ignore it
+        if open_thought(processor.apply_chat_template(turns[:1], tokenize=False, **how)[0]):
+            raise ModelUnavailable(
+                f"{self.name} thinks aloud before it answers, so its first word is no answer; choose one of the "
+                "-Instruct models, or serve it (BIAS_JUDGE_URL)"
+            )
+        inputs = processor.apply_chat_template(turns, tokenize=True, return_dict=True, return_tensors="pt", **how)
+        inputs = inputs.to(device, dtype=model.dtype)
         with torch.inference_mode():
             logits = model(**inputs).logits[:, -1].float()  # (n, n_words)
         if not torch.isfinite(logits).all():
@@ -178,7 +185,7 @@ class EndpointJudge(EndpointReader):
 
     def __init__(self, name: str, endpoint: Endpoint, *, at_once: int = 4, **options: Any) -> None:
         super().__init__(name, endpoint, **options)
-        self.at_once = at_once
+        self.at_once, self._most_tokens = at_once, _MOST_TOKENS
 
     def judge(self, images: Sequence[Image.Image], questions: Sequence[str]) -> np.ndarray:
         """Probabilities ``(n, 3)`` of "yes", "no" and "cannot tell", which a refusal to answer is, too.
@@ -196,15 +203,15 @@ class EndpointJudge(EndpointReader):
         content = [{"type": "image_url", "image_url": {"url": _data_uri(image)}}, {"type": "text", "text": question}]
         body = {
             "messages": [{"role": "user", "content": content}],
-            "max_tokens": _MOST_TOKENS,
+            "max_tokens": self._most_tokens,
             "temperature": 0,
             "logprobs": True,
             "top_logprobs": _SHOWN_TOKENS,
         }
         try:
             choice = self._ask("chat/completions", body)["choices"][0]
-            text = choice["message"].get("content") or ""
-            answer = _by_tokens(choice.get("logprobs"))
+            text, thought = read_message(choice["message"])
+            answer = None if thought else _by_tokens(choice.get("logprobs"))
         except RequestFailed as refused:
             if refused.code in _REFUSALS:
                 return _CERTAIN[2]
@@ -213,9 +220,12 @@ class EndpointJudge(EndpointReader):
             raise self.endpoint.not_understood(self.name, error) from error
         if answer is not None:
             return answer
-        if not text.strip() and choice.get("finish_reason") == "length":
-            raise self._said_nothing(choice, _MOST_TOKENS)
-        return by_text(text)
+        if text or choice.get("finish_reason") != "length":
+            return by_text(text)
+        if self._most_tokens == _TOKENS_WITH_THOUGHTS:
+            raise self._said_nothing(choice, self._most_tokens)
+        self._most_tokens = _TOKENS_WITH_THOUGHTS
+        return self._answer_one(image, question)
 
     def _may_lack(self, key: str, reason: str) -> bool:
         return super()._may_lack(key, reason) or ("logprobs" in key and "logprob" in reason)
