@@ -72,7 +72,7 @@ class PictureRecord:
 
     row: ImageRow
     truth: Mapping[str, Any] | None = None  # what is in it, by attribute; of the calibration renderer's only
-    blocked: bool = False  # a safety checker blanked it, or a hosted model refused: it is counted and never scored
+    blocked: bool = False  # blanked by a safety checker, refused, or failed: it is counted and never scored
     # what the model says it did: what it was asked, its own warnings, a prompt that it rewrote
     drawn: Mapping[str, Any] | None = None
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count, groupby
@@ -44,6 +44,9 @@ _SAMPLED_ALIKE = attrgetter(
     "condition", "text_condition", "num_inference_steps", "n_first_steps", "guidance_scale", "width", "height",
     "sampler",
 )  # fmt: skip
+_FAILED = "refused"  # in the record of a picture: why there is none
+_ONCE_MORE = "half precision gave no picture, so it was drawn once more in float32"
+_OTHER_SEEDS = 3  # that a model is tried with which has drawn nothing yet
 _FLAGS = ("nsfw_content_detected", "nsfw_detected", "watermark_detected")
 
 
@@ -98,13 +101,15 @@ class DiffusersTextToImage(Adapter[Any]):
         self._texts, self._forming = calls.TextCache(), FormingPictures(forming)
         self._base = str(info.options.get("base_condition", ""))
         self._conditions = self._base, self._base  # of the denoiser's weights, and of the text encoders'
+        self._draws = False  # whether any picture came out since the weights were loaded
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order, a batch at a time.
 
-        A picture's row has the size that was drawn, where this model draws another than was asked for. Raises
-        ModelUnavailable: weights missing or corrupt, out of memory, or the model answers NaN; Cancelled: from
-        ``on_step``, at that denoising step; pictures yielded before are whole.
+        A picture's row has the size that was drawn, where this model draws another than was asked for. One that is NaN
+        or black all over is drawn once more in float32, if it was not; where that does not help it is ``blocked`` and
+        says so. Raises ModelUnavailable: weights missing or corrupt, out of memory, or no picture comes out at all;
+        Cancelled: from ``on_step``, at that denoising step; pictures yielded before are whole.
         """
         drawn = (_as_drawn(self._parts(), row) for row in rows)
         for _, alike in groupby(drawn, key=_drawn_together):
@@ -264,6 +269,38 @@ class DiffusersTextToImage(Adapter[Any]):
         return self.batch_size if facts_of(self._parts()).in_batches else 1
 
     def _generate_batch(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
+        images = self._draw(on_step, rows)
+        if failed := [i for i, image in enumerate(images) if _fault(image)]:
+            for i, image in zip(failed, self._in_float32(on_step, [rows[i] for i in failed]), strict=False):
+                images[i] = image
+        self._draws = self._draws or not all(map(_fault, images))
+        if not self._draws:
+            self._check_other_seeds(on_step, images[0])
+        self._forming.learn([one.image for one in images if not one.blocked])
+        return images
+
+    def _in_float32(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
+        """The same pictures; none where the weights are in single precision already, or it does not fit."""
+        images = list[GeneratedImage]()
+        self._texts.clear()
+        with suppress(torch.OutOfMemoryError), calls.in_float32(self._parts()) as is_other:
+            images = self._draw(on_step, rows) if is_other else []
+        self._texts.clear()
+        for i, image in enumerate(images):
+            drawn = dict(image.drawn or {})
+            images[i] = replace(image, drawn=drawn | {"warnings": [*drawn.get("warnings", ()), _ONCE_MORE]})
+        return images
+
+    def _check_other_seeds(self, on_step: StepCallback | None, failed: GeneratedImage) -> None:
+        """Refuse a model that has drawn no picture yet, and draws none from a few other seeds either."""
+        for more in range(1, 1 + _OTHER_SEEDS):
+            (other,) = self._draw(on_step, [replace(failed.row, seed=failed.row.seed + more)])
+            if not _fault(other):
+                self._draws = True
+                return
+        raise ModelUnavailable(f"{self.info.id} {_fault(failed)}, from other seeds, too: {calls.NO_PICTURES}")
+
+    def _draw(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
         pipeline = self._parts()
         self._use_conditions(rows[0])
         full, n_first_steps = [*rows, *[rows[-1]] * (self._at_once() - len(rows))], self._n_first_steps(rows[0])
@@ -281,9 +318,7 @@ class DiffusersTextToImage(Adapter[Any]):
             output = self._call(full, **callbacks)
         notes = calls.records(pipeline, arguments, output, warnings, rows)
         drawn = enumerate(zip(rows, notes, strict=False))
-        images = [self._generated(row, output, i, record) for i, (row, record) in drawn]
-        self._forming.learn([one.image for one in images if not one.blocked])
-        return images
+        return [self._generated(row, output, i, record) for i, (row, record) in drawn]
 
     def _n_first_steps(self, row: ImageRow) -> int:
         """How many steps are taken before its text is exchanged, 0 where it is not."""
@@ -309,13 +344,13 @@ class DiffusersTextToImage(Adapter[Any]):
             return pipeline(**calls.call_arguments(pipeline, self.info, rows, **more))
 
     def _generated(self, row: ImageRow, output: Any, i: int, drawn: dict[str, Any]) -> GeneratedImage:
-        image = calls.to_image(calls.pictures_of(output)[i], self.info.id)
+        pixels = calls.pictures_of(output)[i]
         blocked = any(flags[i] for flags in (getattr(output, name, None) for name in _FLAGS) if flags)
+        finite = np.isfinite(pixels).all()
+        image = calls.to_image(pixels if finite else np.zeros_like(pixels), self.info.id)
         if not blocked and not image.getbbox():
-            raise ModelUnavailable(
-                f"{self.info.id} drew a picture that is black all over: numbers overflowed (set its dtype option to "
-                "float32), or a checker of its own blanked it; it is not counted as a picture"
-            )
+            blocked = True
+            drawn = drawn | {_FAILED: f"drew {'a picture that is black all over' if finite else 'NaN pixels'}"}
         width, height = image.size
         row = replace(row, width=width, height=height)  # by a rule of the family's that is not known here
         return GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height})
@@ -335,6 +370,7 @@ class DiffusersTextToImage(Adapter[Any]):
     def _start_over(self) -> None:
         """Fresh weights have no condition's adapter, and nothing is known of what they answer."""
         self._conditions = self._base, self._base
+        self._draws = False
         self._texts.clear()
         self._forming.forget()
 
@@ -373,6 +409,11 @@ class DiffusersTextToImage(Adapter[Any]):
             put_on(pipeline, f"{self.info.id}, condition {condition}", str(folder), name=condition, file=_LORA_FILE)
         self._unchanged()
         self._keep(pipeline)
+
+
+def _fault(image: GeneratedImage) -> str:
+    """Why this is no picture; "" for pictures, and for what a checker blanked."""
+    return str((image.drawn or {}).get(_FAILED, ""))
 
 
 def _drawn_together(row: ImageRow) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from bias_core.adapters import torch
 from bias_core.adapters.family_facts import accepted, facts_of, guidance_of
 from bias_core.adapters.weights import TROUBLES
 from bias_core.errors import BiasCoreError, InvalidInput, ModelUnavailable
+from bias_core.models.machine import free_memory
 from bias_core.protocols import StepCallback
 from bias_core.types import ImageRow, ModelInfo
 
@@ -68,6 +69,13 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     if arguments["num_inference_steps"] != _SCM_STEPS:
         arguments.setdefault("intermediate_timesteps", None)
     return {key: value for key, value in arguments.items() if key in parameters}
+
+
+NO_PICTURES = (
+    "its weights are damaged, or too coarse in half precision; download it again, choose another model, or draw in "
+    "single precision on the CPU (BIAS_DEVICE=cpu)"
+)
+"""What to do where a model draws no picture at all."""
 
 
 def no_rewriting(model: str, family: str) -> InvalidInput:
@@ -179,13 +187,31 @@ def report_steps(
     return lambda: on_step(min(next(steps), total), total)  # some samplers take a step more than they are asked for
 
 
+@contextmanager
+def in_float32(pipeline: Any) -> Iterator[bool]:
+    """Compute in float32 until the block ends; False where the weights are so already, or memory has no room for it."""
+    networks = [part for part in pipeline.components.values() if isinstance(part, torch.nn.Module)]
+    tensors = {id(tensor): tensor for part in networks for tensor in (*part.parameters(), *part.buffers())}
+    half = [(tensor, tensor.dtype) for tensor in tensors.values() if tensor.dtype in (torch.float16, torch.bfloat16)]
+    fits = 2 * sum(tensor.nbytes for tensor, _ in half if tensor.device.type == "cpu") < free_memory()
+    whole = all(tensor.device.type != "meta" for tensor, _ in half)  # else layers take turns on the device
+    try:
+        if half and fits and whole:
+            for tensor, _ in half:
+                tensor.data = tensor.data.float()
+        yield bool(half and fits and whole)
+    finally:
+        for tensor, dtype in half:
+            tensor.data = tensor.data.to(dtype)
+
+
 def to_image(pixels: np.ndarray, model: str) -> Image.Image:
     """A picture from ``(h, w, 3)`` in [0, 1]; transparent ones, ``(h, w, 4)``, lie on white.
 
-    ModelUnavailable is raised for NaN: half precision is too coarse for this model.
+    ModelUnavailable is raised for NaN.
     """
     if not np.isfinite(pixels).all():
-        raise ModelUnavailable(f"{model} drew NaN pixels (half precision?); set its dtype option to float32")
+        raise ModelUnavailable(f"{model} drew NaN pixels; {NO_PICTURES}")
     picture = Image.fromarray((np.clip(pixels, 0.0, 1.0) * 255).round().astype(np.uint8))
     if picture.mode != "RGBA":
         return picture
