@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
+import safetensors
 
 from bias_core.adapters import diffusers, peft, torch
 from bias_core.adapters.weights import check_finite, loading, some_of
@@ -15,6 +16,20 @@ from bias_core.models.catalogue import read_json
 _MISFITS = ("size mismatch", "Target modules", "loading state_dict")
 _STANDARD = "pytorch_lora_weights.safetensors"
 _PEFT, _PEFT_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+# By a part of the names of its weights: adapters of other kinds, which LyCORIS and others train.
+_OTHER_KINDS = {
+    "hada_": "a LoHa",
+    "lokr_": "a LoKr",
+    ".oft_": "an OFT",
+    "boft_": "a BOFT",
+    "lora_mid": "a LoCon with a Tucker decomposition",
+    "emb_params": "a textual inversion",
+    "string_to_param": "a textual inversion",
+    "hypernet": "a hypernetwork",
+    "model.diffusion_model.": "a whole checkpoint, which is named as a model of its own",
+}
+_LAYERS = (".weight", ".bias")
+_EMBEDDINGS = {"clip_l", "clip_g"}  # of textual inversions for models with two text encoders
 # Files that a LoRA of a hub may be, the usual names first.
 _HUB_PATTERNS = ([_STANDARD, _PEFT, _PEFT_CONFIG], ["*.safetensors"])
 
@@ -55,6 +70,7 @@ def put_on(
         folder = Path(source) if Path(source).is_dir() else hub_folder(source, revision, offline=offline)
         file = file or _only_file(folder)
         try:
+            _check_kind(folder / file, f"{model}: {folder / file}")
             if file == _PEFT and (folder / _PEFT_CONFIG).is_file():
                 keys = _load_peft(loader, folder, name)
             else:
@@ -89,6 +105,27 @@ def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
         if any(folder.glob("*.safetensors")):
             break
     return folder
+
+
+def _check_kind(path: Path, what: str) -> None:
+    """Refuse an adapter that is no LoRA, by what it is, and a DoRA whose magnitudes diffusers would leave out."""
+    with safetensors.safe_open(path, framework="pt") as file:
+        keys = sorted(file.keys())
+        n_axes = [len(file.get_slice(key).get_shape()) for key in keys]
+    kind = next((kind for part, kind in _OTHER_KINDS.items() if any(part in key for key in keys)), "")
+    if not kind and not any("lora" in key.lower() for key in keys):
+        # diffusers names the only weight of a textual inversion by its new word.
+        is_word = (len(keys) == 1 and max(n_axes) <= 2 and not keys[0].endswith(_LAYERS)) or _EMBEDDINGS >= set(
+            keys
+        ) > set()
+        kind = "a textual inversion" if is_word else f"no LoRA (its weights are {some_of(keys) or 'none'})"
+    if kind:
+        raise ModelUnavailable(f"{what} is {kind}, and only LoRA is taken")
+    if n := sum("dora_scale" in key for key in keys):
+        raise ModelUnavailable(
+            f"{what} fits only in part: it is a DoRA, and its {n} magnitudes (dora_scale) have no place here; take a "
+            "plain LoRA, or a DoRA that peft saved (lora_magnitude_vector)"
+        )
 
 
 def _load(loader: Any, folder: Path, file: str, name: str) -> set[str]:

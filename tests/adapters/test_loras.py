@@ -136,7 +136,18 @@ def refused(folder, lora):
 def test_a_folder_that_is_no_lora_is_said(tmp_path, request):
     folder = folder_of("sd1", request)
     safetensors.save_file({}, tmp_path / "empty.safetensors")
-    assert "LoRA" in refused(folder, tmp_path / "empty.safetensors")
+    assert "is no LoRA (its weights are none)" in refused(folder, tmp_path / "empty.safetensors")
+    for said, keys in {
+        "a LoHa, and only LoRA": ("lora_unet_a.hada_w1_a", "lora_unet_b.lora_up.weight"),
+        "a LoKr, and only LoRA": ("lora_unet_a.lokr_w1", "lora_unet_a.lokr_w2_a"),
+        "a textual inversion, and only LoRA": ("emb_params",),
+        "is a textual inversion": ("<new-word>",),
+        "a textual inversion,": ("clip_l", "clip_g"),
+        "a whole checkpoint": ("model.diffusion_model.out.2.weight", "cond_stage_model.x.weight"),
+        "no LoRA (its weights are conv.bias, conv.weight)": ("conv.weight", "conv.bias"),
+    }.items():
+        safetensors.save_file({key: torch.ones(2, 4) for key in keys}, tmp_path / "other.safetensors")
+        assert said in refused(folder, tmp_path / "other.safetensors")
     for said, *files in (
         ("2 .safetensors files", "a.safetensors", "b.safetensors"),
         ("a pickle, which can run code", "pytorch_lora_weights.bin"),
@@ -169,6 +180,11 @@ def without_a_half(tensors):
     del tensors[next(key for key in sorted(tensors) if "lora_B" in key or "lora.up" in key)]
 
 
+def with_magnitudes(tensors):
+    as_kohya(tensors)
+    tensors |= {key.replace("alpha", "dora_scale"): torch.ones(8, 1) for key in list(tensors) if key.endswith("alpha")}
+
+
 def with_nan(tensors):
     next(iter(tensors.values())).view(-1)[0] = float("nan")
 
@@ -180,6 +196,7 @@ NO_PLACE = r"fits only in part: \d+ of its \d+ weights have no place in this mod
     (renamed, rf"{NO_PLACE} \(unet.mid_block_of_another"),
     (for_no_component, rf"{NO_PLACE} \(text_encoder_2"),
     (without_a_half, r"fits only in part: 1 weights are missing beside its \d+ \(unet\S+lora_B"),
+    (with_magnitudes, r"fits only in part: it is a DoRA, and its \d+ magnitudes"),
     (with_nan, r"NaN or infinity"),
 ])  # fmt: skip
 def test_a_lora_that_fits_in_part_is_refused_and_says_what_does_not(request, lora_for, tmp_path, change, said):
@@ -201,6 +218,7 @@ def peft_folder(request, part, target, tmp_path, **config):
     ("unet", ["to_q", "to_v"], {}),
     ("unet", ["to_k", "conv1"], {"use_rslora": True}),
     ("text_encoder", ["q_proj", "v_proj"], {}),
+    ("unet", ["to_k"], {"use_dora": True}),
 ])  # fmt: skip
 def test_a_folder_of_peft_draws_what_peft_itself_would(request, draw, tmp_path, part, target, config):
     from peft import PeftModel
