@@ -147,7 +147,12 @@ class Services:
 
     def model_info(self, name: str) -> ModelInfo:
         """The catalogue's entry; UnknownModel where there is none."""
-        return self.catalogue.model(name, folder_of=self._sources.hub_folder, defaults_of=own_defaults)
+        return self.catalogue.model(
+            name,
+            folder_of=self._sources.hub_folder,
+            defaults_of=own_defaults,
+            checkpoint_folder=self._sources.checkpoint_folder,
+        )
 
     def model_fit(self, name: str) -> ModelFit:
         """What choosing this model would mean here; nothing is loaded.

@@ -11,6 +11,7 @@ import huggingface_hub
 from bias_core.adapters import diffusers
 from bias_core.adapters.family_facts import DEEPFLOYD_UPSCALER, HIDREAM_LLAMA, KANDINSKY_PRIOR, llama_folder
 from bias_core.adapters.loras import hub_folder
+from bias_core.adapters.single_file import open_checkpoint
 from bias_core.adapters.weights import loading, pick_device
 from bias_core.errors import ModelUnavailable
 from bias_core.models.catalogue import ToolInfo, is_hub_id, split_revision
@@ -58,6 +59,15 @@ class ModelSources:
             return self._answers.get("snapshot", name, ask, limit=HUB_SECONDS)
         except ModelUnavailable:  # said when it is used
             return None
+
+    def checkpoint_folder(self, file: str, prediction: str) -> Path:
+        """The folder of a checkpoint in one file, made when it is first named; ModelUnavailable where it cannot be."""
+        name = f"{self._hashes.fingerprint(Path(file))}{prediction and f'-{prediction}'}"
+        folder = self._settings.data_dir / "checkpoints" / name
+        write = partial(open_checkpoint, Path(file), prediction, folder, offline=self._settings.offline)
+        if not (folder / "model_index.json").is_file():
+            self._answers.get("checkpoint", name, write, limit=WEIGHTS_SECONDS)
+        return folder
 
     def pinned(self, info: ModelInfo) -> ModelInfo:
         """With its folder, or the commits that its name stands for from now on."""

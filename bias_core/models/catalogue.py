@@ -109,12 +109,14 @@ class Catalogue:
         *,
         folder_of: FolderOf = lambda _repo, _revision: None,
         defaults_of: DefaultsOf = lambda _class, _index: {},
+        checkpoint_folder: FolderOf = lambda _file, _prediction: None,
     ) -> ModelInfo:
         """The model of this name.
 
-        A name is that of a hosted model, an ``id`` of the file, ``org/name`` of a hub or a local folder. All but the
-        first may go on with ``@revision`` of the hub and with ``+lora`` or ``+lora:weight``, a LoRA on top: again a
-        hub id, a folder or a .safetensors file.
+        A name is that of a hosted model, an ``id`` of the file, ``org/name`` of a hub, a local folder, or a local
+        checkpoint as ``file.safetensors`` or ``file.safetensors@prediction``. All but the first may go on with
+        ``@revision`` of the hub and with ``+lora`` or ``+lora:weight``, a LoRA on top: again a hub id, a folder or a
+        .safetensors file.
 
         Parameters
         ----------
@@ -122,17 +124,19 @@ class Catalogue:
             does not list; None where they cannot be had.
         defaults_of : "steps", "guidance" and "size" of a class that the file does not list, by its name and
             index; {} where the class is not known.
+        checkpoint_folder : finds the folder of a checkpoint in one file, by what its network predicts ("" where the
+            name does not say); None where files are not opened.
 
         Raises UnknownModel: neither; the message lists what exists.
         """
         if hosted := hosted_info(name):
             return next((info for info in self.models if info.id == name), hosted)
         self.check_name(name, (info.id for info in self.models))
-        if info := self._base(name, folder_of, defaults_of):
+        if info := self._base(name, folder_of, defaults_of, checkpoint_folder):
             return info
         for at in (match.start() for match in re.finditer(r"\+", name)):
             lora, weight = _lora(name[at + 1 :])
-            if lora and (info := self._base(name[:at], folder_of, defaults_of)):
+            if lora and (info := self._base(name[:at], folder_of, defaults_of, checkpoint_folder)):
                 if info.family == "renderer":
                     raise UnknownModel(f"{info.id} is no neural network and takes no LoRA")
                 strength = "" if weight == 1 else f":{weight:g}"
@@ -147,7 +151,9 @@ class Catalogue:
                 )
         raise UnknownModel(self._no_model(name))
 
-    def _base(self, name: str, folder_of: FolderOf, defaults_of: DefaultsOf) -> ModelInfo | None:
+    def _base(
+        self, name: str, folder_of: FolderOf, defaults_of: DefaultsOf, checkpoint_folder: FolderOf
+    ) -> ModelInfo | None:
         if is_folder(name, _INDEX):
             folder = real_path(name)
             return self._unlisted(folder, Path(folder), defaults_of, path=folder)
@@ -157,6 +163,11 @@ class Catalogue:
                 return info
             if info.id == bare and not info.embedded:
                 return replace(info, id=name, name=f"{info.name} at {revision[:12]}", revision=revision)
+        if bare.endswith(".safetensors") and is_file(bare):
+            file = real_path(bare)
+            if opened := checkpoint_folder(file, revision):
+                named = f"{file}@{revision}" if revision else file
+                return self._unlisted(named, opened, defaults_of, path=str(opened))
         if not _HUB_ID.fullmatch(bare):
             return None
         return replace(self._unlisted(name, folder_of(bare, revision), defaults_of, path=bare), revision=revision)
@@ -194,8 +205,8 @@ class Catalogue:
         more = f" and {len(ids) - _MOST_NAMED} more (python -m bias_core models)" if len(ids) > _MOST_NAMED else ""
         return (
             f"no model {quoted(name)}; there are {', '.join(ids[:_MOST_NAMED])}{more}, any hub model as "
-            "org/name or org/name@revision, or a folder with model_index.json; a LoRA on top as "
-            "base+org/lora:0.8 or base+/path/to.safetensors"
+            "org/name or org/name@revision, a folder with model_index.json, or file.safetensors@epsilon; a LoRA on top "
+            "as base+org/lora:0.8 or base+/path/to.safetensors"
         )
 
     def encoder(self, name: str) -> ToolInfo:
