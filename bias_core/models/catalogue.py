@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -27,6 +28,7 @@ _WEIGHT = re.compile(r":(-?\d{1,2}(?:\.\d{1,4})?)$")
 _LABELS = re.compile(r"(.+?):([^:=]+=[^:]+)")  # a classifier, and what its labels mean
 _INDEX, _CONFIG = "model_index.json", "config.json"
 _OPEN_CLIP, _OPEN_CLIP_CONFIG = "open_clip:", "open_clip_config.json"
+_QUICK = "-quickgelu"  # ends the name of an architecture of open_clip
 _CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
 _SHOWN = 80  # characters of a name that a message repeats
 _MOST_NAMED = 16  # models that a message lists
@@ -250,13 +252,13 @@ class Catalogue:
 
 def _open_clip(name: str) -> ToolInfo:
     """The entry of a folder, or of what follows "open_clip:"; UnknownModel for no file, folder or tag."""
-    rest = name.removeprefix(_OPEN_CLIP)
+    rest, caution = name.removeprefix(_OPEN_CLIP), ""
     architecture, _, weights = rest.partition("/")
     if is_folder(rest, _OPEN_CLIP_CONFIG):
         named = path = real_path(rest)
     elif architecture and weights and is_file(weights):
         path = real_path(weights)
-        named = f"{architecture}/{path}"
+        named, caution = f"{architecture}/{path}", _activation(architecture)
     elif architecture and weights and "/" not in weights and not weights.endswith(_CHECKPOINTS):
         return ToolInfo(id=name, name=name, library="open_clip", path=rest)
     else:
@@ -264,7 +266,20 @@ def _open_clip(name: str) -> ToolInfo:
             f"no encoder {quoted(name)}: give open_clip:ARCHITECTURE/TAG, open_clip:ARCHITECTURE/FILE with a "
             f"checkpoint that is on this machine, or open_clip:FOLDER with {_OPEN_CLIP_CONFIG}"
         )
-    return ToolInfo(id=f"{_OPEN_CLIP}{named}", name=name, library="open_clip", path=named, local=path)
+    return ToolInfo(id=f"{_OPEN_CLIP}{named}", name=f"{name}{caution}", library="open_clip", path=named, local=path)
+
+
+def _activation(architecture: str) -> str:
+    """What must be said of a checkpoint whose architecture was trained with two activations; "" for others."""
+    spec = find_spec("open_clip")
+    folder = Path(spec.origin).parent / "model_configs" if spec and spec.origin else Path()
+    other = f"{architecture}{_QUICK}"
+    if not (folder / f"{other}.json").is_file():
+        return ""
+    return (
+        ", read with GELU, as the file does not say its activation; where it was trained with QuickGELU, as OpenAI's "
+        f"weights were, its numbers mean nothing, and its name is {_OPEN_CLIP}{other}/FILE"
+    )
 
 
 def has_adapter(info: ModelInfo) -> bool:

@@ -250,6 +250,12 @@ def test_open_clip_reads_a_folder_or_a_file_of_ones_own(tiny_open_clip, services
     rows = from_folder.encode_texts(["a man"]), file.encode_texts(["a man"])
     np.testing.assert_allclose(*rows, atol=1e-6)
     assert np.abs(from_folder.encode_images(pictures) - file.encode_images(pictures)).max() > 1e-4  # its mean
+    said = {
+        name: services.reader_facts("encoder", f"open_clip:{name}/{tiny_open_clip}/weights.pt").name
+        for name in ("tiny-test", "ViT-B-32-quickgelu", "ViT-B-32")
+    }
+    assert [name for name, text in said.items() if "QuickGELU" in text] == ["ViT-B-32"]
+    assert "its name is open_clip:ViT-B-32-quickgelu" in said["ViT-B-32"]
 
 
 @pytest.mark.parametrize(("damage", "words"), [
