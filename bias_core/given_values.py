@@ -66,6 +66,18 @@ def check_arguments(run: Callable[..., Any], given: Mapping[str, object]) -> Non
             check_value(name, given[name], _declared(parameter.annotation))
 
 
+def with_whole_numbers(run: Callable[..., Any], given: Mapping[str, object]) -> dict[str, object]:
+    """The arguments, with 8.0 as 8 where ``run`` declares a whole number: JSON has one kind of number."""
+    parameters = inspect.signature(run).parameters
+    declared = {name: _declared(parameters[name].annotation).split(" | ") for name in given if name in parameters}
+    return {
+        name: int(value)
+        if isinstance(value, float) and value.is_integer() and "int" in declared.get(name, ())
+        else value
+        for name, value in given.items()
+    }
+
+
 def _declared(annotation: object) -> str:
     """A type in words, be it written as text (with annotations from the future) or as itself."""
     written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)

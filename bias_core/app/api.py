@@ -16,7 +16,7 @@ from gradio.utils import get_function_description, get_upload_folder
 
 from bias_core.annotation.tasks import Looks
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
-from bias_core.given_values import check_arguments
+from bias_core.given_values import check_arguments, with_whole_numbers
 from bias_core.labels.run_task import N_LABELS, label_run, task_values
 from bias_core.metrics.cards import METRICS
 from bias_core.services import Services
@@ -78,6 +78,7 @@ def tool(run: Callable[P, T]) -> Callable[P, T]:
         for name, value in bound.arguments.items():
             if value is None and defaults[name] is not Parameter.empty:
                 bound.arguments[name] = defaults[name]
+        bound.arguments |= with_whole_numbers(run, bound.arguments)
         try:
             check_arguments(run, bound.arguments)
             bound.apply_defaults()

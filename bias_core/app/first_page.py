@@ -74,7 +74,7 @@ def _into(messages: list[Message]) -> Send:
 
 
 def _page_of(messages: list[Message]) -> _Page | None:
-    """The page in an answer, with the script that makes it start quickly; None where there is none."""
+    """The page in an answer, with the scripts that let it start, and quickly; None where there is none."""
     headers = Headers(raw=messages[0]["headers"])
     media_type = headers.get("content-type", "")
     if messages[0]["status"] != 200 or not media_type.startswith("text/html"):
@@ -82,8 +82,8 @@ def _page_of(messages: list[Message]) -> _Page | None:
     body = b"".join(message.get("body", b"") for message in messages[1:])
     before, after_config, after = body.partition(_AFTER_CONFIG)
     if after_config:
-        quick = f"{{{script('constant')}}}".encode()
-        body = before + after_config.replace(b">", b">" + quick) + after
+        scripts = "".join(f"{{{script(name)}}}" for name in ("storage", "constant")).encode()
+        body = before + after_config.replace(b">", b">" + scripts) + after
     return _Page(media_type=media_type, body=body, compressed=gzip.compress(body, compresslevel=6))
 
 

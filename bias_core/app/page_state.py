@@ -15,6 +15,7 @@ from gradio.components.api_component import Api
 from gradio.renderable import Renderable
 from gradio.state_holder import SessionState
 
+from bias_core.app.mcp_answers import answer_in_json
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import Newest, is_saved, open_report
@@ -122,6 +123,17 @@ class AnsweringBlocks(gr.Blocks):
         self._page_states = PageStates(services)
         self.default_config = PageConfig(self)
         self.first_examples: list[Callable[[], object]] = []  # make what each tab opens with, the first tab's first
+
+    @property
+    def mcp_server_obj(self) -> Any:
+        """Gradio's server for MCP, which answers in JSON; None where there is none."""
+        return self._mcp_server
+
+    @mcp_server_obj.setter
+    def mcp_server_obj(self, server: Any) -> None:
+        self._mcp_server = server
+        if server is not None:
+            answer_in_json(server)
 
     async def process_api(self, *args: Any, session_hash: str | None = None, **options: Any) -> dict[str, Any]:
         """As Gradio does it, knowing which page asks."""

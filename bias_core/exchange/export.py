@@ -22,6 +22,10 @@ from bias_core.store.source_marks import with_source
 from bias_core.types import ImageRow
 
 METADATA = "train/metadata.jsonl"
+# Words that name a split wherever they stand in a path, for whoever loads an export with `datasets`.
+_SPLIT = re.compile(
+    r"(?<![a-z])(train|training|valid|validation|val|dev|test|testing|eval|evaluation)(?![a-z])", re.IGNORECASE
+)
 _TYPES = {bool: "sc:Boolean", int: "sc:Integer", float: "sc:Float"}
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell that begins with one of these
 
@@ -62,6 +66,15 @@ class DatasetFacts:
         """How the pictures came to be."""
         texts = _book()["texts"]
         return f"{texts['collected']} The model is {self.model}." if self.model else str(texts["imported"])
+
+
+def without_splits(name: str) -> str:
+    """A part of a file's name that `datasets` takes for no split: with "s" after each word that would be one.
+
+    >>> without_splits("1-test"), without_splits("2-latest-tests")
+    ('1-tests', '2-latest-tests')
+    """
+    return _SPLIT.sub(r"\1s", name)
 
 
 def text_from(name: str, *, autoescape: bool = False, **values: Any) -> str:
@@ -241,7 +254,8 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
 
 
 def _entries(export: Export) -> Iterator[Entry]:
-    images = {f"{i:05d}-{image.row.group}-{image.row.id}.png": image for i, image in enumerate(export.images, start=1)}
+    numbered = enumerate(export.images, start=1)
+    images = {f"{i:05d}-{without_splits(image.row.group)}-{image.row.id}.png": image for i, image in numbered}
     lines = [{"file_name": name, **asdict(one.row), **one.metadata} for name, one in images.items()]
     metadata = json_lines(lines).encode()
     if lines:

@@ -1,11 +1,13 @@
 """What holds for every tab: accessibility, order and height, the keyboard, and visitors that stay apart."""
 
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from bias_core.app.build import TABS
-from tests.browser.conftest import DEVICES
+from tests.browser.conftest import DEVICES, PATIENCE_MS
 from tests.browser.doing import explore, open_accordion, run_preset, serious, settle, switch, unfold
 from tests.browser.timing import slowdown
 
@@ -192,3 +194,34 @@ def test_every_control_of_every_tab_is_reached_by_the_tab_key_and_shows_it(visit
         if left_out := page.evaluate(LEFT_OUT_JS, reached):
             wrong[key] = left_out
     assert not wrong
+
+
+class Around(BaseHTTPRequestHandler):
+    """A page of another site around the app."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(f'<iframe src="{self.server.inside}/" width="1100" height="900"></iframe>'.encode())
+
+    def log_message(self, *_args):
+        pass
+
+
+def test_in_another_sites_frame_that_is_denied_storage_the_page_works(browser, served):
+    page, errors = browser.new_context().new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Around) as around:
+        around.inside = served.url
+        threading.Thread(target=around.serve_forever, daemon=True).start()
+        page.goto(f"http://localhost:{around.server_port}/")
+        frame = page.frame_locator("iframe")
+        frame.locator("#concept textarea, #concept input").first.fill("nurse", timeout=PATIENCE_MS)
+        frame.locator("#generate").click()
+        frame.locator("#header h2").wait_for(timeout=PATIENCE_MS)
+        around.shutdown()
+    denied = "Object.hasOwn(Object.getOwnPropertyDescriptor(window, 'localStorage'), 'value')"
+    assert page.frames[1].evaluate(denied)
+    assert errors == []
+    page.context.close()

@@ -212,6 +212,15 @@ def test_datasets_reads_the_imagefolder(folders, exports, kind, tmp_path, monkey
     first = exports[kind].images[0].row
     assert (train[0]["prompt"], train[0]["seed"]) == (first.prompt, first.seed)
     assert train[0]["image"].size == (first.width, first.height)
+    # Groups and arms that are called like splits are none.
+    images = [replace(one, row=replace(one.row, group="test")) for one in exports[kind].images]
+    write_folder(replace(exports[kind], images=images), tmp_path / "words")
+    for name, how in {
+        "a": {"path": "imagefolder", "data_dir": str(tmp_path / "words")},
+        "b": {"path": str(tmp_path / "words")},
+    }.items():
+        found = datasets.load_dataset(**how | {"cache_dir": str(tmp_path / name)})
+        assert {split: len(part) for split, part in found.items()} == {"train": len(images)}
 
 
 def test_a_reimported_export_gives_the_same_numbers(report, again):

@@ -128,6 +128,7 @@ def test_the_command_line_compares_arms_at_once_and_writes_a_folder_of_each(serv
     monkeypatch.setattr("bias_core.services.Services", shared.RealServices)
     monkeypatch.setenv("BIAS_DATA_DIR", str(services.settings.data_dir))
     fair, *_, brought = origins.settings.arms
+    brought = replace(brought, name="my test")  # no split of `datasets`
     command = shlex.split(to_command(origins.design, replace(origins.settings, arms=(fair, brought))))[3:]
     run = CliRunner().invoke(app, [*command, "--out", str(tmp_path)])
     assert run.exit_code == 0, run.output
@@ -136,7 +137,12 @@ def test_the_command_line_compares_arms_at_once_and_writes_a_folder_of_each(serv
     assert [arm["findings"] for arm in told["arms"]] == [alike[0]["findings"], alike[-1]["findings"]]
     assert told["arms"][0]["findings"][0]["n"] > 0
     assert "](arms/1-fair/figures/" in (tmp_path / "report.md").read_text()
-    for name in ("tables/differences.csv", "figures/*.svg", "arms/1-fair/tables/table1.csv"):
+    for name in (
+        "tables/differences.csv",
+        "figures/*.svg",
+        "arms/1-fair/tables/table1.csv",
+        "arms/2-my-tests/tables/table1.csv",
+    ):
         assert next(tmp_path.glob(name)).stat().st_size > 0
 
 

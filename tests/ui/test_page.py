@@ -146,7 +146,7 @@ def test_the_script_stands_once_after_the_description_and_before_all_that_reads_
     with Pages().client() as client:
         text = client.get("http://here/").text
     assert text.startswith(_CONFIG)
-    quick = f"{{{script('constant')}}}"
+    quick = f"{{{script('storage')}}}{{{script('constant')}}}"
     assert text.count(quick) == 1
     assert text == f"{_CONFIG}{_INFO.replace('>', f'>{quick}', 1)}here  1"
 

@@ -67,6 +67,26 @@ def test_exactly_the_tools_are_public_and_every_parameter_says_what_it_is_for(se
     assert scale["python_type"]["description"].endswith("Range: above 0 to 1.")
 
 
+def over_mcp(served, tool, **arguments):
+    """What a tool answers over MCP."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+    head = {"accept": "application/json, text/event-stream"}
+    text = httpx.post(f"{served.url}/gradio_api/mcp/", json=body, headers=head, timeout=120).text
+    return json.loads(next(line[5:] for line in text.splitlines() if line.startswith("data:")))["result"]
+
+
+def test_over_mcp_a_tool_answers_json_and_a_whole_number_may_have_a_point(served):
+    listed = over_mcp(served, "list_studies")
+    assert json.loads(listed["content"][0]["text"]) == listed["structuredContent"]["result"]
+    asked = {"concept": "doctor", "model": "calibration-renderer", "seed": 3.0}
+    report = over_mcp(served, "explore", **asked, n_images=4.0)
+    assert json.loads(report["content"][0]["text"]) == report["structuredContent"]
+    assert report["structuredContent"]["settings"]["n_images"] == 4
+    assert over_mcp(served, "explore", **asked, n_images=4.5)["isError"]
+    document = over_mcp(served, "report_document", run_id=report["structuredContent"]["run_id"])
+    assert document["structuredContent"] == {"result": document["content"][0]["text"]}
+
+
 def numbers(report, parts=("attributes", "association", "clusters", "prompt", "settings", "unknown_words", "notes")):
     return json.loads(json.dumps({name: report[name] for name in parts}))
 

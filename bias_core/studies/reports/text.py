@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bias_core.exchange.export import without_splits
 from bias_core.metrics.cards import METRICS, work
 from bias_core.number_text import (
     NOT_KNOWN,
@@ -268,7 +269,7 @@ def drawn_by(report: StudyReport) -> str:
 def arm_folder(report: StudyReport, arm: ArmReport) -> str:
     """Where the files of an arm lie in an export."""
     words = re.sub(r"[^\w-]+", "-", arm.name.lower()).strip("-")[:_LONGEST_FOLDER]
-    return f"arms/{report.arms.index(arm) + 1}-{words or 'arm'}"
+    return f"arms/{report.arms.index(arm) + 1}-{without_splits(words) or 'arm'}"
 
 
 def arms_overview(report: StudyReport) -> list[StudyTable]:
