@@ -63,7 +63,7 @@ class ShowsForming(Protocol):
 
 @runtime_checkable
 class ReadsPrompts(Protocol):
-    """Tells how much of a prompt it reads; not every generator can."""
+    """Tells how much of a text it reads; not every generator or encoder can."""
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
         """What each of its text encoders takes of each prompt; loads no weights."""

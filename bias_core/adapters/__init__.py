@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import threading
 from typing import Any
 
 os.environ["DIFFUSERS_DISABLE_REMOTE_CODE"] = "true"  # read when diffusers is imported
@@ -10,14 +11,23 @@ os.environ["DIFFUSERS_DISABLE_REMOTE_CODE"] = "true"  # read when diffusers is i
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
+one_import_at_a_time = threading.RLock()
+"""Held while a library, or a part of it, is imported: threads that do so at once find modules that are half made."""
+
+
 class _OnFirstUse:
     """A library under its own name, which is imported for the first of its attributes that is asked for."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._library: Any = None
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(importlib.import_module(self._name), attribute)
+        if self._library is not None and attribute in vars(self._library):
+            return vars(self._library)[attribute]
+        with one_import_at_a_time:
+            self._library = library = importlib.import_module(self._name)
+            return getattr(library, attribute)  # which may import a part of the library
 
 
 diffusers: Any = _OnFirstUse("diffusers")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from bias_core.adapters import pipeline_call as calls, torch
+from bias_core.adapters import one_import_at_a_time, pipeline_call as calls, torch
 from bias_core.adapters.family_facts import (
     PipelineFacts,
     accepted,
@@ -356,7 +356,8 @@ class DiffusersTextToImage(Adapter[Any]):
         return GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height})
 
     def _load(self) -> Any:
-        from bias_core.adapters.pipeline_loader import load_pipeline
+        with one_import_at_a_time:
+            from bias_core.adapters.pipeline_loader import load_pipeline
 
         device, compiled = self._wanted_device, self.compiled
         pipeline = load_pipeline(self.info, self.source, device=device, offline=self._offline, compiled=compiled)

@@ -348,7 +348,7 @@ def other_size(model: str, size: Size, drawn: Size) -> tuple[str, ...]:
     return (f"{model} draws {own} pixels where {other} were asked for, and is recorded with them.",)
 
 
-def _reads(prompt: str, *, name: str, tokenizer: Any, limit: int, before: str, lower: bool) -> PromptLimit:
+def reads(prompt: str, *, name: str, tokenizer: Any, limit: int, before: str = "", lower: bool = False) -> PromptLimit:
     """How much of one prompt the text encoder ``name`` ("CLIP", "T5", ...) reads.
 
     Parameters
@@ -379,7 +379,7 @@ def prompt_limits(info: ModelInfo, source: str, pipeline: Any, prompts: Sequence
         encoders = {name: type(part).__name__ for name, part in parts.items() if "text_encoder" in name}
         tokenizers = {name: parts.get(_tokenizer_of(name, parts)) for name in encoders}
     readers = list(_readers(info, type(pipeline), encoders, tokenizers) if pipeline else _readers_at(info, source))
-    return tuple(reads(prompt) for prompt in prompts for reads in readers)
+    return tuple(read(prompt) for prompt in prompts for read in readers)
 
 
 def _readers_at(info: ModelInfo, source: str) -> Iterator[Callable[[str], PromptLimit]]:
@@ -427,7 +427,7 @@ def _readers(
             # What people call it: CLIP of CLIPTextModelWithProjection, T5 of T5EncoderModel.
             short = re.match(r"(U?M?T5|CLIP|[A-Z][a-z]+\d*)", encoder)
             yield partial(
-                _reads,
+                reads,
                 name=short[0] if short else encoder,
                 tokenizer=tokenizer,
                 limit=limit - 2 if before else limit,

@@ -276,6 +276,8 @@ class ZeroGpuReader(Borrower):
         for method in ("encode_images", "encode_texts", "caption", "answer", "judge", "propose", "complete"):
             if hasattr(local, method):
                 setattr(self, method, partial(self._ask, method))
+        if hasattr(local, "prompt_limits"):  # which loads no weights
+            self.prompt_limits = local.prompt_limits
 
     def _ask(self, method: str, inputs: Any, *more: Any) -> Any:
         """A unit of work is an input, or a token of an answer to one text."""

@@ -359,9 +359,10 @@ def launch(services: Services) -> None:
     # Whoever stops a server says SIGTERM: what is still to be copied or closed is, as after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     demo = build_app(services)
-    warm_up(services, demo.first_examples)
     gc.freeze()  # the page lasts as long as the server: to look through it for garbage would hold up answers
     try:
-        demo.launch(quiet=True, **options)
+        demo.launch(quiet=True, prevent_thread_lock=True, **options)
+        warm_up(services, demo.first_examples)  # once the server has all imported that it needs
+        demo.block_thread()
     finally:
         services.close()

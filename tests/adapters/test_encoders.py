@@ -93,6 +93,19 @@ def test_rows_are_float32_of_unit_length_in_one_space_and_do_not_depend_on_compa
     np.testing.assert_array_equal(encoder.encode_images(pictures), images)
 
 
+def test_it_says_without_weights_what_it_does_not_read_of_a_text(build):
+    limits = {}
+    for kind in KINDS:
+        encoder = build(kind)
+        short, long = encoder.prompt_limits(["a man", "man " * 100 + "doctor"])
+        assert (short.cut, short.limit) == ("", long.limit), kind
+        assert long.cut.endswith("doctor"), kind
+        assert not encoder.loaded
+        limits[kind] = long.limit
+        assert long.n_tokens > long.limit, kind
+    assert min(limits.values()) > 4
+
+
 def test_nan_names_the_picture(tiny_clip, pictures):
     encoder = TransformersEncoder("tiny", str(tiny_clip), device="cpu")
     with torch.no_grad():

@@ -239,6 +239,10 @@ def test_long_prompts_are_said_to_be_cut(services):
     (note,) = [note for note in run(settings, services).notes if "longer than" in note]
     assert note.startswith("The prompt is longer than CLIP reads (22 tokens where 16 fit): “and so on with a hat”")
     assert not any("longer than" in note for note in run(explore_settings(RENDERED, template=long), services).notes)
+    alike = Attribute(name="hat", positive="a man " * 12 + "with a hat", negative="a man " * 12 + "with a beard")
+    notes = run(explore_settings(RENDERED, attributes=(alike,)), services).notes
+    (note,) = [note for note in notes if "longer than" in note]
+    assert note.startswith("2 of 2 sentences are longer than the encoder reads")
 
 
 def test_eviction_spares_kept_runs(empty):

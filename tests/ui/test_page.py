@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from bias_core.adapters import _OnFirstUse
 from bias_core.app.build import TABS
 from bias_core.app.first_page import FirstPage
 from bias_core.app.warm_up import rehearse, warm_up
@@ -162,6 +164,18 @@ def test_the_model_of_the_first_press_has_drawn_and_nothing_of_it_is_kept(fakes,
     assert [row.prompt for row in models[0].rows] == ["a photo of a doctor"] * 4
     assert all(path.name.startswith("file_hashes") for path in files_of(fakes))  # of the weights
     assert fakes.settings.data_dir in fakes.images.folder.parents
+
+
+def test_libraries_are_imported_one_at_a_time_whoever_asks_first(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    code = "import time\nbegan = time.monotonic()\ntime.sleep(0.1)\nended = time.monotonic()\n"
+    for name in ("first_library", "second_library"):
+        (tmp_path / f"{name}.py").write_text(code)
+    libraries = [_OnFirstUse("first_library"), _OnFirstUse("second_library")]
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(lambda library: library.ended, libraries))
+    one, other = sorted(libraries, key=lambda library: library.began)
+    assert one.ended <= other.began
 
 
 def test_what_each_tab_opens_with_is_made_in_turn_the_first_before_the_models(fakes, monkeypatch):

@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, TypeVar
 
 import huggingface_hub
@@ -12,9 +13,11 @@ import numpy as np
 from PIL import Image
 
 from bias_core.adapters import hub_errors, open_clip, torch, transformers
+from bias_core.adapters.family_facts import reads
 from bias_core.adapters.weights import Batches, Reader, check_finite, load_whole, loading, not_here, pick_device
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models.catalogue import read_json
+from bias_core.types import PromptLimit
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -45,6 +48,7 @@ class BatchedEncoder(Reader[tuple[Any, Any, Any, str]]):
     ) -> None:
         super().__init__(name, source, batch_size=batch_size, **options)
         self.precision = precision
+        self._read_by: tuple[Any, int] | None = None
         self._text_batches = Batches(name, text_batch_size)
 
     def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
@@ -79,6 +83,20 @@ class BatchedEncoder(Reader[tuple[Any, Any, Any, str]]):
             if half and not bool(torch.isfinite(values).all()):
                 values = features().float()
             return values.cpu().numpy()
+
+    def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
+        """What it takes of each text; no weights are loaded for this, and nothing is said without a tokenizer."""
+        try:
+            with loading(self.name, self.source):
+                self._read_by = self._read_by or self._tokens()
+        except ModelUnavailable:  # said when it is used
+            return ()
+        tokenizer, limit = self._read_by
+        return tuple(reads(text, name="the encoder", tokenizer=tokenizer, limit=limit) for text in prompts)
+
+    @abstractmethod
+    def _tokens(self) -> tuple[Any, int]:
+        """Its tokenizer, as one of transformers, and how many tokens it reads."""
 
     @abstractmethod
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
@@ -146,6 +164,13 @@ class OpenClipEncoder(BatchedEncoder):
         tokenizer = self._tokenizer(how["model_name"], here=self._offline or folder or bool(self._fetched))
         return model.to(memory_format=torch.channels_last).eval(), preprocess, tokenizer, device
 
+    def _tokens(self) -> tuple[Any, int]:
+        folder = Path(self.weights).is_dir()
+        name = self._folder()["model_name"] if folder else self.architecture
+        tokenizer = self._tokenizer(name, here=True)
+        own = getattr(tokenizer, "tokenizer", None)
+        return own or _OfOpenClip(tokenizer), int(tokenizer.context_length)
+
     def _tokenizer(self, model: str, *, here: bool) -> Any:
         """The model's tokenizer; one of a hub only as it is on this machine where ``here`` is true."""
         foreign = open_clip.get_model_config(model)["text_cfg"].get("hf_tokenizer_name")
@@ -196,6 +221,25 @@ class OpenClipEncoder(BatchedEncoder):
             return huggingface_hub.hf_hub_download(repo, file)
 
 
+class _OfOpenClip:
+    """A tokenizer of open_clip, in the words of transformers as far as :func:`reads` asks."""
+
+    is_fast = False
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def __call__(self, text: str, *, max_length: int | None = None, **_how: Any) -> Any:
+        """The tokens, those that mark start and end included."""
+        ids = self._tokenizer.encode(text)
+        ids = ids if max_length is None else ids[: max_length - 2]
+        return SimpleNamespace(input_ids=[self._tokenizer.sot_token_id, *ids, self._tokenizer.eot_token_id])
+
+    def decode(self, ids: Sequence[int], **_how: Any) -> str:
+        """The text of tokens, without those that mark its ends."""
+        return str(self._tokenizer.decode(ids[1:-1])).strip()
+
+
 class TransformersEncoder(BatchedEncoder):
     """Image and text embeddings by ``AutoModel``, see :class:`BatchedEncoder`."""
 
@@ -206,6 +250,12 @@ class TransformersEncoder(BatchedEncoder):
         prepared = _in_threads(lambda part: processor(images=[*map(as_rgb, part)], return_tensors="pt"), parts)
         inputs = {key: torch.cat([part[key] for part in prepared]).to(device) for key in prepared[0]}
         return lambda: _tensor(model.get_image_features(**inputs))
+
+    def _tokens(self) -> tuple[Any, int]:
+        source, local = self._files()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **local)
+        config = transformers.AutoConfig.from_pretrained(source, **local)
+        return tokenizer, int(config.text_config.max_position_embeddings)
 
     def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
         """SigLIP learned from small letters, and reads its padding, unmasked and always up to the limit."""

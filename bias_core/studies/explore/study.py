@@ -256,10 +256,9 @@ def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) ->
 def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
     settings = data.settings
     info = None if settings.images else data.services.model_info(settings.model)
-    no_pictures = f"{data.n_blocked} of {len(data.frame) + data.n_blocked} pictures"
+    n_all, blanked = len(data.frame) + data.n_blocked, "The model refused or failed at, or its safety checker blanked"
     notes = {
-        f"{no_pictures} were refused, failed, or were blanked by a safety checker; they are not scored.": data.n_blocked
-        > 0,
+        f"{blanked} {data.n_blocked} of {n_all} pictures; they are not scored.": data.n_blocked > 0,
         "There is no picture to score.": n == 0,
         f"No clusters: they are made for at most {_MOST_ON_MAP:,} pictures.": n > _MOST_ON_MAP,
         "No association: the pictures guided to the two attributes were not finished.": missing,

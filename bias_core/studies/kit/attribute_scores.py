@@ -100,7 +100,7 @@ def score_attributes(
     if not attributes:
         return ()
     settings, services, k = data.settings, data.services, len(attributes)
-    texts = data.texts([a.positive for a in attributes] + [a.negative for a in attributes])
+    texts = data.sentences([a.positive for a in attributes] + [a.negative for a in attributes])
     pairs = enumerate(zip(texts[:k], texts[k:], strict=True))
     of_texts = {i: text_direction(*pair) for i, pair in pairs if np.abs(pair[0] - pair[1]).max() > _SAME}
     directions, no_variety = of_texts, _blind(len(rows))
@@ -154,7 +154,7 @@ def read_shares(
         return []
     k, settings = len(attributes), data.settings
     rows = yield from data.embed(frame)
-    texts = data.texts([a.positive for a in attributes] + [a.negative for a in attributes])
+    texts = data.sentences([a.positive for a in attributes] + [a.negative for a in attributes])
     judged = yield from judge_attributes(data, frame, attributes)
     pairs = [(a.positive, a.negative) for a in attributes]
     errors: Sequence[ReaderErrors | None] = [None] * k

@@ -17,11 +17,11 @@ from PIL import Image
 
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.models.hosted import hosted_name
-from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
+from bias_core.protocols import Captioner, ImageTextEncoder, ReadsPrompts, VisualQuestionAnswerer
 from bias_core.store.manifests import Manifest
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
 from bias_core.studies.kit.limits import Countdown, Stoppable, leaving
-from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.readers import Reader, cut_texts
 from bias_core.studies.kit.rows import Rows, larger
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options
@@ -52,6 +52,7 @@ ReadShares = Callable[["StudyData", pd.DataFrame], Steps[list[ShareValues]]]
 AT_ANY_TIME = "Intervals of shares hold at whatever time one looks; others take the number of pictures as fixed."
 _COLUMNS = ["image_id", "group", "prompt", "seed", "unit"]
 _SECONDS_BETWEEN_SHARES = 1.0
+_NEVER_CUT = 40  # characters that every text encoder reads: it need not be asked
 _PER_UPDATE = 256  # pictures embedded between two signs of life
 _PER_READING = 32  # captioned or questioned, which takes longer
 
@@ -288,6 +289,14 @@ class StudyData(Stoppable):
         """Unit rows ``(n, d)`` of sentences."""
         reader = self.encoder(encoder)
         return self.services.embeddings.texts(reader, list(texts), lock=self.services.reading(reader))
+
+    def sentences(self, texts: Iterable[str]) -> np.ndarray:
+        """Unit rows ``(n, d)`` of sentences of attributes; a note says what the encoder does not read of them."""
+        texts, reader = list(texts), self.encoder()
+        if isinstance(reader, ReadsPrompts) and any(len(text) > _NEVER_CUT for text in texts):
+            notes = cut_texts(reader.prompt_limits(list(dict.fromkeys(texts))), "sentence")
+            self.notes += [note for note in notes if note not in self.notes]
+        return self.texts(texts)
 
     def encoder(self, name: str = "") -> ImageTextEncoder:
         """The reader of this name; the study's own where none is given."""

@@ -8,7 +8,7 @@ from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.models.catalogue import Role
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import AUTO, StudySettings
-from bias_core.types import ReaderFacts
+from bias_core.types import PromptLimit, ReaderFacts
 
 FORCE_LABEL = "Score anyway with the chosen reader"  # on the box of every form that sets ``force``
 _WORDS: dict[Role, str] = {
@@ -163,3 +163,36 @@ def language_model_name(name: str, services: StudyServices, world: str) -> str:
     except UnknownModel:
         return services.default_reader("language_model", "")
     return "endpoint"
+
+
+def cut_texts(limits: Sequence[PromptLimit], text: str = "prompt") -> list[str]:
+    """A sentence per text encoder that does not see the whole of some prompts, or of other texts.
+
+    >>> from bias_core.types import PromptLimit
+    >>> known = {"prompt": "a very long story", "n_tokens": 90}
+    >>> print(*cut_texts([PromptLimit(reader="CLIP", limit=77, cut="long story", **known),
+    ...                   PromptLimit(reader="T5", limit=256, cut="", **known)]))
+    The prompt is longer than CLIP reads (90 tokens where 77 fit): “long story” was not seen by it; T5 sees
+    all.
+    """
+    readers = list(dict.fromkeys(limit.reader for limit in limits))
+    cut = {name: [x for x in limits if x.reader == name and x.cut] for name in readers}
+    whole = [name for name in readers if not cut[name]]
+    sees_all = f"; {' and '.join(whole)} {'sees' if len(whole) == 1 else 'see'} all" if whole else ""
+    n_prompts = len({limit.prompt for limit in limits})
+    lines = []
+    for reader, lost in cut.items():
+        if lost:
+            longest = max(lost, key=lambda limit: limit.n_tokens)
+            prompts = len({limit.prompt for limit in lost})
+            which = f"The {text} is" if n_prompts == 1 else f"{prompts} of {n_prompts} {text}s are"
+            lines.append(
+                f"{which} longer than {reader} reads ({longest.n_tokens} tokens where {longest.limit} fit): "
+                f"“{shortened(longest.cut)}” was not seen by it{sees_all}."
+            )
+    return lines
+
+
+def shortened(text: str, n: int = 120) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= n else f"{text[:n].rstrip()} …"

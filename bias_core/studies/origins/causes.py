@@ -152,7 +152,7 @@ def measure_causes(design: Design, settings: StudySettings, data: StudyData) -> 
     """Effects of every exchange of the text, the step by which it is decided, and the parts of the adapter."""
     options = settings.options
     rows = yield from data.embed(data.frame)
-    present, absent = data.texts([options.present, options.absent])
+    present, absent = data.sentences([options.present, options.absent])
     frame = data.frame
     drawings = [picture.row for picture in data.stored(frame)]
     data.keep(

@@ -222,7 +222,7 @@ def _curves(
 ) -> list[Curve]:
     """Predicted gain and SPI of each attribute, of the traces of a nationality's pictures and of their bases."""
     k, confidence = len(attributes), data.settings.confidence
-    texts = data.texts([a.positive for a in attributes] + [a.negative for a in attributes])
+    texts = data.sentences([a.positive for a in attributes] + [a.negative for a in attributes])
     lean = (texts[:k] - texts[k:]).T
     own, base = (np.stack([pair[side].rows @ lean for pair in pairs]) for side in (0, 1))  # seeds, steps, attributes
     spi = np.stack([trace.spi for trace, _ in pairs])

@@ -289,7 +289,7 @@ def _attributes(design: Design, settings: StudySettings, data: StudyData, cluste
     if not attributes:
         return pd.DataFrame()
     positive, negative = (
-        data.texts(getattr(a, side) for a in attributes.values()) for side in ("positive", "negative")
+        data.sentences(getattr(a, side) for a in attributes.values()) for side in ("positive", "negative")
     )
     return pd.DataFrame(
         [

@@ -297,12 +297,12 @@ Labelled = tuple[list[str], list[float], list[str], dict[str, list[float]]]
 
 def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
     """Find the people, cut each out, and ask the encoder which of two sentences is closer."""
-    masculine, feminine = data.texts(settings.options.sentences)
+    masculine, feminine = data.sentences(settings.options.sentences)
     direction, encoder = masculine - feminine, data.encoder()
     attributes = also_seen(settings.options.also_seen)
     directions = np.zeros((len(attributes), direction.size))
     for place, one in enumerate(attributes):
-        present, absent = data.texts([one.positive, one.negative])
+        present, absent = data.sentences([one.positive, one.negative])
         directions[place] = present - absent
 
     def read(images: list[Image.Image], boxes: list[list[Box]]) -> list[np.ndarray]:

@@ -9,10 +9,11 @@ from bias_core.protocols import ChecksSettings, ReadsPrompts
 from bias_core.stats.sequential import share_interval
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.kit.program import DrawnPicture
+from bias_core.studies.kit.readers import cut_texts, shortened
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Finding, Results, StudyTable, columns, table
 from bias_core.studies.kit.watching import REFUSED as REFUSED_PICTURES
-from bias_core.types import ImageRow, PromptLimit, StoredImage
+from bias_core.types import ImageRow, StoredImage
 
 _MOST_WARNINGS = 3
 _MOST_WORDS = 15  # that a rewriter adds or takes away most often, of each
@@ -151,7 +152,7 @@ def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[st
     checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]
     notes = list(dict.fromkeys(note for notes in checks for note in notes))
     if rows and isinstance(reader := generators[0][0], ReadsPrompts):
-        notes += sentences(reader.prompt_limits(list(dict.fromkeys(row.prompt for row in rows))))
+        notes += cut_texts(reader.prompt_limits(list(dict.fromkeys(row.prompt for row in rows))))
     return notes
 
 
@@ -170,36 +171,3 @@ def while_drawing(images: Collection[StoredImage]) -> list[str]:
             f"“{shortened(rewritten[0])}”."
         )
     return notes + other_sizes(images)
-
-
-def sentences(limits: Sequence[PromptLimit]) -> list[str]:
-    """A sentence per text encoder that does not see the whole of some prompts.
-
-    >>> from bias_core.types import PromptLimit
-    >>> known = {"prompt": "a very long story", "n_tokens": 90}
-    >>> print(*sentences([PromptLimit(reader="CLIP", limit=77, cut="long story", **known),
-    ...                   PromptLimit(reader="T5", limit=256, cut="", **known)]))
-    The prompt is longer than CLIP reads (90 tokens where 77 fit): “long story” was not seen by it; T5 sees
-    all.
-    """
-    readers = list(dict.fromkeys(limit.reader for limit in limits))
-    cut = {name: [x for x in limits if x.reader == name and x.cut] for name in readers}
-    whole = [name for name in readers if not cut[name]]
-    sees_all = f"; {' and '.join(whole)} {'sees' if len(whole) == 1 else 'see'} all" if whole else ""
-    n_prompts = len({limit.prompt for limit in limits})
-    lines = []
-    for reader, lost in cut.items():
-        if lost:
-            longest = max(lost, key=lambda limit: limit.n_tokens)
-            prompts = len({limit.prompt for limit in lost})
-            which = "The prompt is" if n_prompts == 1 else f"{prompts} of {n_prompts} prompts are"
-            lines.append(
-                f"{which} longer than {reader} reads ({longest.n_tokens} tokens where {longest.limit} fit): "
-                f"“{shortened(longest.cut)}” was not seen by it{sees_all}."
-            )
-    return lines
-
-
-def shortened(text: str, n: int = 120) -> str:
-    """The beginning of a long text."""
-    return text if len(text) <= n else f"{text[:n].rstrip()} …"
