@@ -101,6 +101,15 @@ def test_the_copied_command_gives_the_numbers_of_the_library(services, command, 
     assert theirs == json.loads(json.dumps(ours))
 
 
+def test_words_of_other_programs_in_a_prompt_are_printed_as_they_are_and_said_to_have_no_effect(command):
+    result = command(
+        "explore", "doctor", "-n", "4", "--attribute", "man", "--attribute-a", "", "--attribute-b", "",
+        "--template", "a photo of a ({}:1.3) <lora:x:0.8>",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "(doctor:1.3), <lora:x:0.8>: weights, BREAK, <lora:…> and __wildcards__ of other" in result.output
+
+
 def test_errors_are_one_line_and_exit_2(command):
     for message, *arguments in (
         ("name a concept, such as doctor", "explore", " "),

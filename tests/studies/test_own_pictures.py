@@ -296,6 +296,18 @@ def test_arms_of_imported_pictures_with_the_same_seeds_are_compared_pair_by_pair
     )
 
 
+def test_every_further_text_that_shaped_a_picture_stands_in_the_report(tmp_path):
+    for seed in range(2):
+        info = PngInfo()
+        text = f"a photo of a doctor\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: {seed}"
+        info.add_text("parameters", f'{text}, ADetailer prompt: "a male face, detailed"')
+        render(_portrait(Random(seed), skin=5), 32).save(tmp_path / f"{seed}.png", pnginfo=info)
+    rows = ImportedRows.build(str(tmp_path))
+    assert rows.notes(rows.shots(1.0, 0))[-1] == (
+        "2 of 2 pictures were shaped by more than their prompt, as they say: ADetailer prompt “a male face, detailed”."
+    )
+
+
 VISITOR = "a" * 32
 
 
