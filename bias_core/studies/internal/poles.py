@@ -50,7 +50,7 @@ def sides_of(options: Any) -> Sides:
     if not any(own) and not options.prompts_a and not options.prompts_b:
         return Sides(names=GENDERS, called=("men", "women"))
     if not all(own):
-        raise InvalidInput("attributes of your own need words of both sides: give words_a and words_b")
+        raise InvalidInput("attributes of your own need words of both sides: fill in *Words of A* and *Words of B*")
     a, b = (" ".join(words[0].split()) for words in own)
     if not a or not b or a == b or _TARGET in (a, b):
         raise InvalidInput(f"the first words of the two sides name them and must differ; got {a!r} and {b!r}")

@@ -156,7 +156,7 @@ def search_shots(design: Design, settings: StudySettings) -> list[Shot]:
         if name and name not in names:
             raise InvalidInput(f"clusters: {name} is none of the nationalities {', '.join(names)}; got {text!r}")
         if number > n:
-            raise InvalidInput(f"clusters: each nationality has at most {n} clusters (n_clusters); got {text!r}")
+            raise InvalidInput(f"clusters: each nationality has at most {n} clusters; got {text!r}")
     return nationality_shots(design, settings)
 
 
