@@ -18,6 +18,7 @@ MAX_TEXT = 10_000  # characters of any text that is given
 MAX_LIST = 1000  # entries of any list that is given
 _MAX_DEPTH = 5
 _LARGEST = 1e300
+_EXACT = 2**53  # from here on a float is none of the whole numbers
 _WHITE = "\t\n\r"
 
 
@@ -70,12 +71,12 @@ def with_whole_numbers(run: Callable[..., Any], given: Mapping[str, object]) -> 
     """The arguments, with 8.0 as 8 where ``run`` declares a whole number: JSON has one kind of number."""
     parameters = inspect.signature(run).parameters
     declared = {name: _declared(parameters[name].annotation).split(" | ") for name in given if name in parameters}
-    return {
-        name: int(value)
-        if isinstance(value, float) and value.is_integer() and "int" in declared.get(name, ())
-        else value
-        for name, value in given.items()
-    }
+
+    def is_whole(name: str, value: object) -> bool:
+        exact = isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
+        return exact and "int" in declared.get(name, ())
+
+    return {name: int(value) if is_whole(name, value) else value for name, value in given.items()}  # type: ignore[call-overload]
 
 
 def _declared(annotation: object) -> str:
