@@ -164,4 +164,5 @@ def test_what_is_there_works_and_what_is_missing_says_so_when_it_is_asked(space)
     assert (home / ".local" / "share" / "t2i-bias-explorer" / "images").is_dir()
     kind, said = call(url, "explore", *explored(url, "ghost-model"))
     assert kind == "error"
-    assert "which may download nothing; name another one" in json.dumps(said)
+    assert "its files are not on this machine" in json.dumps(said)
+    assert "BIAS_" not in json.dumps(said)
