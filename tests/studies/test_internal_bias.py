@@ -308,7 +308,7 @@ def test_sides_of_one_s_own_take_the_place_of_men_and_women(services):
     assert table_of(report, "table4").frame["model"].unique().tolist() == ["this run"]
     assert not re.findall(r"\b(?:wo)?men\b", headline(report) + table_of(report, "table3").note)
     for wrong in ({"words_a": ["old"]}, {"prompts_a": ["an image of a man"]}, {"words_a": ["x"], "words_b": ["x"]}):
-        with pytest.raises(InvalidInput, match=r"words_a and words_b|must differ"):
+        with pytest.raises(InvalidInput, match=r"Words of A|must differ"):
             shots_of(DESIGN, options=wrong)
 
 

@@ -627,7 +627,7 @@ def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(ser
     ({"also_seen": ("old", "glasses", "beard")}, "at most 2 different"),
     ({"also_seen": ("old", "Old")}, "at most 2 different"),
     ({"also_seen": ("tall",)}, "no built-in attribute 'tall'"),
-    ({"also_seen": ("old",), "labeller": "vqa"}, "labeller=finder without a judge"),
+    ({"also_seen": ("old",), "labeller": "vqa"}, "take the labeller “finder” without a judge"),
 ])  # fmt: skip
 def test_what_cannot_be_seen_is_refused_before_drawing(changes, words):
     with pytest.raises(InvalidInput, match=words):
