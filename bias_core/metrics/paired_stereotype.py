@@ -14,7 +14,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, Term, takes
 from bias_core.metrics.paired_labels import checked_labels
 from bias_core.stats.effects import Seed, percentile_estimate, share_interval
-from bias_core.stats.intervals import difference_interval
+from bias_core.stats.intervals import difference_interval, expanded_confidence, percent
 from bias_core.stats.sequential import confidence_sequence
 from bias_core.types import Estimate
 
@@ -116,9 +116,9 @@ def stereotype_test_score(
     left out of the score, never read as -1, and lower ``coverage``; ``bounds`` say how far they could move it. Two
     people of one picture are not independent. Where no picture gives more than one person the interval is exact,
     and with androgynous people the adjusted Wald one of a difference of two shares of the same people [bonett2012];
-    otherwise it is a bootstrap over pictures, and exact over pictures where these are all alike, because a
-    bootstrap of equal pictures has no width. With fewer than about 20 pictures of two a 95 % bootstrap interval covers
-    the truth in 84 to 100 % of simulated cases.
+    otherwise it is a bootstrap over pictures whose percentiles are as far out as Student's t [hesterberg2015], and
+    exact over pictures where these are all alike, because a bootstrap of equal pictures has no width. Of fewer than
+    about 20 pictures of two it may still cover the truth less often than it says.
 
     Examples
     --------
@@ -282,7 +282,9 @@ def _share_over_images(
         alike = share_interval(value * n_images, n_images, confidence=confidence)
         return replace(alike, note="all pictures are alike, so the interval is that of as many shares of pictures")
     draws = np.random.default_rng(rng).multinomial(n_images, frequency / n_images, size=n_resamples) @ kinds
-    return percentile_estimate(value, draws[:, 0] / draws[:, 1], n=n_images, confidence=confidence)
+    expanded = expanded_confidence(n_images, confidence)
+    estimate = percentile_estimate(value, draws[:, 0] / draws[:, 1], n=n_images, confidence=expanded)
+    return replace(estimate, method=f"bootstrap (expanded percentile) {percent(confidence)}")
 
 
 def _difference(a: Estimate, b: Estimate) -> Estimate:

@@ -162,6 +162,27 @@ def percentile_estimate(
     return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
 
 
+def expanded_confidence(n: int, confidence: float = 0.95) -> float:
+    """The level at which a percentile interval of ``n`` units is as long as that of Student's t.
+
+    2 Φ(t √(n/(n−1))) − 1, t the quantile of n − 1 degrees of freedom   [hesterberg2015, expanded percentiles]
+
+    Parameters
+    ----------
+    n : int >= 2
+
+    Raises InvalidInput: for fewer units.
+
+    >>> round(expanded_confidence(16), 3), round(expanded_confidence(1000), 3)
+    (0.972, 0.95)
+    """
+    check_confidence(confidence)
+    if n < 2:
+        raise InvalidInput(f"n must be at least 2; got {n}.")
+    t = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * math.sqrt(n / (n - 1))
+    return float(2 * stats.norm.cdf(t) - 1)
+
+
 def normal_estimate(
     value: float, standard_error: float, *, n: int, confidence: float = 0.95, null_value: float | None = None
 ) -> Estimate:
