@@ -180,7 +180,7 @@ def expanded_confidence(n: int, confidence: float = 0.95) -> float:
     if n < 2:
         raise InvalidInput(f"n must be at least 2; got {n}.")
     t = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * math.sqrt(n / (n - 1))
-    return float(2 * stats.norm.cdf(t) - 1)
+    return min(float(2 * stats.norm.cdf(t) - 1), 1 - 1e-12)
 
 
 def normal_estimate(
