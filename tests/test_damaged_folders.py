@@ -170,7 +170,8 @@ def check_sentence(text):
 def test_the_command_line_says_it_in_a_line_and_gives_no_number(folder, tmp_path, assets, damage):
     PIPELINES[damage](folder)
     command = command_line(tmp_path / "data", assets)
-    said = command("explore", "doctor", "--model", str(folder), "--condition", "", "-n", "2", "--force")
+    read = ("--encoder", "calibration-clip", "--force")
+    said = command("explore", "doctor", "--model", str(folder), "--condition", "", "-n", "2", *read)
     assert said.exit_code == 2, said.stderr
     assert said.stdout == ""
     (line,) = [line for line in said.stderr.splitlines() if "Error: " in line]

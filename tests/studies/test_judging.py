@@ -305,7 +305,7 @@ def test_a_judge_that_nobody_would_ask_is_refused(services):
     for name in ("t2iat-tests", "internal-bias", "oasis-stop"):
         with pytest.raises(InvalidInput, match="leave judge empty"):
             plan_study(find_design(name), asked, services)
-    with pytest.raises(InvalidInput, match="take labeller=finder"):
+    with pytest.raises(InvalidInput, match="take the labeller “finder”"):
         plan_study(find_design("pst-occupations"), replace(asked, options={"labeller": "vqa"}), services)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import Settings
@@ -257,11 +258,12 @@ def _checked(session: str) -> str:
 def _choices(manifest: Manifest) -> str:
     """What a visitor chose, as far as it was not the study's own."""
     settings, design = manifest.settings, manifest.design
-    usual, program = design.get("options", {}), programs_by_kind().get(design.get("kind", ""))
+    program = programs_by_kind().get(design.get("kind", ""))
     declared = {} if program is None else settings_of(program.options)
+    usual = {name: one.default for name, one in declared.items()} | design.get("options", {})
     parts = [f"{100 * settings['scale']:g} %"] if "scale" in settings and design.get("reference") else []
     for name, value in settings.get("options", {}).items():
-        if value != usual.get(name):
+        if _as_list(value) != _as_list(usual.get(name)):
             items = value if isinstance(value, (list, tuple)) else [value]
             text = ", ".join(str(item).partition("|")[0] for item in items)
             label = declared[name].label if name in declared else name
@@ -269,6 +271,11 @@ def _choices(manifest: Manifest) -> str:
     if settings.get("images"):
         parts.append(f"pictures of {Path(settings['images']).name}")
     return " · ".join([*parts, f"seed {settings.get('seed', 0)}"])
+
+
+def _as_list(value: Any) -> Any:
+    """A value as JSON has it."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _has_rule(manifest: Manifest) -> bool:
