@@ -115,7 +115,7 @@ def test_a_rater_joins_answers_by_keyboard_goes_on_elsewhere_and_deletes(door, r
     assert page.get_attribute("#answers .before span", "data-label") == "your answer before"
     assert door.said(task) == said[:-1]
     page.keyboard.press("i")
-    assert "Judge appearance only" in page.inner_text("#instructions")
+    assert "a picture shows appearance only" in page.inner_text("#instructions")
     page.keyboard.press("f")  # under the instructions no key is an answer
     page.keyboard.press("Escape")
     page.keyboard.press("s")
@@ -170,7 +170,7 @@ def test_a_german_rater_reads_german_and_gives_the_same_answers(door, rater, axe
     page.wait_for_selector("#alert:has-text('Setzen Sie das Häkchen')")
     page.check("#agreed")
     page.click("#join")
-    page.wait_for_selector("#joined:has-text('Beurteilen Sie nur das Aussehen')")
+    page.wait_for_selector("#joined:has-text('Ein Bild zeigt nur das Aussehen')")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     page.click("#begin")
     page.wait_for_selector("#counts:text('0 beantwortet, noch 2')")

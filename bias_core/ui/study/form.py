@@ -46,7 +46,7 @@ REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "model": {"info": HINT, "allow_custom_value": True, "scale": 4, "min_width": 240},
-    "condition": {"scale": 2, "min_width": 150},
+    "condition": {"scale": 3, "min_width": 150},
     "encoder": {"allow_custom_value": True, "min_width": 220},
     "judge": {"allow_custom_value": True, "min_width": 220, "info": JUDGE_HINT},
     "percent": {"minimum": 1, "maximum": 100, "step": 1, "info": None, "scale": 3, "min_width": 200},
