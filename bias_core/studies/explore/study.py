@@ -116,8 +116,8 @@ def measure_exploration(design: Design, settings: StudySettings, data: StudyData
     frame = data.frame.reset_index(drop=True)
     if not options.takes_all and len(frame):
         frame = frame[frame["group"] == CONCEPT]
-    if settings.images and len(frame) < _FEWEST:
-        raise InvalidInput(" ".join([f"at least {_FEWEST} pictures are needed, got {len(frame)}.", *data.notes]))
+    if settings.images and frame.empty:
+        raise InvalidInput(" ".join(["no picture can be scored.", *data.notes]))
     if frame.empty:
         return Results(notes=tuple(_notes(data, 0, missing=False)))
     rows = yield from data.embed(frame)
