@@ -1,23 +1,30 @@
-"""What one visitor can do to the others, on this machine: `python -m bench.attack [seconds per attack]`.
+"""Measure what one visitor can do to the others: `python -m bench.attack [seconds per attack] [part of a name]`.
 
-Starts the app on 127.0.0.1 with a hub that never answers, attacks it in one way after the other, and
-prints for each how long another visitor waited for the page and 16 pictures, and the 99th percentile of a
-rater's requests.
+Starts the app on 127.0.0.1 with a hub that never answers and attacks it in one way after another. One line per attack:
+the longest time that another visitor waited for an answer while it went on, the time of their page and of their 16
+pictures, the 99th percentile of a rater's requests, and how much the server's memory and its folder of uploads grew.
+A bar that is not met is marked with "!", and the exit status is 1.
 """
 
+import io
 import os
 import secrets
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import zipfile
+import zlib
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import httpx
 import numpy as np
+from PIL import Image, PngImagePlugin
 
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -25,8 +32,10 @@ from tests.annotation.raters import CHOICES, new_id, open_task, to_join
 from tests.attack.page import PREFIX, PageVisitor
 
 ROOT = Path(__file__).parent.parent
-MODEL = "calibration-renderer"  # who draws for the other visitor
+MODEL = "calibration-renderer"  # draws for the other visitor
 HUGE = {"n_images": 10**9, "num_inference_steps": 10**9, "seed": 10**30}
+MOST_WAIT, MOST_MEMORY, MOST_UPLOADS = 1.0, 100e6, 200e6  # s, bytes, bytes
+CLIENT = httpx.Client(verify=False, timeout=60)  # reading certificates takes longer than a request
 
 
 def free_port():
@@ -36,7 +45,7 @@ def free_port():
 
 
 def silent_hub():
-    """A server that takes every connection and says nothing."""
+    """The address of a server that takes every connection and says nothing."""
     hub = socket.create_server(("127.0.0.1", 0))
     kept = []
 
@@ -48,22 +57,119 @@ def silent_hub():
     return f"http://127.0.0.1:{hub.getsockname()[1]}"
 
 
+def post(url, path, **body):
+    return CLIENT.post(url + path, **body)
+
+
+@cache
+def parameters(url, tool):
+    return CLIENT.get(f"{url}{PREFIX}/info").json()["named_endpoints"][f"/{tool}"]["parameters"]
+
+
+def call(url, tool, **values):
+    """Ask for a run as a program does, without waiting for it."""
+    data = [values.get(p["parameter_name"], p.get("parameter_default")) for p in parameters(url, tool)]
+    return post(url, f"{PREFIX}/call/{tool}", json={"data": data})
+
+
 def explore(url, **values):
-    """Ask for an exploration as a program does, and do not wait for it."""
-    told = httpx.get(f"{url}{PREFIX}/info", timeout=30).json()["named_endpoints"]["/explore"]["parameters"]
-    data = [values.get(p["parameter_name"], p.get("parameter_default")) for p in told]
-    return httpx.post(f"{url}{PREFIX}/call/explore", json={"data": data}, timeout=30).status_code
+    return call(url, "explore", **values)
 
 
-def upload(url):
-    files = {"files": ("pictures.zip", secrets.token_bytes(1 << 20) * 45)}
-    return httpx.post(f"{url}{PREFIX}/upload", files=files, timeout=60).status_code
+def upload(url, name, content):
+    sent = post(url, f"{PREFIX}/upload", files={"files": (name, content)})
+    return {"path": sent.json()[0], "meta": {"_type": "gradio.FileData"}} if sent.is_success else None
+
+
+def imported(url, content):
+    """Have a zip of one's own pictures read."""
+    if (file := upload(url, "pictures.zip", content)) is not None:
+        call(url, "run_study", study="tbyb-dataset", force=True, options=["negative=a wall"], pictures=[file])
+
+
+def packed(**files):
+    with zipfile.ZipFile(made := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("__", "."), content)
+    return made.getvalue()
+
+
+def picture(**texts):
+    info = PngImagePlugin.PngInfo()
+    for name, text in texts.items():
+        info.add_text(name, text, zip=True)
+    Image.new("RGB", (64, 64), "teal").save(made := io.BytesIO(), "PNG", pnginfo=info)
+    return made.getvalue()
+
+
+def hard_texts(url):
+    """Send pictures with texts that a careless pattern reads for minutes."""
+    hard = picture(Dream=" " * 80_000, Comment="{" * 60_000, parameters="Steps: 1, " + "Hashes:{" * 20_000)
+    imported(url, packed(metadata__csv="file_name,prompt\na.png,a doctor\n", a__png=hard))
+
+
+def small_and_huge(url):
+    """Send small files that hold millions of rows, and a picture of 30,000 x 30,000."""
+    imported(url, packed(metadata__csv="file_name,prompt\n" + "\n" * 2_000_000))
+    imported(url, packed(metadata__csv="file_name,prompt\na.png,a doctor\n", a__png=black_square(30_000)))
+
+
+def black_square(side):
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(side + 1) * 100)) + chunk(b"IEND", b"")
+
+
+def nameless_events(url):
+    """Join the queue twice at once under a name that is no session's."""
+    body = {"data": [], "fn_index": 0, "session_hash": ""}
+    both = [threading.Thread(target=post, args=(url, f"{PREFIX}/queue/join"), kwargs={"json": body}) for _ in "12"]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+
+
+def large_bodies(url):
+    post(url, f"{PREFIX}/queue/join", json={"data": [[0] * 2_000_000], "fn_index": 0, "session_hash": "a"})
+    post(url, f"{PREFIX}/call/explore", content=b"[" * 5_000_000)
+    post(url, "/label/answer", content=iter([b" " * 1_000_000] * 10))
+
+
+def long_names(url):
+    post(url, f"{PREFIX}/queue/join", json={"data": [], "fn_index": 0, "session_hash": secrets.token_hex(900_000)})
+    CLIENT.get(url, headers={f"x-{i}": "a" * 60_000 for i in range(20)})
+
+
+def many_uploads(url):
+    """Send one request with 45 MB in each of four files, then one that breaks off."""
+    content = secrets.token_bytes(1 << 20) * 45
+    post(url, f"{PREFIX}/upload", files=[("files", (f"{i}.zip", content)) for i in range(4)])
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as broken_off:
+        head = f"POST {PREFIX}/upload HTTP/1.1\r\nHost: {host}\r\nContent-Length: 90000000\r\n"
+        part = '--x\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\n'
+        broken_off.sendall(f"{head}Content-Type: multipart/form-data; boundary=x\r\n\r\n{part}".encode())
+        broken_off.sendall(content[:20_000_000])
+
+
+def unread_calls(url):
+    for _ in range(100):
+        post(url, f"{PREFIX}/call/list_models", json={"data": []})
+
+
+def other_addresses(url):
+    for path in (f"/?page={secrets.token_hex(4)}", "/config", "/?view=api"):
+        CLIENT.get(url + path)
+    CLIENT.head(url)
 
 
 def broken(url):
     for body in (b"{", b"[" * 9999, b'{"data": null, "fn_index": 1e9}', b'{"fn_index": 3, "data": [{}]}'):
-        httpx.post(f"{url}{PREFIX}/queue/join", content=body, timeout=30)
-        httpx.post(f"{url}/label/answer", content=body, timeout=30)
+        post(url, f"{PREFIX}/queue/join", content=body)
+        post(url, "/label/answer", content=body)
 
 
 ATTACKS = {
@@ -71,47 +177,82 @@ ATTACKS = {
     "33 calls": lambda url: [explore(url, concept=f"doctor {i}", n_images=900, seed=i) for i in range(33)],
     "huge numbers": lambda url: explore(url, concept="doctor", **HUGE),
     "slow hub": lambda url: explore(url, concept="doctor", model=f"org/model-{secrets.token_hex(3)}"),
-    "huge import": upload,
-    "many joins": lambda url: httpx.post(f"{url}/label/join", json={"task": secrets.token_hex(8)}, timeout=30),
+    "many joins": lambda url: post(url, "/label/join", json={"task": secrets.token_hex(8)}),
     "broken inputs": broken,
+    "nameless events": nameless_events,
+    "hard texts": hard_texts,
+    "small and huge": small_and_huge,
+    "large bodies": large_bodies,
+    "long names": long_names,
+    "many uploads": many_uploads,
+    "unread calls": unread_calls,
+    "other addresses": other_addresses,
 }
 
 
-def rate(url, me, until, seconds):
-    """Answer one item after the other as a rater does; the time of each request."""
-    with httpx.Client(base_url=url, headers=me, timeout=60) as client:
-        while time.monotonic() < until:
-            begun = time.monotonic()
-            turn = client.get("/label/next").json()
-            if turn.get("item"):
-                answer = {"id": new_id(), "item": turn["item"], "choices": CHOICES, "duration_ms": 900}
-                client.post("/label/answer", json=answer)
-            seconds.append((time.monotonic() - begun) / 2)
-            time.sleep(0.1)
+def until(end, do, *args):
+    """Repeat ``do`` until a time; a refusal is what an attacker expects."""
+    while time.monotonic() < end:
+        with suppress(httpx.HTTPError, OSError):
+            do(*args)
 
 
-def measure(url, attack, me, length):
-    until, waits = time.monotonic() + length, []
+def rate(url, me, seconds):
+    """Answer one item as a rater does, and note the time of a request."""
+    begun = time.monotonic()
+    turn = CLIENT.get(f"{url}/label/next", headers=me).json()
+    if turn.get("item"):
+        answer = {"id": new_id(), "item": turn["item"], "choices": CHOICES, "duration_ms": 900}
+        post(url, "/label/answer", headers=me, json=answer)
+    seconds.append((time.monotonic() - begun) / 2)
+    time.sleep(0.1)
 
-    def repeat():
-        while time.monotonic() < until:
-            with suppress(httpx.HTTPError):  # being refused is what an attacker expects
-                attack(url)
 
-    threads = [threading.Thread(target=repeat), threading.Thread(target=rate, args=(url, me, until, waits))]
+def look(url, seconds):
+    """Ask for the page as a visitor does, and note how long that took."""
+    begun = time.monotonic()
+    CLIENT.get(url)
+    seconds.append(time.monotonic() - begun)
+    time.sleep(0.1)
+
+
+def memory(pid, name="VmRSS"):
+    """Bytes of a process now, or at most since they were last forgotten ("VmHWM")."""
+    (line,) = (x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if x.startswith(name))
+    return 1024 * int(line.split()[1])
+
+
+def size(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def measure(server, attack, me, length):
+    """One attack: its line, and whether all bars were met."""
+    url, pid, folder = server
+    end, waits, looks, before = time.monotonic() + length, [0.0], [0.0], memory(pid)
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    todo = ((attack, url), (rate, url, me, waits), (look, url, looks))
+    threads = [threading.Thread(target=until, args=(end, *one)) for one in todo]
     for thread in threads:
         thread.start()
     time.sleep(min(5, length / 4))
     visitor = PageVisitor(url)
     opened = visitor.open()
     begun = time.monotonic()
-    *_, last = visitor.press("generate", concept=f"nurse {secrets.token_hex(2)}", model=MODEL)
+    *_, shown, last = visitor.press("generate", concept=f"nurse {secrets.token_hex(2)}", model=MODEL)
     drawn = time.monotonic() - begun
-    is_right = last["success"] and f"--model {MODEL}" in str(last["output"])
+    is_right = last["success"] and f"--model {MODEL}" in str(shown["output"])
     for thread in threads:
         thread.join()
-    p99 = 1000 * np.percentile(waits, 99)
-    return f"page {opened:5.1f} s   16 pictures {drawn:6.1f} s ({is_right})   rater p99 {p99:5.0f} ms"
+    grown, uploads = memory(pid, "VmHWM") - before, size(folder)
+    met = [max(looks) <= MOST_WAIT, grown <= MOST_MEMORY, uploads <= MOST_UPLOADS, is_right, len(looks) > 2]
+    marks = [" " if one else "!" for one in met]
+    return (
+        f"waits {max(looks):5.2f} s{marks[0]}  page {opened:4.1f} s  16 pictures {drawn:5.1f} s{marks[3]}  "
+        f"rater p99 {1000 * np.percentile(waits, 99):4.0f} ms  memory {grown / 1e6:+5.0f} MB{marks[1]}  "
+        f"uploads {uploads / 1e6:4.0f} MB{marks[2]}",
+        all(met),
+    )
 
 
 @contextmanager
@@ -133,21 +274,27 @@ def serving_app(folder, **environment):
 
 def main():
     length = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    chosen = {name: act for name, act in ATTACKS.items() if sys.argv[2:] in ([], [name]) or sys.argv[2] in name}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         services = Services(Settings(data_dir=folder / "data"))
         task = open_task(services.labels, folder, 500)
         services.close()
-        with serving_app(folder, HF_ENDPOINT=silent_hub()) as (url, _):
-            with httpx.Client(base_url=url, timeout=30) as client:
+        limits = {"BIAS_UPLOADS_GB": str(MOST_UPLOADS / 1e9), "BIAS_PUBLIC": "true"}
+        with serving_app(folder, HF_ENDPOINT=silent_hub(), **limits) as (url, pid):
+            with httpx.Client(base_url=url, verify=False) as client:
                 code = client.post("/label/join", json=to_join(client, task.join_code)).json()["code"]
             warm_up(url)
-            for name, attack in ATTACKS.items():
-                print(f"{name:15}", measure(url, attack, {"X-Rater-Code": code}, length), flush=True)
+            met = []
+            for name, attack in chosen.items():
+                line, is_met = measure((url, pid, folder / "cache"), attack, {"X-Rater-Code": code}, length)
+                print(f"{name:16}", line, flush=True)
+                met.append(is_met)
+    return 0 if all(met) else 1
 
 
 def warm_up(url):
-    """Have the models loaded that every visitor uses: the first one waits for that, attack or none."""
+    """Have the models loaded that every visitor uses; else the first one waits for that."""
     for concept in ("ceo", "doctor"):
         visitor = PageVisitor(url)
         visitor.open()
@@ -156,10 +303,10 @@ def warm_up(url):
 
 def answers(url):
     try:
-        return httpx.get(url, timeout=5).is_success
+        return CLIENT.get(url).is_success
     except httpx.HTTPError:
         return False
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
