@@ -20,7 +20,7 @@ from bias_core.cli import app
 from bias_core.metrics.cards import METRICS, card_lines, load_references
 from bias_core.settings import Settings
 from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.designs import study_classes
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.ui.templates import without_variables
@@ -355,7 +355,7 @@ def yaml_texts(value):
 
 
 def test_no_sentence_names_a_work_by_its_key_or_a_setting_by_its_name_in_code():
-    kinds = [StudySettings, Arm, *(program.options for program in programs_by_kind().values())]
+    kinds = [StudySettings, Arm, *(study.options for study in study_classes().values())]
     names = {name for kind in kinds for name in settings_of(kind) if "_" in name}
     unsayable = re.compile(rf"\b({'|'.join([*load_references(), *sorted(names)])})\b(?!\()")
     # A measure names its own arguments, and its card and a planted rate the key of their source: `with_works` shows it.

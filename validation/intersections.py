@@ -17,8 +17,9 @@ from bias_core.prompts import fill_template
 from bias_core.stats.effects import holm
 from bias_core.stats.exact_shares import exact_interval
 from bias_core.stats.parity import parity_signs
-from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding
 from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.labelling import PairOptions
@@ -309,8 +310,16 @@ def _of_three(claims: pd.DataFrame) -> Finding:
     return finding("three", title, "interaction", share, f"Planted in one of three groups. {_ENOUGH}")
 
 
-PROGRAMS = {
-    "validity_intersections": Program(
-        shots=intersection_shots, measure=measure_intersections, options=IntersectionOptions
-    )
-}
+class ValidityIntersections(Study):
+    """The study of the kind ``validity_intersections``."""
+
+    kind = "validity_intersections"
+    options = IntersectionOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return intersection_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_intersections(self.design, settings, data)

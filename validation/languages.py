@@ -13,8 +13,9 @@ from bias_core.metrics.stereotype import prevalence_estimate
 from bias_core.stats.exact_shares import exact_interval
 from bias_core.studies.explore.languages import LESS, MORE, language_lines
 from bias_core.studies.explore.options import read_attributes
-from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, finding
 from bias_core.studies.reports.crossed import joined
 from bias_core.types import Attribute, Estimate
@@ -179,4 +180,16 @@ def _findings(claims: Sequence[tuple[bool, bool]]) -> Iterator[Finding]:
         yield finding(key, title, MEASURE, share, f"Should be {says}, after Holm over all languages and attributes.")
 
 
-PROGRAMS = {"validity_languages": Program(shots=language_shots, measure=measure_languages, options=LanguageOptions)}
+class ValidityLanguages(Study):
+    """The study of the kind ``validity_languages``."""
+
+    kind = "validity_languages"
+    options = LanguageOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return language_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_languages(self.design, settings, data)

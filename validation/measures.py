@@ -22,8 +22,9 @@ from bias_core.metrics.relative_lean import relative_lean_estimate, text_relativ
 from bias_core.metrics.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
 from bias_core.studies.arms.statistics import two_shares
 from bias_core.studies.association.tests import SIDES, TestOptions, chosen_tests, edits_of, run_test, words_of
-from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.types import Estimate
 from bias_core.world.truth import planted_lines
@@ -369,7 +370,31 @@ def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> M
     return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("tests together"), TEXTS.note("new prompts")))
 
 
-PROGRAMS = {
-    "validity_measures": Program(shots=measure_shots, measure=measure_repeatedly, options=MeasureOptions),
-    "validity_associations": Program(shots=test_repetitions, measure=measure_tests, options=RepeatedTestOptions),
-}
+class ValidityMeasures(Study):
+    """The study of the kind ``validity_measures``."""
+
+    kind = "validity_measures"
+    options = MeasureOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return measure_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_repeatedly(self.design, settings, data)
+
+
+class ValidityAssociations(Study):
+    """The study of the kind ``validity_associations``."""
+
+    kind = "validity_associations"
+    options = RepeatedTestOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return test_repetitions(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_tests(self.design, settings, data)

@@ -11,8 +11,9 @@ import pandas as pd
 from bias_core.metrics.mitigation import asked_kept_estimate, remaining_gap_estimate
 from bias_core.metrics.stereotype import prevalence_estimate
 from bias_core.prompts import fill_template, guided_prompt
-from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.types import Estimate
 from bias_core.world.truth import planted_lines
@@ -100,6 +101,16 @@ def _share(pictures: pd.DataFrame) -> Estimate:
     return prevalence_estimate(pictures["to_man"].to_numpy(float), pictures["to_woman"].to_numpy(float))
 
 
-PROGRAMS = {
-    "validity_mitigation": Program(shots=mitigation_shots, measure=measure_mitigation, options=MitigationOptions)
-}
+class ValidityMitigation(Study):
+    """The study of the kind ``validity_mitigation``."""
+
+    kind = "validity_mitigation"
+    options = MitigationOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return mitigation_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_mitigation(self.design, settings, data)

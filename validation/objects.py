@@ -14,13 +14,14 @@ from bias_core.metrics.object_bias import extract_objects
 from bias_core.metrics.object_odds import ObjectComparison, ObjectOdds, object_odds
 from bias_core.metrics.object_shift import object_shift
 from bias_core.prompts import fill_template
-from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of, nothing_ahead
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study, encoders_and_judge
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.objects import captions
-from bias_core.types import Estimate
+from bias_core.types import Estimate, StoredImage
 from validation.record import recorder
 from validation.repetitions import ARM, RepetitionOptions, in_each_repetition, ladder, repeated
 from validation.verdicts import TEXTS, measured, results_of
@@ -75,7 +76,9 @@ def object_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
 
 def reading_readers(settings: StudySettings) -> tuple[Reader, ...]:
     """The encoder, and the captioner where one is asked for."""
-    return encoder_of(settings) if settings.options.captioner == RECORD else captions.captioning_readers(settings)
+    return (
+        encoders_and_judge(settings) if settings.options.captioner == RECORD else captions.captioning_readers(settings)
+    )
 
 
 def reader_ready(settings: StudySettings, services: StudyServices) -> None:
@@ -259,15 +262,47 @@ def _of_other_scenes(pictures: pd.DataFrame, share: float, chance: Random) -> li
     return [objects[(i + n) % len(objects)] if chance.random() < share else one for i, one in enumerate(objects)]
 
 
-PROGRAMS = {
-    "validity_objects": Program(
-        shots=object_repetitions,
-        measure=measure_objects,
-        ready=reader_ready,
-        readers=reading_readers,
-        options=RepeatedObjectOptions,
-    ),
-    "validity_bases": Program(
-        shots=base_shots, measure=measure_bases, options=BaseOptions, readers=base_readers, ahead=nothing_ahead
-    ),
-}
+class ValidityObjects(Study):
+    """The study of the kind ``validity_objects``."""
+
+    kind = "validity_objects"
+    options = RepeatedObjectOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return object_repetitions(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_objects(self.design, settings, data)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the models that read the pictures."""
+        return reading_readers(settings)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if a model is not here."""
+        if measures:
+            reader_ready(settings, services)
+
+
+class ValidityBases(Study):
+    """The study of the kind ``validity_bases``."""
+
+    kind = "validity_bases"
+    options = BaseOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return base_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_bases(self.design, settings, data)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the models that read the pictures."""
+        return base_readers(settings)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing before all pictures are there."""

@@ -15,8 +15,11 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_stereotype import stereotype_gap
 from bias_core.metrics.swapped import OrderEffect, order_effect
 from bias_core.prompts import fill_template
-from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
+from bias_core.studies.kit.data import StudyData
+from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.paired import labelling
 from bias_core.studies.paired.labelling import PairOptions
@@ -29,7 +32,7 @@ from bias_core.studies.paired.swapped import (
     pictures_of_pairs,
     shots_of_pair,
 )
-from bias_core.types import Estimate
+from bias_core.types import Estimate, StoredImage
 from bias_core.world.truth import planted_lines
 from validation.repetitions import (
     POOL,
@@ -240,21 +243,55 @@ def _tests(values: Mapping[str, np.ndarray], settings: StudySettings) -> dict[st
     }
 
 
-PROGRAMS = {
-    "validity_people": Program(
-        shots=together_shots,
-        measure=measure_together,
-        ready=labelling.labeller_ready,
-        readers=labelling.labelling_readers,
-        options=TogetherOptions,
-        ahead=nothing_ahead,
-    ),
-    "validity_pairs": Program(
-        shots=pair_repetitions,
-        measure=measure_pairs,
-        ready=labelling.labeller_ready,
-        readers=labelling.labelling_readers,
-        options=RepeatedPairOptions,
-        ahead=nothing_ahead,
-    ),
-}
+class ValidityPeople(Study):
+    """The study of the kind ``validity_people``."""
+
+    kind = "validity_people"
+    options = TogetherOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return together_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_together(self.design, settings, data)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the models that read the pictures."""
+        return labelling.labelling_readers(settings)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if a model is not here."""
+        if measures:
+            labelling.labeller_ready(settings, services)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing before all pictures are there."""
+
+
+class ValidityPairs(Study):
+    """The study of the kind ``validity_pairs``."""
+
+    kind = "validity_pairs"
+    options = RepeatedPairOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return pair_repetitions(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_pairs(self.design, settings, data)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the models that read the pictures."""
+        return labelling.labelling_readers(settings)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if a model is not here."""
+        if measures:
+            labelling.labeller_ready(settings, services)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing before all pictures are there."""

@@ -17,10 +17,11 @@ from bias_core.metrics.disagreement import largest_disagreement
 from bias_core.metrics.missing_things import missing_things
 from bias_core.metrics.paired_labels import LOOKS
 from bias_core.stats.arrays import Array
-from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.types import ReaderErrors
+from bias_core.types import ReaderErrors, StoredImage
 from validation.repetitions import POOL, PoolOptions, in_each_repetition, pool_of, pool_size, pools
 from validation.verdicts import TEXTS, measured, results_of
 
@@ -181,6 +182,19 @@ def _missing_line(n: int, where: Mapping[str, Any], chance: np.random.Generator,
     return measured("missing_things", estimate, target=missing, planted=_THINGS, variant="corrected", **where)
 
 
-PROGRAMS = {
-    "validity_raters": Program(shots=rater_shots, measure=measure_raters, options=RaterOptions, ahead=nothing_ahead)
-}
+class ValidityRaters(Study):
+    """The study of the kind ``validity_raters``."""
+
+    kind = "validity_raters"
+    options = RaterOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return rater_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_raters(self.design, settings, data)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing before all pictures are there."""

@@ -14,9 +14,10 @@ from bias_core.metrics.cards import with_works
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.stats.effects import corrected_by_errors
 from bias_core.stats.exact_shares import exact_interval
-from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
 from bias_core.types import Estimate, PlantedLine
 from bias_core.world.truth import planted_lines
@@ -241,4 +242,16 @@ def _planted_figure(table: pd.DataFrame) -> StudyFigure:
     )
 
 
-PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates, options=RateOptions)}
+class ValidityRates(Study):
+    """The study of the kind ``validity_rates``."""
+
+    kind = "validity_rates"
+    options = RateOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return rate_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_rates(self.design, settings, data)

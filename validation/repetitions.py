@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.kit.program import Steps, StudyData
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings

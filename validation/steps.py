@@ -20,10 +20,11 @@ from bias_core.metrics.exchange import decided_step, exchange_effect, part_effec
 from bias_core.metrics.predicted_gain import PredictedGain, predicted_gain
 from bias_core.models.catalogue import check_condition
 from bias_core.stats.exact_shares import exact_interval
-from bias_core.studies.kit.program import Measuring, Program, StudyData
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean
 from bias_core.studies.origins.spi import model_suits, trace_row
 from bias_core.types import Attribute, Estimate
@@ -378,9 +379,39 @@ def _cause_findings(claims: pd.DataFrame, held: Sequence[bool]) -> Iterator[Find
         yield finding(key, title, metric, exact_interval(int(flags.sum()), len(flags)), says)
 
 
-PROGRAMS: Mapping[str, Program] = {
-    "validity_steps": Program(shots=step_shots, measure=measure_steps, suits=model_suits, options=StepOptions),
-    "validity_causes": Program(
-        shots=cause_shots, measure=measure_cause_pool, suits=pool_suits, options=CauseRepetitionOptions
-    ),
-}
+class ValiditySteps(Study):
+    """The study of the kind ``validity_steps``."""
+
+    kind = "validity_steps"
+    options = StepOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return step_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_steps(self.design, settings, data)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: ARG002
+        """Raise InvalidInput if the model does not suit."""
+        model_suits(settings, services)
+
+
+class ValidityCauses(Study):
+    """The study of the kind ``validity_causes``."""
+
+    kind = "validity_causes"
+    options = CauseRepetitionOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return cause_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_cause_pool(self.design, settings, data)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: ARG002
+        """Raise InvalidInput if the model does not suit."""
+        pool_suits(settings, services)

@@ -12,12 +12,14 @@ from bias_core.metrics.similarity import mean_similarity
 from bias_core.protocols import ImageTextEncoder, LanguageModel
 from bias_core.search.stop import optimise_prompts
 from bias_core.stats.exact_shares import exact_interval
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import find_design, typed_options
-from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, finding, mark
 from bias_core.studies.reports.verdicts import CONTRAST
+from bias_core.types import StoredImage
 from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools
 from validation.verdicts import TEXTS, named
 
@@ -165,6 +167,19 @@ def _key(variant: str, planted: bool) -> str:
     return f"{variant} {planted}"
 
 
-PROGRAMS: Mapping[str, Program] = {
-    "validity_texts": Program(shots=cluster_shots, measure=measure_texts, options=ClusterOptions, ahead=nothing_ahead)
-}
+class ValidityTexts(Study):
+    """The study of the kind ``validity_texts``."""
+
+    kind = "validity_texts"
+    options = ClusterOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return cluster_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_texts(self.design, settings, data)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing before all pictures are there."""

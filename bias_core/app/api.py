@@ -39,7 +39,7 @@ from bias_core.studies.explore.suggest import (
 )
 from bias_core.studies.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
 from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
+from bias_core.studies.kit.designs import find_design, list_designs, option_settings, study_of
 from bias_core.studies.kit.protocol import with_protocol
 from bias_core.studies.kit.setting_fields import Setting, changed_settings, name_and_value, settings_of
 from bias_core.studies.kit.types import Arm, Design, StudyReport, StudySettings
@@ -400,7 +400,7 @@ def _values(of: Any, names: tuple[str, ...]) -> dict[str, Any]:
 def _full_size(name: str) -> int:
     """Pictures that a study asks for; 0 where it reads somebody's own."""
     design = find_design(name)
-    return sum(shot.n for shot in program_of(design).shots(design, with_options(design, StudySettings())))
+    return sum(shot.n for shot in study_of(design).shots(with_options(design, StudySettings())))
 
 
 def add_tools(services: Services) -> None:

@@ -34,9 +34,9 @@ from bias_core.cli.reports import OUT, save_study_report, show_study_report
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.hosted import hosted_name, request_words
 from bias_core.models.machine import free_bytes
-from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
-from bias_core.studies.kit.program import StudyPlan
+from bias_core.studies.kit.designs import find_design, list_designs, option_settings, study_of
 from bias_core.studies.kit.rows import RowMaker
+from bias_core.studies.kit.study import StudyPlan
 from bias_core.studies.kit.types import Design, StudySettings
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
 
     with user_errors():
         design = find_design(name)
-        shots = program_of(design).shots(design, with_options(design, StudySettings()))
+        shots = study_of(design).shots(with_options(design, StudySettings()))
         console.print(f"[bold]{design.title}[/bold] ({work(design.reference)}, {design.where})")
         console.print(design.summary, markup=False)
         console.print(f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g.")
@@ -240,9 +240,7 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
     arms = [arm for plan in plans for arm in plan.each]
     for note in dict.fromkeys(note for arm in filter(_is_known, arms) for note in plan_notes(arm, services)):
         console.print(note, markup=False)
-    readers = dict.fromkeys(
-        reader for plan in plans for arm in plan.each for reader in arm.program.readers(arm.settings)
-    )
+    readers = dict.fromkeys(reader for plan in plans for arm in plan.each for reader in arm.study.readers(arm.settings))
     if facts := [services.reader_facts(reader.role, reader.name) for reader in readers]:
         console.print(f"To be read by {' and '.join(map(reading_words, facts))}.", markup=False)
     for name in dict.fromkeys(arm.settings.model for arm in arms if not _is_known(arm)):
@@ -316,7 +314,7 @@ def _show_refusals(plans: Sequence[StudyPlan], services: "Services", *, measure:
             show_warning(f"This will be refused: {error}")
         try:
             show_warning(
-                check_study_readers(plan.program, plan.settings, plan.rows.world(plan.shots, services), services)
+                check_study_readers(plan.study, plan.settings, plan.rows.world(plan.shots, services), services)
             )
         except InvalidInput as error:
             if measure:

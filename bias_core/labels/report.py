@@ -33,7 +33,7 @@ from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD
 from bias_core.stats.effects import share_interval
 from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights
-from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.designs import known_study
 from bias_core.studies.kit.labels import AUTOMATIC, kappa_finding
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import (
@@ -383,8 +383,8 @@ def _disputed(people: pd.DataFrame) -> StudyTable:
 
 def takes_labels(report: StudyReport) -> bool:
     """Whether people's labels change the scores of such a run."""
-    program = programs_by_kind().get(report.design.kind)
-    return program is not None and program.takes_labels
+    study = known_study(report.design)
+    return study is not None and study.takes_labels
 
 
 def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:

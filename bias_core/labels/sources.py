@@ -16,7 +16,7 @@ from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, UNTOLD
 from bias_core.scales import load_scales
 from bias_core.studies.explore.options import KIND
 from bias_core.studies.explore.results import CONCEPT
-from bias_core.studies.kit.designs import programs_by_kind, read_study
+from bias_core.studies.kit.designs import known_study, read_study
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import option_values
 from bias_core.studies.kit.types import StudyReport
@@ -53,8 +53,8 @@ def kind_of(report: StudyReport) -> TaskKind:
         return "association" if frame is not None and "set" in frame else "own"
     if (~frame["setting"].isin(_ONE)).any():
         return "pst_three" if _shows_three(frame).any() else "pst_paired"
-    program = programs_by_kind().get(report.design.kind)
-    return "own" if program is not None and program.shows_anything else "pst_single"
+    study = known_study(report.design)
+    return "own" if study is not None and study.shows_anything else "pst_single"
 
 
 def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | None = None) -> list[Candidate]:

@@ -13,7 +13,7 @@ from bias_core.number_text import format_estimate, typeset
 from bias_core.stats.intervals import percent
 from bias_core.studies.arms.results import arms_table, interval_figures
 from bias_core.studies.explore.results import OF_THE_MODEL
-from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.designs import known_study
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import (
     ArmReport,
@@ -100,8 +100,8 @@ def common_numbers(first: StudyReport, second: StudyReport) -> list[tuple[Findin
 
 def _sentences(report: StudyReport) -> dict[str, set[tuple[str, str]]]:
     """The sentences of each attribute of a report, by its name."""
-    program, found = programs_by_kind().get(report.design.kind), dict[str, set[tuple[str, str]]]()
-    for attributes in program.attributes(report.design, report.settings).values() if program else ():
+    study, found = known_study(report.design), dict[str, set[tuple[str, str]]]()
+    for attributes in study.attributes(report.settings).values() if study else ():
         for one in attributes:
             found.setdefault(one.name, set()).add((one.positive, one.negative))
     return found

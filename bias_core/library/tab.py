@@ -15,7 +15,7 @@ from bias_core.library.tab_compare import ComparePart, open_any, shipped_example
 from bias_core.studies.explore.options import KIND, NO_WORDS, attribute_text, read_attributes
 from bias_core.studies.explore.study import NOBODY, UNMEASURED
 from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import find_design, list_designs, program_of
+from bias_core.studies.kit.designs import find_design, list_designs, study_of
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings
 from bias_core.studies.reports.saved import Example, SavedReport
 from bias_core.studies.reports.text import title_of
@@ -72,7 +72,7 @@ def look_through(path: Path) -> Imported:
 
 
 def _fit(design: Design, source: ImportedImages) -> Fit:
-    shots = program_of(design).shots(design, with_options(design, StudySettings()))
+    shots = study_of(design).shots(with_options(design, StudySettings()))
     return Fit(
         design=design,
         n_found=sum(min(shot.n, source.n_of(shot.prompt)) for shot in shots) if shots else sum(source.counts.values()),

@@ -8,7 +8,7 @@ from PIL import Image
 
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.designs import find_design, study_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.running.run import complete, run_study, with_options
@@ -28,7 +28,7 @@ def run(services, study, *, cancelled=lambda: False, **settings):
 def shots_of(study, **settings):
     """What a study, which is given by its name or its design, draws with these settings."""
     design = find_design(study) if isinstance(study, str) else study
-    return program_of(design).shots(design, with_options(design, StudySettings(**settings)))
+    return study_of(design).shots(with_options(design, StudySettings(**settings)))
 
 
 def findings(report):

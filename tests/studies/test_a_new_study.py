@@ -18,7 +18,7 @@ FOLDER = {
     "words.yaml": "people: [baker, nurse]\n",
     "study.py": '''
 """The share of pictures with a hat."""
-from bias_core.studies.kit.program import Program, nothing_ahead
+from bias_core.studies.kit.study import Study
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Finding, Results, Shot
@@ -32,25 +32,27 @@ class HatOptions(Options):
     least: float = setting(0.0, "Least nearness", "From where a picture counts as one of a hat", ge=0, le=1)
 
 
-def shots(design, settings):
-    n = scaled(design.images_per_prompt, settings.scale)
-    return [Shot(prompt=f"a photo of a {one}", n=n, group=one, facts={"who": one}) for one in design.data["people"]]
+class Hats(Study):
+    """The study of hats."""
 
+    kind = "hats"
+    options = HatOptions
 
-def measure(design, settings, data):
-    yield from ()  # no model reads, for that takes seconds to load
-    share = wilson_interval(1, len(data.frame), confidence=settings.confidence)
-    finding = Finding(key="hats", title="Pictures with a hat", metric="attribute_prevalence", estimate=share)
-    return Results(findings=(finding,))
+    def shots(self, settings):
+        n, people = scaled(self.design.images_per_prompt, settings.scale), self.design.data["people"]
+        return [Shot(prompt=f"a photo of a {one}", n=n, group=one, facts={"who": one}) for one in people]
 
+    def measure(self, settings, data):
+        yield from ()  # no model reads, which would take seconds to load
+        share = wilson_interval(1, len(data.frame), confidence=settings.confidence)
+        finding = Finding(key="hats", title="Pictures with a hat", metric="attribute_prevalence", estimate=share)
+        return Results(findings=(finding,))
 
-def headline(report):
-    return f"{report.n_images} hats looked at."
+    def read_ahead(self, data, images):
+        pass
 
-
-PROGRAMS = {
-    "hats": Program(shots=shots, measure=measure, ahead=nothing_ahead, options=HatOptions, headline=headline)
-}
+    def headline(self, report):
+        return f"{report.n_images} hats looked at."
 ''',
 }
 TAB = '''

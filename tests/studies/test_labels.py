@@ -29,7 +29,8 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.labels import kappa_finding, majority, read_answers
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.headline import headline
-from bias_core.studies.paired.labelling import chosen, relabelled, with_answers
+from bias_core.studies.paired.labelling import chosen, with_answers
+from bias_core.studies.paired.scores import relabelled
 from bias_core.studies.paired.tab import Labelling, labels_html
 from bias_core.studies.running.corrected import Corrector, _score, _unclear
 from bias_core.studies.running.run import complete, run_study

@@ -16,7 +16,7 @@ from bias_core.errors import Cancelled, Interrupted, InvalidInput
 from bias_core.settings import Settings
 from bias_core.studies.explore.options import compare_settings, explore_settings
 from bias_core.studies.internal.study import own_targets
-from bias_core.studies.kit.designs import find_design, list_designs, program_of
+from bias_core.studies.kit.designs import find_design, list_designs, study_of
 from bias_core.studies.kit.limits import Stoppable, TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
@@ -130,7 +130,7 @@ def test_tools_over_http_and_mcp_say_the_limit(services):
 
 @pytest.mark.parametrize("design", list_designs(), ids=lambda design: design.name)
 def test_every_number_among_the_options_has_a_range_and_is_refused_outside_of_it_at_once(services, design):
-    numbers = [one for one in settings_of(program_of(design).options).values() if one.kind in (int, float)]
+    numbers = [one for one in settings_of(study_of(design).options).values() if one.kind in (int, float)]
     assert not [one.name for one in numbers if None in (one.ge, one.le)]
     for one in numbers:
         for value, words in ((one.ge - 1, "at least"), (one.le + 1, "at most"), (HUGE, "at most")):

@@ -19,7 +19,7 @@ from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.packs import pack_of
 from bias_core.studies.explore.report import Exploration
-from bias_core.studies.explore.study import beside_a_person
+from bias_core.studies.explore.study import Explore
 from bias_core.studies.explore.tab import ExploreTab
 from bias_core.studies.explore.view import how_many
 from bias_core.studies.kit.designs import find_design
@@ -214,10 +214,10 @@ def test_a_plain_prompt_is_drawn_beside_on_the_same_seeds(report, services):
 
 def test_what_is_any_person_already_or_none_has_no_plainer_prompt():
     for concept in ("a busy person", "man", "Male model"):
-        assert beside_a_person(find_design("explore"), asked(concept=concept)) is None
+        assert Explore(find_design("explore")).with_baseline(asked(concept=concept)) is None
     pretty = "pretty|a pretty picture|an ugly picture"
-    assert beside_a_person(find_design("explore"), asked(concept="rose", attributes=(pretty,))) is None
-    assert beside_a_person(find_design("explore"), asked(arms=(Arm(condition="fair"), Arm()))) is None
+    assert Explore(find_design("explore")).with_baseline(asked(concept="rose", attributes=(pretty,))) is None
+    assert Explore(find_design("explore")).with_baseline(asked(arms=(Arm(condition="fair"), Arm()))) is None
 
 
 def test_people_are_asked_where_nobody_knows_how_often_the_reader_errs(report, services):

@@ -21,13 +21,14 @@ from bias_core.metrics.cards import METRICS
 from bias_core.metrics.crossed_stereotype import crossed_stereotype
 from bias_core.metrics.swapped import order_effect
 from bias_core.stats.effects import holm
-from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.designs import find_design, study_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.headline import headline
 from bias_core.studies.paired.identities import design_of_two
-from bias_core.studies.paired.labelling import check_labelling, chosen, labelled_people, people_of, relabelled
+from bias_core.studies.paired.labelling import check_labelling, chosen, labelled_people, people_of
 from bias_core.studies.paired.pairs import power_identities
+from bias_core.studies.paired.scores import relabelled
 from bias_core.studies.paired.swapped import SwappedOptions
 from bias_core.studies.reports.text import report_facts, table_of
 from bias_core.studies.running.hand_on import to_form
@@ -485,7 +486,7 @@ def test_the_place_is_found_and_the_role_is_not_blamed(swapped):
     assert found["role"].estimate.low < 0 < found["role"].estimate.high
     for key in ("place", "role", "both"):  # the reader mistakes one or two in a hundred
         assert found[key].estimate.value == pytest.approx(found[key].expected, abs=0.05)
-    headline = program_of(SWAPPED).headline(swapped)
+    headline = study_of(SWAPPED).headline(swapped)
     points = f"by {100 * found['place'].estimate.value:.0f} points, up on the left"
     assert headline.startswith(f"The place alone moves the share of masculine-looking people {points}")
     assert "The role alone moves the share of masculine-looking people by no clear amount" in headline
@@ -495,9 +496,7 @@ def test_the_place_is_found_and_the_role_is_not_blamed(swapped):
 def test_what_is_not_below_the_corrected_level_is_not_claimed(swapped):
     place = findings(swapped)["place"]
     less_sure = [replace(one, p_value=0.06) for one in swapped.results.findings if one.key in ("place", "role")]
-    headline = program_of(SWAPPED).headline(
-        replace(swapped, results=replace(swapped.results, findings=tuple(less_sure)))
-    )
+    headline = study_of(SWAPPED).headline(replace(swapped, results=replace(swapped.results, findings=tuple(less_sure))))
     assert place.estimate.low > 0  # by itself it is clear
     assert headline.startswith("The place alone moves the share of masculine-looking people by no clear amount")
 
@@ -617,7 +616,7 @@ def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(ser
     cells = swapped.results.frame("crossed_scores").set_index("combination")
     # Planted: 25 of 30 old CEOs are men, 25 of 70 young ones; secretaries of either age alike.
     assert cells.loc["ceo, old", "STS"] > 0 > cells.loc["ceo, not old", "STS"]
-    assert "ceo with “old” look as the stereotype has it in" in program_of(CROSSED).headline(swapped)
+    assert "ceo with “old” look as the stereotype has it in" in study_of(CROSSED).headline(swapped)
     flipped = {(one.image_id, one.position): FLIPPED[one.perceived_gender] for one in people.itertuples()}
     again = relabelled(swapped, flipped).results.frame("crossed_scores").set_index("combination")
     assert again["STS as counted"].tolist() == pytest.approx((-cells["STS as counted"]).tolist())

@@ -289,7 +289,7 @@ def test_a_reader_that_nobody_named_suits_the_pictures_of_every_study(services):
     for design, model in product(ON_ANY_MODEL, ("calibration-diffusion", OTHER)):
         ours = model != OTHER
         plan = plan_study(design, StudySettings(model=model, scale=0.01), services)
-        readers = plan.program.readers(plan.settings)
+        readers = plan.study.readers(plan.settings)
         assert readers
         assert not [reader for reader in readers if reader.name == "auto"]
         assert all((services.reader_world(reader.role, reader.name) == "calibration") is ours for reader in readers)

@@ -21,8 +21,8 @@ from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
 from bias_core.exchange.export import write_folder, write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import design_files, find_design, list_designs, program_of
-from bias_core.studies.kit.program import StudyData
+from bias_core.studies.kit.data import StudyData
+from bias_core.studies.kit.designs import design_files, find_design, list_designs, study_of
 from bias_core.studies.kit.rows import RowMaker, scaled, thinned
 from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
 from bias_core.studies.kit.types import Arm, Finding, Results, StudySettings, StudyTable, settings_from_dict
@@ -123,7 +123,7 @@ def test_options_take_the_type_that_their_study_declares():
 ])  # fmt: skip
 def test_options_of_another_type_are_refused_by_label(name, value):
     stop = find_design("oasis-stop")
-    with pytest.raises(InvalidInput, match=f"“{settings_of(program_of(stop).options)[name].label}”"):
+    with pytest.raises(InvalidInput, match=f"“{settings_of(study_of(stop).options)[name].label}”"):
         with_options(stop, StudySettings(options={name: value}))
 
 
@@ -134,12 +134,12 @@ def test_every_shipped_design_has_its_program_and_something_to_draw(services):
         settings = with_options(design, StudySettings(scale=0.02))
         if design.name == "tbyb-dataset":  # draws nothing: it reads a folder
             continue
-        shots = program_of(design).shots(design, settings)
+        shots = study_of(design).shots(settings)
         assert shots, design.name
         assert min(shot.n for shot in shots) >= 1
         assert design.summary.endswith("."), design.name
     rows = RowMaker.build(replace(SMALL, seed=100), services)
-    (shot,) = program_of(DESIGN).shots(DESIGN, with_options(DESIGN, SMALL))[:1]
+    (shot,) = study_of(DESIGN).shots(with_options(DESIGN, SMALL))[:1]
     assert [row.seed for row in rows.of(shot)] == [100 + k for k in range(shot.n)]
 
 
@@ -161,7 +161,7 @@ def test_a_design_of_ones_own_is_read_from_its_file_and_checked(tmp_path, text, 
     assert find_design(str(path)).options["crossing"] == "full"
     path.write_text(text)
     with pytest.raises(error, match=words):
-        program_of(find_design(str(path)))
+        study_of(find_design(str(path)))
     with pytest.raises(InvalidInput, match="t2iat-tests"):
         find_design("../t2iat-tests")
 

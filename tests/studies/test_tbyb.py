@@ -16,8 +16,8 @@ from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.metrics.object_bias import distribution_bias, extract_objects, jaccard_distances, jaccard_hallucination
 from bias_core.metrics.wordnet import lexicon
 from bias_core.settings import Settings
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects import against_base as pairs
 from bias_core.studies.objects.captions import other_prompts, read_pictures, watch_captions

@@ -18,8 +18,8 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.stats.sequential import confidence_sequence, holds_at_any_time, share_p_value
 from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.designs import find_design, program_of
-from bias_core.studies.kit.program import StudyData
+from bias_core.studies.kit.data import StudyData
+from bias_core.studies.kit.designs import find_design, study_of
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.types import Arm, Progress, StudyReport, StudySettings
 from bias_core.studies.kit.watching import FEWEST, REFUSED, DrawingView, ShareValues, StopRule, Watch, looks, stop_rule
@@ -275,7 +275,7 @@ def test_a_stop_while_shares_are_read_ends_the_run(world, monkeypatch):
     def stop(*_args, **_options):
         raise Cancelled("stopped")
 
-    monkeypatch.setattr("bias_core.studies.kit.program.StudyData.check", stop)
+    monkeypatch.setattr("bias_core.studies.kit.data.StudyData.check", stop)
     with pytest.raises(Cancelled):
         followed(replace(RULE, seed=77), world)
 
@@ -415,9 +415,9 @@ DESIGN = design_of_prompts(find_design("tbyb-general"), ["a man with a dog", "a 
 
 def study_data(services, **options):
     settings = with_options(DESIGN, STUDY)
-    program = program_of(DESIGN)
+    study = study_of(DESIGN)
     rows = RowMaker.build(settings, services)
-    return StudyData(settings, services, rows, ahead=program.ahead, **options), program.shots(DESIGN, settings)
+    return StudyData(settings, services, rows, ahead=study.read_ahead, **options), study.shots(settings)
 
 
 def test_a_study_embeds_and_captions_while_it_draws(slow):
@@ -439,9 +439,9 @@ def test_internal_bias_reads_with_every_encoder_ahead(slow):
     slow.generator.pace = 0.0
     design = find_design("internal-bias")
     settings = with_options(design, replace(STUDY, scale=0.01, options={"encoders": ["one", "two"]}))
-    program = program_of(design)
-    data = StudyData(settings, slow, RowMaker.build(settings, slow), ahead=program.ahead)
-    list(data.draw(program.shots(design, settings)[:2]))
+    study = study_of(design)
+    data = StudyData(settings, slow, RowMaker.build(settings, slow), ahead=study.read_ahead)
+    list(data.draw(study.shots(settings)[:2]))
     assert slow.asked == ["one", "two"] * (len(slow.asked) // 2)
     assert slow.asked
 
@@ -567,8 +567,8 @@ def test_where_one_arm_alone_has_pictures_it_says_what_to_do(services):
 
 def stopped_while_reading(message, study, services, monkeypatch, **settings):
     """Its report when it is stopped, once all pictures are drawn, at the step of its reading that begins so."""
-    monkeypatch.setattr("bias_core.studies.kit.program._PER_UPDATE", 4)
-    monkeypatch.setattr("bias_core.studies.kit.program._PER_READING", 4)
+    monkeypatch.setattr("bias_core.studies.kit.data._PER_UPDATE", 4)
+    monkeypatch.setattr("bias_core.studies.kit.data._PER_READING", 4)
     design, chosen = find_design(study), StudySettings(model=MODEL, **settings)
     plan = plan_study(design, chosen, services)
     list(services.draw(plan.manifest.rows))  # found by the run, so that nothing is read while it is drawn

@@ -14,10 +14,9 @@ from bias_core.number_text import format_number, format_p
 from bias_core.stats.effects import benjamini_hochberg
 from bias_core.studies.arms.at_any_time import difference_at_any_time
 from bias_core.studies.arms.statistics import difference, number_at, numbers_together, places_together, ranks_of
-from bias_core.studies.kit.program import Program
+from bias_core.studies.kit.study import Study
 from bias_core.studies.kit.types import (
     ArmReport,
-    Design,
     Finding,
     Results,
     Sample,
@@ -46,16 +45,16 @@ _UNDER_A_RULE = (
 )
 
 
-def compare_arms(design: Design, settings: StudySettings, program: Program, arms: Sequence[ArmReport]) -> Results:
+def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
     """What differs between the arms, for every study alike, and the paper's own comparison beside it."""
     by_key = [{finding.key: finding for finding in arm.results.findings} for arm in arms]
     keys = [key for key in by_key[0] if all(key in findings for findings in by_key)]
     lines = {key: [findings[key] for findings in by_key] for key in keys}
     sampled = {key: line for key, line in lines.items() if len(_samples(line)) == len(line)}
-    asked = {key for key, line in lines.items() if program.share_of(line[0])}
+    asked = {key for key, line in lines.items() if study.share_of(line[0])}
     differences, findings = _differences(sampled, asked, arms, settings)
     ranked = _ranked(sampled.values(), arms, settings)
-    own = program.compare(design, settings, arms) if program.compare else Results()
+    own = study.compare(settings, arms)
     ranks_table = table(
         "ranks",
         "Ranks of the arms",

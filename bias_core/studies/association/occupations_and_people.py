@@ -3,8 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,11 +18,12 @@ from bias_core.stats.effects import share_interval
 from bias_core.studies.arms.statistics import lean_sample, table_over_arms
 from bias_core.studies.association.headline import headline
 from bias_core.studies.association.tests import SETS, CrossingOptions, association_shots
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.labels import answers_counted, kappa_finding, majority, read_answers
-from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import (
     ArmReport,
     Design,
@@ -32,6 +32,7 @@ from bias_core.studies.kit.types import (
     Sample,
     Shot,
     StudyFigure,
+    StudyReport,
     StudySettings,
     columns,
     finding,
@@ -157,13 +158,6 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
         figures=(TEXTS.figure("figure4", rows),),
         notes=(TEXTS.note("scales"), TEXTS.note("even")),
     )
-
-
-def _compare(
-    _design: Design, _settings: StudySettings, arms: Sequence[ArmReport], *, key: str, columns: Sequence[str]
-) -> Results:
-    """A figure in numbers: the table of every arm side by side."""
-    return Results(tables=(TEXTS.table(f"{key}_arms", table_over_arms(arms, key, ["occupation"], columns)),))
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -364,30 +358,66 @@ def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
     return TEXTS.figure("choices", marks(table2, each | shares)), TEXTS.figure("order", points)
 
 
-PROGRAMS = {
-    kind: Program(
-        shots=occupation_shots,
-        measure=measure,
-        compare=partial(_compare, key=key, columns=columns),
-        headline=headline,
-        fewest_when_stopped=1,
-    )
-    for kind, measure, key, columns in (
-        (
-            "occupation_associations",
-            measure_occupations,
-            "occupations",
-            ["mean", "low", "high", "even mix", "beyond it", "beyond low", "beyond high", "n"],
-        ),
-        (
-            "amplification",
-            measure_amplification,
-            "amplification",
-            ["text", "image", "low", "high", "even mix", "amplified", "same side"],
-        ),
-    )
-} | {
-    "association_and_people": Program(
-        takes_labels=True, shots=human_shots, measure=measure_human, options=JudgedOptions, headline=headline
-    )
-}
+class _OccupationStudy(Study):
+    """Pictures of occupations, which are compared over arms by one table."""
+
+    fewest_when_stopped = 1
+    table: ClassVar[str]
+    columns: ClassVar[tuple[str, ...]]
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the neutral and gendered pictures of every occupation."""
+        return occupation_shots(self.design, settings)
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:  # noqa: ARG002
+        """Return the study's table with the lines of every arm."""
+        frame = table_over_arms(arms, self.table, ["occupation"], self.columns)
+        return Results(tables=(TEXTS.table(f"{self.table}_arms", frame),))
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the strongest associations."""
+        return headline(report)
+
+
+class OccupationAssociations(_OccupationStudy):
+    """T2IAT, Fig. 3: the association of each occupation's pictures."""
+
+    kind = "occupation_associations"
+    table = "occupations"
+    columns = ("mean", "low", "high", "even mix", "beyond it", "beyond low", "beyond high", "n")
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every occupation."""
+        return measure_occupations(self.design, settings, data)
+
+
+class Amplification(_OccupationStudy):
+    """T2IAT, Fig. 4: the association of each occupation's prompt and of its pictures."""
+
+    kind = "amplification"
+    table = "amplification"
+    columns = ("text", "image", "low", "high", "even mix", "amplified", "same side")
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every occupation."""
+        return measure_amplification(self.design, settings, data)
+
+
+class AssociationAndPeople(Study):
+    """T2IAT, Table 2: associations beside the choices of people."""
+
+    kind = "association_and_people"
+    options = JudgedOptions
+    takes_labels = True
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of the tests whose concepts people judged."""
+        return human_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every concept."""
+        return measure_human(self.design, settings, data)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return how far associations and people agree."""
+        return headline(report)

@@ -17,10 +17,11 @@ from bias_core.stats.effects import benjamini_hochberg, mean_interval, permutati
 from bias_core.stats.permutation import smallest_p_value
 from bias_core.studies.arms.statistics import ARM, ROUNDING, counted_sample, nothing, table_over_arms
 from bias_core.studies.association.headline import SIGNIFICANT, headline
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import ReportTexts, check_count, distinct_texts, find_design
-from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import (
     ArmReport,
     Design,
@@ -28,6 +29,7 @@ from bias_core.studies.kit.types import (
     Sample,
     Shot,
     StudyFigure,
+    StudyReport,
     StudySettings,
     columns,
     finding,
@@ -452,14 +454,29 @@ def _check_words(given: Mapping[str, tuple[str, list[str]]]) -> None:
             raise InvalidInput(f"{one.upper()} and {other.upper()} have the same name, {given[one][0]!r}")
 
 
-PROGRAMS = {
-    "association_tests": Program(
-        shots=association_shots,
-        measure=measure_associations,
-        options=TestOptions,
-        compare=compare_tests,
-        size_note=size_note,
-        headline=headline,
-        fewest_when_stopped=1,
-    )
-}
+class AssociationTests(Study):
+    """T2IAT, Table 1: association tests with permutation p-values."""
+
+    kind = "association_tests"
+    options = TestOptions
+    fewest_when_stopped = 1
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of all chosen tests."""
+        return association_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every test."""
+        return measure_associations(self.design, settings, data)
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the tests of every arm."""
+        return compare_tests(self.design, settings, arms)
+
+    def size_note(self, settings: StudySettings) -> str:
+        """Return the smallest p-value that so many prompts can reach."""
+        return size_note(self.design, settings)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the tests that stand out."""
+        return headline(report)

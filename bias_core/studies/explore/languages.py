@@ -14,7 +14,7 @@ from bias_core.prompts import SLOT, fill_template
 from bias_core.stats.effects import holm
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.options import ExploreOptions, explore_options
-from bias_core.studies.kit.program import StudyData
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.types import (
     Arm,
     Finding,

@@ -1,6 +1,7 @@
 """Prompts of one's own from a file: an exploration of all of them, and of each group with what is looked for in it."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bias_core.number_text import format_share
@@ -15,10 +16,11 @@ from bias_core.studies.explore.options import (
 )
 from bias_core.studies.explore.report import Exploration
 from bias_core.studies.explore.results import CONCEPT
-from bias_core.studies.explore.study import PROGRAM
+from bias_core.studies.explore.study import Explore
 from bias_core.studies.kit.designs import PACK, pack_design
-from bias_core.studies.kit.rows import larger, scaled
+from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import option_values, settings_of
+from bias_core.studies.kit.study import Study
 from bias_core.studies.kit.types import Design, Shot, StudyReport, StudySettings, listed
 
 
@@ -54,12 +56,6 @@ def pack_shots(design: Design, settings: StudySettings) -> list[Shot]:
     ]
 
 
-def larger_pack(design: Design, settings: StudySettings, times: float) -> tuple[Design, StudySettings]:
-    """So many times the pictures of every prompt; unchanged where rows say how many they want."""
-    has_own = any(one.n for one in prompts_of(design))
-    return (design, settings) if has_own else larger(design, settings, times)
-
-
 def pack_headline(report: StudyReport) -> str:
     """As of an exploration; where every group is looked at for something else, the shares of the first ones."""
     measured = [one for one in report.results.findings if one.key.endswith("-p") and not math.isnan(one.estimate.low)]
@@ -73,15 +69,33 @@ def pack_headline(report: StudyReport) -> str:
     return f"What the rows ask for is seen so often: {listed(shares, '; ')} pictures."
 
 
-PROGRAMS = {
-    PACK: replace(
-        PROGRAM,
-        shots=pack_shots,
-        options=PackOptions,
-        title=lambda design, _settings: design.title,
-        larger=larger_pack,
-        headline=pack_headline,
-        with_base=lambda _design, _settings: None,
-        command=None,
-    )
-}
+class PromptPack(Explore):
+    """Prompts from a file, explored together and by group."""
+
+    kind = PACK
+    options = PackOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every prompt."""
+        return pack_shots(self.design, settings)
+
+    def title(self, settings: StudySettings) -> str:  # noqa: ARG002
+        """Return the title of the file."""
+        return self.design.title
+
+    def command(self, settings: StudySettings) -> Sequence[str]:  # noqa: ARG002
+        """Return (): ``study run`` starts it."""
+        return ()
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the clearest attribute, or the first shares by group."""
+        return pack_headline(report)
+
+    def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
+        """Return ``times`` as many pictures of every prompt; unchanged if rows give their own number."""
+        has_own = any(one.n for one in prompts_of(self.design))
+        return (self, settings) if has_own else Study.enlarged(self, settings, times)
+
+    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:  # noqa: ARG002
+        """Return None: a file's prompts have no common baseline."""
+        return None

@@ -2,9 +2,9 @@
 
 import math
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -42,14 +42,31 @@ from bias_core.studies.explore.results import (
     picture_columns,
 )
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes, watch_attributes
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
+from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Arm, Design, Progress, Results, Shot, StudySettings, StudyTable, listed
+from bias_core.studies.kit.setting_fields import Options
+from bias_core.studies.kit.study import Measuring, ReportFacts, Study
+from bias_core.studies.kit.types import (
+    Arm,
+    ArmReport,
+    Design,
+    Finding,
+    Progress,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    listed,
+)
+from bias_core.studies.kit.watching import ShareValues
 from bias_core.studies.reports.crossed import cross_attributes, joined
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
+from bias_core.types import Attribute, StoredImage
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
 _FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt
@@ -63,50 +80,6 @@ def explore(concept: str, services: StudyServices, **settings: Any) -> Explorati
     ``settings`` are of a run and of an exploration, such as ``n_images``, ``attributes``, ``model``, ``seed``.
     """
     return Exploration(complete(run_study(find_design(KIND), explore_settings(concept=concept, **settings), services)))
-
-
-def explore_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
-    """The concept's pictures, then both sides of the association; none where all imported ones are taken."""
-    options = explore_options(settings)
-    if options.takes_all and settings.images:
-        return []
-    n = {CONCEPT: options.n_images}
-    return [
-        Shot(
-            prompt=prompt,
-            n=scaled(n.get(group, options.n_attribute_images), settings.scale),
-            group=group,
-            part=OF_CONCEPT if group == CONCEPT else FOR_ASSOCIATION,
-        )
-        for group, prompt in options.prompts().items()
-    ]
-
-
-def explore_title(design: Design, settings: StudySettings) -> str:
-    """The concept's prompt; of pictures that were brought along, what they are."""
-    options = explore_options(settings)
-    if options.takes_all:
-        return "Attributes in pictures of your own" if design.kind == KIND else design.title
-    return fill_template(options.template, options.concept)
-
-
-def more_explored(design: Design, settings: StudySettings, times: float) -> tuple[Design, StudySettings]:
-    """So many times the concept's pictures; those of both words too where nothing else is measured."""
-    options = explore_options(settings)
-    names = ["n_images"] if options.scored else ["n_images", "n_attribute_images"]
-    more = {name: min(MOST, math.ceil(times * getattr(options, name))) for name in names}
-    return design, replace(settings, options=replace(options, **more))
-
-
-def beside_a_person(design: Design, settings: StudySettings) -> tuple[StudySettings, str] | None:  # noqa: ARG001
-    """The concept in one arm and any person in the other; None where it is no person, or any person already."""
-    options = explore_options(settings)
-    about_people = any(_PERSON.search(attribute.positive) for attribute in options.scored)
-    if settings.arms or options.takes_all or not about_people or _PERSON.search(options.concept):
-        return None
-    concept = " ".join(options.concept.split())
-    arms = Arm(name=concept), Arm(name="person", template=f"{{{concept}=person}}")
-    return replace(settings, arms=arms), f"“{fill_template(options.template, 'person')}”"
 
 
 def measure_exploration(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -295,35 +268,118 @@ def take_stock(design: Design, settings: StudySettings, data: StudyData) -> Meas
     return Results(tables=(table,), notes=(_NOTE,))
 
 
-PROGRAM = Program(
-    shots=explore_shots,
-    measure=measure_exploration,
-    watch=watch_attributes,
-    options=ExploreOptions,
-    title=explore_title,
-    share_of=attribute_of,
-    values=explore_values,
-    compare=compare_explorations,
-    headline=headline,
-    made_of=made_of,
-    arms_headline=arms_headline,
-    arms=language_arms,
-    larger=more_explored,
-    with_base=beside_a_person,
-    fewest_when_stopped=0,
-    shows_anything=True,
-    judged="attributes",
-    attributes=lambda _design, settings: dict.fromkeys(SCORED_GROUPS, scored_attributes(settings)),
-    command=explore_words,
-)
-PROGRAMS = {
-    KIND: PROGRAM,
-    UNMEASURED.kind: Program(
-        shots=lambda _design, _settings: [],
-        measure=take_stock,
-        readers=lambda _settings: (),
-        ahead=nothing_ahead,
-        shows_anything=True,
-        headline=lambda report: f"{report.n_images:,} pictures are kept to be labelled; nothing was measured of them.",
-    ),
-}
+class Explore(Study):
+    """A concept in the user's own words, or the user's own pictures."""
+
+    kind = KIND
+    options: ClassVar[type[Options]] = ExploreOptions
+    judged = "attributes"
+    shows_anything = True
+    watches_shares = True
+    fewest_when_stopped = 0
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the concept's pictures, then both sides of the association; none if all imported ones are taken."""
+        options = explore_options(settings)
+        if options.takes_all and settings.images:
+            return []
+        n = {CONCEPT: options.n_images}
+        return [
+            Shot(
+                prompt=prompt,
+                n=scaled(n.get(group, options.n_attribute_images), settings.scale),
+                group=group,
+                part=OF_CONCEPT if group == CONCEPT else FOR_ASSOCIATION,
+            )
+            for group, prompt in options.prompts().items()
+        ]
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every attribute, the association, and the groups of similar pictures."""
+        return measure_exploration(self.design, settings, data)
+
+    def title(self, settings: StudySettings) -> str:
+        """Return the concept's prompt; for the user's own pictures, a name for them."""
+        options = explore_options(settings)
+        if options.takes_all:
+            return "Attributes in pictures of your own"
+        return fill_template(options.template, options.concept)
+
+    def command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of ``explore``."""
+        return explore_words(settings)
+
+    def arms(self, settings: StudySettings) -> tuple[Arm, ...]:
+        """Return an arm for each language."""
+        return language_arms(settings)
+
+    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the share of every attribute."""
+        return watch_attributes(self.attributes(settings), data, frame)
+
+    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes of the concept's pictures."""
+        return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings))
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the differences between the arms, seed by seed."""
+        return compare_explorations(self.design, settings, arms)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the clearest attribute."""
+        return headline(report)
+
+    def arms_headline(self, report: StudyReport) -> str:
+        """Return the clearest difference between arms."""
+        return arms_headline(report)
+
+    def share_of(self, finding: Finding) -> str:
+        """Return the attribute whose share a finding is."""
+        return attribute_of(finding)
+
+    def facts(self, report: StudyReport) -> ReportFacts:
+        """Return the parts of the number of pictures, and the attributes by prompt."""
+        return ReportFacts(made_of=made_of(report), values=explore_values(report))
+
+    def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
+        """Return ``times`` as many pictures of the concept; of both words too if nothing else is measured."""
+        options = explore_options(settings)
+        names = ["n_images"] if options.scored else ["n_images", "n_attribute_images"]
+        more = {name: min(MOST, math.ceil(times * getattr(options, name))) for name in names}
+        return self, replace(settings, options=replace(options, **more))
+
+    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
+        """Return an arm of any person beside the concept's; None for no person, or any person already."""
+        options = explore_options(settings)
+        about_people = any(_PERSON.search(attribute.positive) for attribute in options.scored)
+        if settings.arms or options.takes_all or not about_people or _PERSON.search(options.concept):
+            return None
+        concept = " ".join(options.concept.split())
+        arms = Arm(name=concept), Arm(name="person", template=f"{{{concept}=person}}")
+        return replace(settings, arms=arms), f"“{fill_template(options.template, 'person')}”"
+
+
+class Unmeasured(Study):
+    """The user's own pictures, kept to be labelled."""
+
+    kind = UNMEASURED.kind
+    shows_anything = True
+
+    def shots(self, settings: StudySettings) -> list[Shot]:  # noqa: ARG002
+        """Return nothing to draw."""
+        return []
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Count the pictures of each prompt."""
+        return take_stock(self.design, settings, data)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:  # noqa: ARG002
+        """Return none."""
+        return ()
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing."""
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the number of pictures."""
+        return f"{report.n_images:,} pictures are kept to be labelled; nothing was measured of them."

@@ -21,10 +21,11 @@ from bias_core.search.suggestions import (
 from bias_core.studies.explore.options import ExploreOptions
 from bias_core.studies.explore.results import CONCEPT
 from bias_core.studies.explore.suggest_options import FEWEST, SuggestOptions
-from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.readers import Reader, language_model_name
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.study import Measuring, Study, encoders_and_judge
 from bias_core.studies.kit.types import Design, Finding, Progress, Results, Shot, StudyReport, StudySettings, table
 from bias_core.studies.running.run import run_study
 from bias_core.types import Attribute
@@ -246,29 +247,39 @@ def _findings(suggestions: Sequence[Suggestion]) -> list[Finding]:
     ]
 
 
-def _command(settings: StudySettings) -> list[str]:
-    """The command line's words for these settings."""
-    options, usual = settings.options, SuggestOptions()
-    words = ["suggest", options.concept]
-    for name in settings_of(SuggestOptions):
-        value = getattr(options, name)
-        if name != "concept" and value != getattr(usual, name):
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    return [*words, "--model", settings.model]
+class Suggest(Study):
+    """Attributes suggested for a concept, from captions and a language model."""
 
+    kind = KIND
+    options = SuggestOptions
+    shows_anything = True
 
-def _readers(settings: StudySettings) -> tuple[Reader, ...]:
-    return (*encoder_of(settings), Reader(role="captioner", name=settings.options.captioner))
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the concept's pictures."""
+        return shots(self.design, settings)
 
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Collect suggestions, and test each on the pictures."""
+        return measure(self.design, settings, data)
 
-PROGRAM = Program(
-    shots=shots,
-    measure=measure,
-    readers=_readers,
-    options=SuggestOptions,
-    n_later=lambda _design, settings: settings.options.n_images,
-    title=lambda _design, settings: f"Attributes suggested for {settings.options.concept}",
-    shows_anything=True,
-    command=_command,
-)
-PROGRAMS = {KIND: PROGRAM}
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the encoders and the captioner."""
+        return (*encoders_and_judge(settings), Reader(role="captioner", name=settings.options.captioner))
+
+    def n_later(self, settings: StudySettings) -> int:
+        """Return the number of pictures of the baseline."""
+        return int(settings.options.n_images)
+
+    def title(self, settings: StudySettings) -> str:
+        """Return the concept in a title."""
+        return f"Attributes suggested for {settings.options.concept}"
+
+    def command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of ``suggest``."""
+        options, usual = settings.options, SuggestOptions()
+        words = ["suggest", options.concept]
+        for name in settings_of(SuggestOptions):
+            value = getattr(options, name)
+            if name != "concept" and value != getattr(usual, name):
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        return [*words, "--model", settings.model]

@@ -14,7 +14,7 @@ from bias_core.metrics.lean_ratio import log_amplification_estimate, mean_log_am
 from bias_core.metrics.relative_lean import relative_lean_over_encoders, text_relative_lean
 from bias_core.prompts import fix_articles
 from bias_core.studies.arms.statistics import counted_sample, mean_sample
-from bias_core.studies.kit.program import StudyData
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.types import Finding, Sample, Shot, columns, finding, lean
 from bias_core.types import Estimate
 

@@ -14,12 +14,13 @@ from bias_core.studies.arms.statistics import lean_sample
 from bias_core.studies.internal.headline import headline
 from bias_core.studies.internal.poles import GENDERS, places_of, pole_shots, sides_of
 from bias_core.studies.internal.report import UNASSIGNED, Target, compare_internal_bias, report_of
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import check_count, find_design, read_table
-from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.studies.kit.study import Measuring, Study
+from bias_core.studies.kit.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings
 from bias_core.types import StoredImage
 
 FEWEST_TARGETS = 3  # of a side
@@ -271,16 +272,37 @@ def _target(line: str) -> dict[str, str]:
     return {"category": "own", "keyword": keyword, "dominated": side or UNASSIGNED, "prompt": prompt}
 
 
-PROGRAMS = {
-    "internal_bias": Program(
-        shots=internal_bias_shots,
-        measure=measure_internal_bias,
-        readers=averaged_encoders,
-        options=InternalBiasOptions,
-        ahead=embed_by_all_ahead,
-        compare=compare_internal_bias,
-        size_note=size_note,
-        headline=headline,
-        fewest_when_stopped=1,
-    )
-}
+class InternalBias(Study):
+    """MCAS, diffusion bias and bias amplification."""
+
+    kind = "internal_bias"
+    options = InternalBiasOptions
+    fewest_when_stopped = 1
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of targets and attributes."""
+        return internal_bias_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every target."""
+        return measure_internal_bias(self.design, settings, data)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the encoders whose scores are averaged."""
+        return averaged_encoders(settings)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Embed pictures with every encoder."""
+        embed_by_all_ahead(data, images)
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the paper's table over arms."""
+        return compare_internal_bias(self.design, settings, arms)
+
+    def size_note(self, settings: StudySettings) -> str:
+        """Return what so few pictures cannot show."""
+        return size_note(self.design, settings)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the overall bias."""
+        return headline(report)

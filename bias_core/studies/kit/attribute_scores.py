@@ -15,10 +15,8 @@ from bias_core.metrics.stereotype import (
     stereotype_estimate,
 )
 from bias_core.stats.effects import corrected_by_errors, share_interval
-from bias_core.studies.kit.designs import program_of
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.judging import JudgedAttribute, judge_attributes
-from bias_core.studies.kit.program import Steps, StudyData
-from bias_core.studies.kit.types import Design, StudySettings
 from bias_core.studies.kit.watching import ShareValues
 from bias_core.types import Attribute, Estimate, ReaderErrors
 
@@ -181,13 +179,13 @@ def read_shares(
 
 
 def watch_attributes(
-    design: Design, settings: StudySettings, data: StudyData, frame: pd.DataFrame, *, of_groups: bool = False
+    by_group: Mapping[str, Sequence[Attribute]], data: StudyData, frame: pd.DataFrame, *, of_groups: bool = False
 ) -> Steps[list[ShareValues]]:
-    """The shares of the attributes that the program of the design reads; ``of_groups``: of each group by itself.
+    """Read the shares of attributes in finished pictures; ``of_groups``: of each group by itself.
 
-    Those of groups are corrected for the reader's errors, as the reports of such studies have them.
+    Shares of groups are corrected for the reader's errors, as in the reports of such studies.
     """
-    by_group, shares = program_of(design).attributes(design, settings), list[ShareValues]()
+    shares = list[ShareValues]()
     if not of_groups:
         some = frame[frame["group"].isin(list(by_group))]
         return (yield from read_shares(data, some, next(iter(by_group.values()), ())))

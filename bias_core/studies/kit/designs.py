@@ -1,7 +1,8 @@
-"""The designs of the studies and the programs that run them, found in the studies' own folders.
+"""The designs and the classes of the studies, found in the studies' own folders.
 
-A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a study: its modules with a dictionary
-``PROGRAMS`` say what its kinds do. Modules whose names begin with ``tab`` or ``view`` belong to the page.
+A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a study: its modules hold the classes
+(:class:`bias_core.studies.kit.study.Study`) of its kinds. Modules whose names begin with ``tab`` or ``view`` belong to
+the page.
 """
 
 import csv
@@ -12,6 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import import_module
+from inspect import isabstract
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -19,8 +21,8 @@ from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.exchange.prompt_packs import ENDINGS, HUB, is_pack, read_pack
 from bias_core.models.catalogue import read_yaml
 from bias_core.settings import ASSETS
-from bias_core.studies.kit.program import Program
 from bias_core.studies.kit.setting_fields import Setting, option_values, settings_of
+from bias_core.studies.kit.study import Study
 from bias_core.studies.kit.types import (
     Design,
     Rows,
@@ -48,13 +50,13 @@ def more_studies(folder: Path, package: str) -> Iterator[None]:
     """Find the studies of one more folder, outside of the app, as long as the context lasts."""
     before = dict(_MORE)
     _MORE[folder] = package
-    _programs_and_folders.cache_clear()
+    _classes_and_folders.cache_clear()
     try:
         yield
     finally:
         _MORE.clear()
         _MORE.update(before)
-        _programs_and_folders.cache_clear()
+        _classes_and_folders.cache_clear()
 
 
 def design_files() -> dict[str, Path]:
@@ -112,17 +114,23 @@ def pack_design(name: str) -> Design:
     )
 
 
-def program_of(design: Design) -> Program:
-    """The program of the design's kind; InvalidInput lists the kinds where there is none."""
-    programs = programs_by_kind()
-    if design.kind not in programs:
-        raise InvalidInput(f"{design.name}: no kind of study {design.kind!r}; there are {', '.join(programs)}")
-    return programs[design.kind]
+def study_of(design: Design) -> Study:
+    """Return the study of a design; InvalidInput lists the kinds if there is none of its kind."""
+    if (study := known_study(design)) is None:
+        kinds = ", ".join(study_classes())
+        raise InvalidInput(f"{design.name}: no kind of study {design.kind!r}; there are {kinds}")
+    return study
+
+
+def known_study(design: Design) -> Study | None:
+    """Return the study of a design; None if its kind is unknown, as for a comparison of runs."""
+    found = study_classes().get(design.kind)
+    return None if found is None else found(design)
 
 
 def typed_options(design: Design, given: Any) -> Any:
     """The options of the design's kind, ``given`` ones before its own; InvalidInput for one that cannot be."""
-    kind: Any = program_of(design).options
+    kind: Any = study_of(design).options
     declared = settings_of(kind)
     values = {**design.options, **option_values(given)}
     if unknown := [name for name in values if name not in declared]:
@@ -142,7 +150,7 @@ def with_known_options(design: Design, settings: StudySettings) -> tuple[Design,
     >>> list(settings.options), gone
     (['pairs'], ('the option act',))
     """
-    declared = settings_of(program_of(design).options)
+    declared = settings_of(study_of(design).options)
     given = option_values(settings.options)
     usual, own = ({name: v for name, v in of.items() if name in declared} for of in (design.options, given))
     others = {name: value for name, value in {**design.options, **given}.items() if name not in declared}
@@ -152,25 +160,28 @@ def with_known_options(design: Design, settings: StudySettings) -> tuple[Design,
 
 def option_settings(design: Design) -> dict[str, Setting]:
     """The options that are declared for the design's kind, by name, with the design's values as defaults."""
-    declared, defaults = settings_of(program_of(design).options), option_values(typed_options(design, {}))
+    declared, defaults = settings_of(study_of(design).options), option_values(typed_options(design, {}))
     return {name: replace(one, default=defaults[name]) for name, one in declared.items()}
 
 
-def programs_by_kind() -> Mapping[str, Program]:
-    """All programs."""
-    return {kind: program for kind, (program, _) in _programs_and_folders().items()}
+def study_classes() -> Mapping[str, type[Study]]:
+    """Return the classes of all studies by their kinds."""
+    return {kind: found for kind, (found, _) in _classes_and_folders().items()}
 
 
 @cache
-def _programs_and_folders() -> Mapping[str, tuple[Program, Path]]:
-    """All programs by their kinds, with the folders of their studies."""
-    by_kind: dict[str, tuple[Program, Path]] = {}
+def _classes_and_folders() -> Mapping[str, tuple[type[Study], Path]]:
+    """Return the classes of all studies by their kinds, with their folders."""
+    by_kind: dict[str, tuple[type[Study], Path]] = {}
     for folder in sorted({path.parent.parent for path in design_files().values()}):
         for path in sorted(folder.glob("*.py")):
             if not path.stem.startswith((*_PAGE, "__")):
                 package = _MORE.get(folder, f"bias_core.studies.{folder.name}")
-                programs = getattr(import_module(f"{package}.{path.stem}"), "PROGRAMS", {})
-                by_kind |= {kind: (program, folder) for kind, program in programs.items()}
+                module = import_module(f"{package}.{path.stem}")
+                own = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, Study)]
+                by_kind |= {
+                    one.kind: (one, folder) for one in own if one.__module__ == module.__name__ and not isabstract(one)
+                }
     return by_kind
 
 
@@ -203,7 +214,7 @@ def page_of(design: Design) -> PageLayout:
 
 @cache
 def _page_of_kind(kind: str) -> PageLayout:
-    _, folder = _programs_and_folders().get(kind, (None, STUDIES))
+    _, folder = _classes_and_folders().get(kind, (None, STUDIES))
     file = folder / "report.yaml"
     return PageLayout(**read_yaml(file).get("page", {})) if file.is_file() else PageLayout()
 

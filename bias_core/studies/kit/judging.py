@@ -11,8 +11,8 @@ from PIL import Image
 
 from bias_core.errors import ModelUnavailable
 from bias_core.store.readings import Question, open_picture
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.limits import Countdown, leaving
-from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.studies.kit.services import StudyServices
 from bias_core.types import Attribute, KnownPicture, ReaderErrors
 

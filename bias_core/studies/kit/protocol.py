@@ -13,7 +13,7 @@ from typing import Any
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.models.catalogue import split_revision
-from bias_core.studies.kit.designs import program_of, typed_options
+from bias_core.studies.kit.designs import study_of, typed_options
 from bias_core.studies.kit.readers import READER_SETTINGS
 from bias_core.studies.kit.setting_fields import Options, given_settings, option_values, settings_of
 from bias_core.studies.kit.types import Design, StudySettings
@@ -59,7 +59,7 @@ class ProtocolItem:
 
 def protocol_of(design: Design) -> dict[str, ProtocolItem]:
     """The design's protocol by name, {} where it follows no paper; StorageError for a name that is none."""
-    names = {*CIRCUMSTANCES, *settings_of(StudySettings), *settings_of(program_of(design).options)}
+    names = {*CIRCUMSTANCES, *settings_of(StudySettings), *settings_of(study_of(design).options)}
     if unknown := sorted(design.protocol.keys() - names):
         raise StorageError(f"{design.name}: its protocol names no setting or option of it: {', '.join(unknown)}")
     try:
@@ -94,7 +94,7 @@ def with_protocol(design: Design, settings: StudySettings, given: Collection[str
     if model.startswith(_CALIBRATION) and not settings.images:
         items = {name: value for name, value in items.items() if name not in _READING}
     values = {name: items[name] for name in settings_of(StudySettings) if name in items and name not in own}
-    options = {name: items[name] for name in settings_of(program_of(design).options) if name in items}
+    options = {name: items[name] for name in settings_of(study_of(design).options) if name in items}
     given_options = _given_options(design, settings.options)
     return replace(settings, **values, options={**options, **given_options}, protocol="")
 

@@ -27,10 +27,11 @@ from bias_core.metrics.object_distribution import distribution_bias_estimate, pr
 from bias_core.metrics.objects import gender_words, released_words
 from bias_core.protocols import Captioner
 from bias_core.studies.arms.statistics import counted_sample, mean_sample
-from bias_core.studies.kit.program import StudyData, embed_ahead, encoder_of
+from bias_core.studies.kit.data import StudyData, embed_ahead
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.study import encoders_and_judge
 from bias_core.studies.kit.types import AUTO, Design, Progress, Sample, StudySettings
 from bias_core.studies.kit.watching import ShareValues, stop_rule
 from bias_core.types import Estimate, StoredImage
@@ -114,7 +115,7 @@ class CaptioningOptions(Options):
 
 def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:
     """The captioner of the options, and the encoder."""
-    return (*encoder_of(settings), Reader(role="captioner", name=settings.options.captioner))
+    return (*encoders_and_judge(settings), Reader(role="captioner", name=settings.options.captioner))
 
 
 def captioner_ready(settings: StudySettings, services: StudyServices) -> None:

@@ -20,17 +20,20 @@ from bias_core.prompts import fix_articles
 from bias_core.search.suggestions import suggest_scenes
 from bias_core.stats.effects import mean_interval, share_interval
 from bias_core.store.images import pixel_digest
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import distinct_texts, read_table, settings_with
-from bias_core.studies.kit.program import Measuring, Program, StudyData
-from bias_core.studies.kit.readers import language_model_name
+from bias_core.studies.kit.readers import Reader, language_model_name
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import (
+    ArmReport,
     Design,
     Finding,
     Results,
     Shot,
+    StudyReport,
     StudySettings,
     StudyTable,
     columns,
@@ -38,10 +41,11 @@ from bias_core.studies.kit.types import (
     finding,
     lean,
 )
+from bias_core.studies.kit.watching import ShareValues
 from bias_core.studies.objects import against_base, captions, report, things
 from bias_core.studies.objects.headline import headline
 from bias_core.studies.objects.report import TEXTS
-from bias_core.types import Estimate
+from bias_core.types import Estimate, StoredImage
 
 Parts = Mapping[str, pd.DataFrame]  # what was read of each condition's pictures, with `condition` and `words`
 
@@ -541,26 +545,110 @@ def with_plain_scenes(design: Design, settings: StudySettings) -> tuple[StudySet
     return None
 
 
-PROGRAMS = {
-    kind: Program(
-        shots=shots,
-        measure=measuring,
-        ready=captions.captioner_ready,
-        readers=captions.captioning_readers,
-        options=options,
-        judged="things",
-        ahead=captions.caption_ahead,
-        compare=compare,
-        headline=headline,
-        fewest_when_stopped=1,
-        with_base=with_plain_scenes,
-        watch=captions.watch_captions if measuring is measure else None,  # conditions mixed are no share of anything
-    )
-    for kind, shots, measuring, options, compare in (
-        ("object_bias", general_shots, measure, GeneralOptions, report.compare_objects),
-        ("triggered_object_bias", task_shots, measure, TaskOptions, report.compare_objects),
-        ("dataset_bias", lambda _design, _settings: [], measure, captions.CaptioningOptions, report.compare_datasets),
-        ("prompted_object_bias", prompt_shots, measure, PromptedOptions, report.compare_objects),
-        ("controlled_object_bias", controlled_shots, measure_controlled, ControlledOptions, report.compare_conditions),
-    )
-}
+class ObjectStudy(Study):
+    """TBYB: what captions name in pictures, beside their prompts."""
+
+    judged = "things"
+    fewest_when_stopped = 1
+    watches_shares = True
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure distribution bias, hallucination and misses."""
+        return measure(self.design, settings, data)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the captioner and the encoder."""
+        return captions.captioning_readers(settings)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if the captioner is not here."""
+        if measures:
+            captions.captioner_ready(settings, services)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Caption finished pictures."""
+        captions.caption_ahead(data, images)
+
+    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the share of misses."""
+        return captions.watch_captions(self.design, settings, data, frame)
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the paper's table over arms."""
+        return report.compare_objects(self.design, settings, arms)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the three scores."""
+        return headline(report)
+
+    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
+        """Return the settings with plain scenes as a baseline."""
+        return with_plain_scenes(self.design, settings)
+
+
+class GeneralObjects(ObjectStudy):
+    """TBYB's general task: prompts that name an object."""
+
+    kind = "object_bias"
+    options = GeneralOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every prompt."""
+        return general_shots(self.design, settings)
+
+
+class TriggeredObjects(ObjectStudy):
+    """TBYB's task-oriented prompts, with a trigger word."""
+
+    kind = "triggered_object_bias"
+    options = TaskOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every scene."""
+        return task_shots(self.design, settings)
+
+
+class DatasetObjects(ObjectStudy):
+    """The same of pictures of a dataset."""
+
+    kind = "dataset_bias"
+    options = captions.CaptioningOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:  # noqa: ARG002
+        """Return nothing to draw: the pictures are the dataset's."""
+        return []
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the scores of every dataset."""
+        return report.compare_datasets(self.design, settings, arms)
+
+
+class PromptedObjects(ObjectStudy):
+    """The same of the user's own prompts."""
+
+    kind = "prompted_object_bias"
+    options = PromptedOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every prompt."""
+        return prompt_shots(self.design, settings)
+
+
+class ControlledObjects(ObjectStudy):
+    """The same prompts under several planted conditions."""
+
+    kind = "controlled_object_bias"
+    options = ControlledOptions
+    watches_shares = False  # a share over mixed conditions means nothing
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every condition."""
+        return controlled_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every condition beside the baseline."""
+        return measure_controlled(self.design, settings, data)
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the scores of every condition and arm."""
+        return report.compare_conditions(self.design, settings, arms)

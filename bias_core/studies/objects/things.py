@@ -11,9 +11,9 @@ from bias_core.metrics.hallucination_parts import compared_objects
 from bias_core.metrics.missing_things import missing_things
 from bias_core.prompts import fill_template
 from bias_core.store.readings import open_picture
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.judging import ask_judge, errors_of, question_about
-from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.studies.kit.types import Finding, StudySettings, StudyTable, columns, finding
 from bias_core.types import ReaderErrors
 

@@ -19,11 +19,12 @@ from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
 from bias_core.stats.sequential import share_interval
 from bias_core.studies.arms.statistics import mean_sample
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, option_values, setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import (
     AUTO,
     MAX_STEPS,
@@ -384,13 +385,28 @@ def _in_words(estimate: Estimate) -> str:
     return format_change(estimate.value, estimate.low, estimate.high)
 
 
-PROGRAMS = {
-    "causes": Program(
-        shots=cause_shots,
-        measure=measure_causes,
-        settled=settled_causes,
-        suits=cause_suits,
-        options=CauseOptions,
-        headline=headline,
-    )
-}
+class Causes(Study):
+    """Exchange the prompt midway, or the adapter in one part, to find where an attribute is decided."""
+
+    kind = "causes"
+    options = CauseOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures with and without each exchange."""
+        return cause_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every exchange."""
+        return measure_causes(self.design, settings, data)
+
+    def settled(self, settings: StudySettings, services: StudyServices) -> StudySettings:
+        """Return the settings with the model's number of steps."""
+        return settled_causes(settings, services)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: ARG002
+        """Raise InvalidInput if the model cannot exchange prompts."""
+        cause_suits(settings, services)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the step from which the prompt no longer decides."""
+        return headline(report)

@@ -14,8 +14,8 @@ from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import mean_sample, share_test_without_p
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
 from bias_core.studies.kit.attributes import to_attribute
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import read_table, settings_with
-from bias_core.studies.kit.program import Steps, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Progress, Sample, Shot, StudySettings, finding

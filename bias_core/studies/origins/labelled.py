@@ -10,9 +10,9 @@ from bias_core.annotation.tasks import answer_key
 from bias_core.errors import InvalidInput
 from bias_core.metrics.direction import image_direction
 from bias_core.stats.effects import share_interval
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.labels import answers_counted, majority, read_answers
-from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.types import StudySettings, StudyTable, columns
 from bias_core.types import Attribute
 

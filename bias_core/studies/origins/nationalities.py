@@ -30,10 +30,11 @@ from bias_core.studies.arms.statistics import (
 )
 from bias_core.studies.kit.attribute_scores import watch_attributes
 from bias_core.studies.kit.attributes import to_attribute
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import (
     ArmReport,
     Design,
@@ -41,6 +42,7 @@ from bias_core.studies.kit.types import (
     Results,
     Shot,
     StudyFigure,
+    StudyReport,
     StudySettings,
     columns,
     drawable,
@@ -50,6 +52,7 @@ from bias_core.studies.kit.types import (
     or_nan,
     point,
 )
+from bias_core.studies.kit.watching import ShareValues
 from bias_core.studies.origins.cells import (
     FEWEST_PICTURES,
     PLAIN,
@@ -580,31 +583,88 @@ def compare_users(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
     )
 
 
-_WATCH = partial(watch_attributes, of_groups=True)
-_READ = partial(
-    Program, judged="attributes", headline=headline, attributes=own_by_nationality, watch=_WATCH, fewest_when_stopped=1
-)
-PROGRAMS = {
-    "nationality_stereotypes": _READ(
-        shots=stereotype_shots,
-        measure=measure_nationalities,
-        options=StereotypeOptions,
-        compare=compare_nationalities,
-        takes_labels=True,
-    ),
-    "doctor_prevalence": _READ(
-        shots=doctor_shots,
-        measure=measure_doctors,
-        options=DoctorOptions,
-        compare=compare_doctors,
-        attributes=doctor_by_concept,
-        takes_labels=True,
-    ),
-    "stereotypes_by_internet_users": _READ(
-        shots=user_shots,
-        measure=measure_users,
-        options=UserOptions,
-        compare=compare_users,
-        attributes=lambda design, settings: own_by_nationality(*with_further_users(design, settings)),
-    ),
-}
+class _NationalityStudy(Study):
+    """OASIS: shares of attributes in pictures of people of each nationality."""
+
+    judged = "attributes"
+    watches_shares = True
+    fewest_when_stopped = 1
+
+    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes of each nationality."""
+        return own_by_nationality(self.design, settings)
+
+    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the shares of each nationality's attributes."""
+        return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the clearest stereotypes."""
+        return headline(report)
+
+
+class NationalityStereotypes(_NationalityStudy):
+    """OASIS, Table 2: the stereotype score of every nationality and attribute."""
+
+    kind = "nationality_stereotypes"
+    options = StereotypeOptions
+    takes_labels = True
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every nationality."""
+        return stereotype_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every attribute of every nationality."""
+        return measure_nationalities(self.design, settings, data)
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the scores of every arm."""
+        return compare_nationalities(self.design, settings, arms)
+
+
+class DoctorPrevalence(_NationalityStudy):
+    """OASIS, Fig. 2: attributes of doctors of each nationality."""
+
+    kind = "doctor_prevalence"
+    options = DoctorOptions
+    takes_labels = True
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every concept."""
+        return doctor_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every attribute of every concept."""
+        return measure_doctors(self.design, settings, data)
+
+    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes of each concept."""
+        return doctor_by_concept(self.design, settings)
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the shares of every arm."""
+        return compare_doctors(self.design, settings, arms)
+
+
+class StereotypesByInternetUsers(_NationalityStudy):
+    """OASIS, Fig. 3: stereotype scores beside each country's number of internet users."""
+
+    kind = "stereotypes_by_internet_users"
+    options = UserOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every nationality."""
+        return user_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every nationality."""
+        return measure_users(self.design, settings, data)
+
+    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes of each nationality."""
+        return own_by_nationality(*with_further_users(self.design, settings))
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the scores of every arm."""
+        return compare_users(self.design, settings, arms)

@@ -27,10 +27,11 @@ from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import (
     MAX_STEPS,
     Design,
@@ -38,6 +39,7 @@ from bias_core.studies.kit.types import (
     Results,
     Shot,
     StudyFigure,
+    StudyReport,
     StudySettings,
     columns,
     finding,
@@ -459,13 +461,25 @@ def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
         return None
 
 
-PROGRAMS = {
-    "propagation": Program(
-        shots=trace_shots,
-        measure=measure_propagation,
-        suits=model_suits,
-        options=PropagationOptions,
-        headline=headline,
-        judged="attributes",
-    )
-}
+class Propagation(Study):
+    """OASIS: the stereotype propagation index at every denoising step."""
+
+    kind = "propagation"
+    options = PropagationOptions
+    judged = "attributes"
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to trace."""
+        return trace_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Trace every picture."""
+        return measure_propagation(self.design, settings, data)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: ARG002
+        """Raise InvalidInput if the model cannot be traced."""
+        model_suits(settings, services)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return where in the denoising the attribute appears."""
+        return headline(report)

@@ -22,13 +22,14 @@ from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimi
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_picture
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.limits import check_budget
-from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of
 from bias_core.studies.kit.readers import check_readers
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.study import Measuring, Study, encoders_and_judge
 from bias_core.studies.kit.types import (
     Design,
     Finding,
@@ -437,7 +438,9 @@ def regenerate(
     if not 1 <= n <= MOST_DRAWN:
         raise InvalidInput(f"1 to {MOST_DRAWN} pictures can be drawn at once, got {n}")
     rows = RowMaker.build(settings, services)
-    check_readers(encoder_of(settings), services, source=settings.model, world=rows.info.world, force=settings.force)
+    check_readers(
+        encoders_and_judge(settings), services, source=settings.model, world=rows.info.world, force=settings.force
+    )
     check_budget(n, services.settings, what="drawing a text", advice="draw fewer pictures")
     data = StudyData(settings, services, rows, cancelled=cancelled)
     frame = yield from data.draw([Shot(prompt=text, n=n, group=cluster, first_seed=report.design.images_per_prompt)])
@@ -498,13 +501,29 @@ def _keep_picture(services: StudyServices, image: Image.Image) -> Path:
     return path
 
 
-PROGRAMS = {
-    "optimised_prompts": Program(
-        shots=search_shots,
-        measure=measure_prompts,
-        ready=language_model_ready,
-        options=PromptSearchOptions,
-        headline=headline,
-        n_later=regenerated,
-    )
-}
+class OptimisedPrompts(Study):
+    """OASIS: prompts that are optimised for clusters of pictures (StOP)."""
+
+    kind = "optimised_prompts"
+    options = PromptSearchOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures that are clustered."""
+        return search_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Cluster the pictures and optimise a prompt for each cluster."""
+        return measure_prompts(self.design, settings, data)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if the language model is not here."""
+        if measures:
+            language_model_ready(settings, services)
+
+    def n_later(self, settings: StudySettings) -> int:
+        """Return the number of pictures drawn from optimised prompts."""
+        return regenerated(self.design, settings)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the optimised prompts."""
+        return headline(report)

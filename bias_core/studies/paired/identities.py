@@ -15,9 +15,9 @@ from bias_core.studies.paired.pairs import GENDERS, MORE_ASKED, pair_shots, pair
 from bias_core.studies.paired.scores import (
     FAIRNESS,
     PAIRED,
+    PairedStudy,
     gap_finding,
     in_setting,
-    paired_program,
     score_finding,
     score_intervals,
 )
@@ -128,11 +128,20 @@ _COLUMNS = {
 }
 
 
-PROGRAMS = {
-    "paired_two": paired_program(
-        shots=shots_of_two,
-        identities=lambda design, _settings: pd.DataFrame({"stereotyped_gender": design.data["identities"]}),
-        report=report_identities,
-        options=TwoOptions,
-    )
-}
+class TwoIdentities(PairedStudy):
+    """Two identities of the user's own, in pairs and alone."""
+
+    kind = "paired_two"
+    options = TwoOptions
+
+    def pairs(self, settings: StudySettings) -> list[Shot]:
+        """Return the pair in both orders, and each alone."""
+        return shots_of_two(self.design, settings)
+
+    def identities(self, settings: StudySettings) -> pd.DataFrame:  # noqa: ARG002
+        """Return both identities."""
+        return pd.DataFrame({"stereotyped_gender": self.design.data["identities"]})
+
+    def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return the scores of both and of each."""
+        return report_identities(self.design, settings, people)

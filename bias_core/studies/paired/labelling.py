@@ -3,9 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import takewhile
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -25,14 +23,14 @@ from bias_core.metrics.paired_labels import (
 )
 from bias_core.store.readings import open_picture
 from bias_core.studies.kit.attributes import find_attribute, load_attribute_sets
-from bias_core.studies.kit.designs import program_of
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.judging import CALLS, ask_judge, calls_of, question_about
 from bias_core.studies.kit.labels import AUTOMATIC, answers_counted, read_answers
 from bias_core.studies.kit.limits import leaving
-from bias_core.studies.kit.program import Steps, StudyData, encoder_of, judge_of
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.study import encoders_and_judge, judge_of
 from bias_core.studies.kit.types import AUTO, Design, StudyReport, StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.types import Attribute, StoredImage
@@ -131,7 +129,7 @@ def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
     if options.labeller == "vqa":
         return (Reader(role="answerer", name=options.answerer),)
     finder = Reader(role="person_finder", name=options.finder)
-    who = judge_of(settings) or encoder_of(settings)
+    who = judge_of(settings) or encoders_and_judge(settings)
     return who if options.finder == HALVES else (*who, finder)
 
 
@@ -465,24 +463,3 @@ def with_answers(people: pd.DataFrame, by_hand: Answers) -> pd.DataFrame:
         human=people["human"].astype(object).mask(has_label, labels),
         rater=people["rater"].mask(has_label, BY_HAND),
     )
-
-
-def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
-    """The report that these labels give in place of those that it stands on.
-
-    Labels that were looked at and left as they are belong to ``by_hand`` too: agreement is between the
-    automatic label and people's wherever there are both. InvalidInput as :func:`labelled_people`, and for a program
-    that cannot score labels alone.
-    """
-    people = labelled_people(report)
-    rescore = program_of(report.design).rescore
-    if rescore is None:
-        raise InvalidInput(f"{report.design.name} cannot be scored from labels")
-    people = with_answers(people, by_hand)
-    raters = [table for table in report.results.tables if table.key == "table1"]  # of people's CSV, left as it is
-    pictures = report.pictures
-    if pictures is not None:
-        pictures = pictures.assign(**seen_in_pictures(people, pictures))
-    results = rescore(report.design, report.settings, people, raters)
-    drawn = takewhile(lambda note: not note.startswith(LABELLED), report.results.notes)
-    return replace(report, results=replace(results, notes=(*drawn, *results.notes)), pictures=pictures)

@@ -1,5 +1,6 @@
 """PST's studies: occupations and roles of power, and words that ask for fairness."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, product
 from typing import Any
@@ -30,10 +31,10 @@ from bias_core.studies.paired.labelling import LabellingOptions, PairOptions
 from bias_core.studies.paired.scores import (
     FAIRNESS,
     PAIRED,
+    PairedStudy,
     gap_finding,
     in_setting,
     micro_scores,
-    paired_program,
     score_finding,
     scores_by_group,
 )
@@ -331,25 +332,26 @@ def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: Stud
     ]
 
 
-def _as_far_as_drawn(
-    report: Report, shots: Callable[[Design, StudySettings], list[Shot]], identities: Identities
-) -> Report:
-    """``report``, or where some setting or stereotype has nobody yet the scores of those there are."""
+class PublishedPairs(PairedStudy):
+    """A test of the paper; a stopped run in which a setting or stereotype has nobody yet reports fewer scores."""
 
-    def report_of(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
-        facts, columns = identities(design, settings), ["setting", *people.columns.intersection([GENDER, "aspect"])]
+    @abstractmethod
+    def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return the paper's report; every setting and stereotype has people."""
+
+    def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return the paper's report, or the scores that a stopped run has."""
+        facts, columns = self.identities(settings), ["setting", *people.columns.intersection([GENDER, "aspect"])]
         asked = [
             (shot.group, shot.facts[place])
-            for shot in shots(design, settings)
+            for shot in self.pairs(settings)
             for place in shot.facts.keys() & {"left", "right"}
             if shot.facts[place]
         ]
         groups, names = zip(*asked, strict=True)
         planned = facts.loc[list(names)].assign(setting=groups)
         missing = _values(planned, columns) - _values(people, columns)
-        return _unfinished(people, settings, len(missing)) if missing else report(design, settings, people)
-
-    return report_of
+        return _unfinished(people, settings, len(missing)) if missing else self.full_report(settings, people)
 
 
 def _values(people: pd.DataFrame, columns: Sequence[str]) -> set[tuple[Any, ...]]:
@@ -371,27 +373,62 @@ def _unfinished(people: pd.DataFrame, settings: StudySettings, n_missing: int) -
 
 
 _SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", SINGLE: "Alone"}
-PROGRAMS = {
-    "paired_fairness": paired_program(
-        shots=fairness_shots,
-        identities=fairness_identities,
-        report=_as_far_as_drawn(report_fairness, fairness_shots, fairness_identities),
-        options=FairnessOptions,
-    ),
-    "paired_occupations": paired_program(
-        shots=occupation_shots,
-        identities=lambda design, _settings: occupation_identities(design),
-        report=_as_far_as_drawn(
-            report_occupations, occupation_shots, lambda design, _settings: occupation_identities(design)
-        ),
-        options=PairOptions,
-        runs="occupation",
-    ),
-    "paired_power": paired_program(
-        shots=power_shots,
-        identities=power_identities,
-        report=_as_far_as_drawn(report_power, power_shots, power_identities),
-        options=PairOptions,
-        runs="power",
-    ),
-}
+
+
+class PairedFairness(PublishedPairs):
+    """PST: pairs with and without a request to be fair."""
+
+    kind = "paired_fairness"
+    options = FairnessOptions
+
+    def pairs(self, settings: StudySettings) -> list[Shot]:
+        """Return plain pairs and those asked to be fair."""
+        return fairness_shots(self.design, settings)
+
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
+        """Return the occupations and roles."""
+        return fairness_identities(self.design, settings)
+
+    def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return what the request changes."""
+        return report_fairness(self.design, settings, people)
+
+
+class PairedOccupations(PublishedPairs):
+    """PST: pairs of occupations with opposite stereotypes."""
+
+    kind = "paired_occupations"
+    options = PairOptions
+    runs = "occupation"
+
+    def pairs(self, settings: StudySettings) -> list[Shot]:
+        """Return the pairs, and every occupation alone."""
+        return occupation_shots(self.design, settings)
+
+    def identities(self, settings: StudySettings) -> pd.DataFrame:  # noqa: ARG002
+        """Return the occupations."""
+        return occupation_identities(self.design)
+
+    def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return the scores by occupation."""
+        return report_occupations(self.design, settings, people)
+
+
+class PairedPower(PublishedPairs):
+    """PST: pairs of roles of unequal power."""
+
+    kind = "paired_power"
+    options = PairOptions
+    runs = "power"
+
+    def pairs(self, settings: StudySettings) -> list[Shot]:
+        """Return the pairs, and every role alone."""
+        return power_shots(self.design, settings)
+
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
+        """Return the roles."""
+        return power_identities(self.design, settings)
+
+    def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return the scores by role."""
+        return report_power(self.design, settings, people)

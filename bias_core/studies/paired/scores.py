@@ -1,31 +1,35 @@
 """PST: what its studies share, from people with their perceived gender to a report and to arms side by side."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from itertools import combinations, product
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product, takewhile
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from bias_core.annotation.tasks import SINGLE
+from bias_core.errors import InvalidInput
 from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.paired_labels import ANDROGYNOUS, UNCLEAR, checked_labels, generation_failures
 from bias_core.metrics.paired_stereotype import StereotypeTestScore, stereotype_gap, stereotype_test_score
 from bias_core.number_text import format_number, format_share
 from bias_core.studies.arms.statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
-from bias_core.studies.kit.designs import ReportTexts
+from bias_core.studies.kit.data import Steps, StudyData
+from bias_core.studies.kit.designs import ReportTexts, study_of
 from bias_core.studies.kit.labels import AUTOMATIC, kappa_finding
-from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData, nothing_ahead
-from bias_core.studies.kit.setting_fields import Options
+from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import (
     ArmReport,
-    Design,
     Finding,
     Results,
     Sample,
     Shot,
+    StudyReport,
     StudySettings,
     StudyTable,
     columns,
@@ -37,9 +41,9 @@ from bias_core.studies.kit.watching import ShareValues, stop_rule
 from bias_core.studies.paired import labelling
 from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.headline import headline, is_clear
-from bias_core.studies.paired.labelling import BY_HAND, LABELLED
+from bias_core.studies.paired.labelling import BY_HAND, LABELLED, Answers
 from bias_core.studies.reports.crossed import joined
-from bias_core.types import Estimate
+from bias_core.types import Estimate, StoredImage
 
 TEXTS = ReportTexts(__file__)
 PAIRED, FAIRNESS = "paired", "fairness"
@@ -48,74 +52,86 @@ PLACES = {PAIRED: "In pairs: score", FAIRNESS: "In pairs, asked to be fair: scor
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
 
 
-def paired_program(
-    *,
-    shots: Callable[[Design, StudySettings], list[Shot]],
-    identities: Callable[[Design, StudySettings], pd.DataFrame],
-    report: Callable[[Design, StudySettings, pd.DataFrame], Results],
-    options: type[Options],
-    runs: str = "",
-) -> Program:
-    """A study of the paired stereotype test: draw what ``shots`` says, label who is in it, and report.
+class PairedStudy(Study):
+    """A paired stereotype test: label the people in every picture, then score them.
 
-    ``identities`` have ``stereotyped_gender`` and further columns; ``report`` makes the study's own findings, tables,
-    figures and notes from labelled people; ``runs`` are the published ones beside those of the report (Table 13).
+    A test says which pictures it draws (``pairs``), who is in them (``identities``: a frame by name with
+    ``stereotyped_gender`` and further columns), and what it reports of labelled people (``report``). ``runs`` names the
+    published runs of Table 13, if it has any.
     """
 
-    def checked_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    judged = "people"
+    takes_labels = True
+    watches_shares = True
+    fewest_when_stopped = 1
+    runs: ClassVar[str] = ""
+
+    @abstractmethod
+    def pairs(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+
+    @abstractmethod
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
+        """Return the stereotype of every identity, by its name."""
+
+    @abstractmethod
+    def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return the test's findings, tables, figures and notes from labelled people."""
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw; InvalidInput if nothing can label them."""
         labelling.check_labelling(settings)
-        return shots(design, settings)
+        return self.pairs(settings)
 
-    def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-        everyone = labelling.people_of(data.frame, identities(design, settings))
-        people = yield from labelling.label_people(everyone, design, settings, data)
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Label everyone in the pictures, and score."""
+        everyone = labelling.people_of(data.frame, self.identities(settings))
+        people = yield from labelling.label_people(everyone, self.design, settings, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
-        return score(design, settings, people, raters_table(everyone, settings))
+        return self.rescore(settings, people, raters_table(everyone, settings))
 
-    def score(design: Design, settings: StudySettings, everyone: pd.DataFrame, raters: Sequence[StudyTable]) -> Results:
-        people = everyone.dropna(subset="perceived_gender").reset_index(drop=True)
-        own = joined(report(design, settings, people), crossed_scores(people, settings, _sample))
-        kappas, agreements = agreement(people, settings)
-        by_run = [runs_table(people, settings, design.data["overall"][runs])] if runs else []
-        shared = (coverage_table(people, settings), *agreements, *raters, *by_run, labels_table(everyone))
+    def rescore(self, settings: StudySettings, people: pd.DataFrame, raters: Sequence[StudyTable]) -> Results:
+        """Return the scores from labelled people."""
+        labelled = people.dropna(subset="perceived_gender").reset_index(drop=True)
+        own = joined(self.report(settings, labelled), crossed_scores(labelled, settings, _sample))
+        kappas, agreements = agreement(labelled, settings)
+        by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []
+        shared = (coverage_table(labelled, settings), *agreements, *raters, *by_run, labels_table(people))
         return Results(
             findings=(*own.findings, *kappas),
             tables=(*own.tables, *shared),
             figures=own.figures,
-            notes=(*labelled_by(people, settings, len(everyone)), *own.notes),
+            notes=(*labelled_by(labelled, settings, len(people)), *own.notes),
         )
 
-    return Program(
-        takes_labels=True,
-        watch=partial(watch_scores, identities),
-        judged="people",
-        shots=checked_shots,
-        measure=measure,
-        ready=labelling.labeller_ready,
-        readers=labelling.labelling_readers,
-        options=options,
-        ahead=nothing_ahead,
-        rescore=score,
-        compare=compare_pairs,
-        headline=headline,
-        fewest_when_stopped=1,
-    )
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if the labeller is not here."""
+        if measures:
+            labelling.labeller_ready(settings, services)
 
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the classifier that labels people."""
+        return labelling.labelling_readers(settings)
 
-def watch_scores(
-    identities: Callable[[Design, StudySettings], pd.DataFrame],
-    design: Design,
-    settings: StudySettings,
-    data: StudyData,
-    frame: pd.DataFrame,
-) -> Steps[list[ShareValues]]:
-    """The score of each setting; of answers of people, who come later, nothing."""
-    if settings.labels or settings.options.labeller == labelling.PEOPLE:
-        return []
-    everyone = labelling.people_of(frame, identities(design, settings))
-    people = yield from labelling.label_people(everyone, design, settings, data)
-    named = people.dropna(subset="perceived_gender").reset_index(drop=True)
-    return [share_values(name, some) for place, name in PLACES.items() if len(some := in_setting(named, place))]
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing: people are labelled once all pictures are there."""
+
+    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the score of each setting; nothing if people label, who come later."""
+        if settings.labels or settings.options.labeller == labelling.PEOPLE:
+            return []
+        everyone = labelling.people_of(frame, self.identities(settings))
+        people = yield from labelling.label_people(everyone, self.design, settings, data)
+        named = people.dropna(subset="perceived_gender").reset_index(drop=True)
+        return [share_values(name, some) for place, name in PLACES.items() if len(some := in_setting(named, place))]
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:  # noqa: ARG002
+        """Return the scores and figures of every arm."""
+        return compare_pairs(arms)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the score in pairs, and the gap."""
+        return headline(report)
 
 
 def score_intervals(settings: StudySettings) -> dict[str, Any]:
@@ -405,7 +421,7 @@ _MAPS = {
 }
 
 
-def compare_pairs(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+def compare_pairs(arms: Sequence[ArmReport]) -> Results:
     """The scores of every arm side by side, and what each figure of the arms shows, arm by arm."""
     tables = []
     for key, (by, published) in _TABLES.items():
@@ -425,3 +441,23 @@ def compare_pairs(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
     marks = marks_over_arms(arms, "figure4")
     marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
     return Results(tables=tuple(tables), figures=drawable([*figures, TEXTS.figure("figure4_arms", marks)]))
+
+
+def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
+    """Return the report with these labels in place of its own.
+
+    ``by_hand`` also has the labels that were looked at and left as they are: agreement is between the automatic label
+    and people's wherever there are both. Raises InvalidInput as :func:`labelled_people`, and for other studies.
+    """
+    people = labelling.labelled_people(report)
+    study = study_of(report.design)
+    if not isinstance(study, PairedStudy):
+        raise InvalidInput(f"{report.design.name} cannot be scored from labels")
+    people = labelling.with_answers(people, by_hand)
+    raters = [table for table in report.results.tables if table.key == "table1"]  # of people's CSV, left as it is
+    pictures = report.pictures
+    if pictures is not None:
+        pictures = pictures.assign(**labelling.seen_in_pictures(people, pictures))
+    results = study.rescore(report.settings, people, raters)
+    drawn = takewhile(lambda note: not note.startswith(LABELLED), report.results.notes)
+    return replace(report, results=replace(results, notes=(*drawn, *results.notes)), pictures=pictures)

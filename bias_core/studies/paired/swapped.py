@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 import pandas as pd
@@ -28,7 +27,7 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.paired.headline import is_clear, is_told, seen_headline
 from bias_core.studies.paired.labelling import LabellingOptions
-from bias_core.studies.paired.scores import PAIRED, in_setting, paired_program
+from bias_core.studies.paired.scores import PAIRED, PairedStudy, in_setting
 from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
@@ -234,7 +233,24 @@ def _sentence(one: Finding, confidence: float, subject: str, here: str, there: s
     return f"{subject} moves the share of masculine-looking people by {points}."
 
 
-_PROGRAM = paired_program(
-    shots=swapped_shots, identities=swapped_identities, report=report_swapped, options=SwappedOptions
-)
-PROGRAMS = {"paired_swapped": replace(_PROGRAM, headline=headline)}
+class SwappedPairs(PairedStudy):
+    """Pairs in both orders: what the place in the picture does, and the role."""
+
+    kind = "paired_swapped"
+    options = SwappedOptions
+
+    def pairs(self, settings: StudySettings) -> list[Shot]:
+        """Return every pair in both orders."""
+        return swapped_shots(self.design, settings)
+
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
+        """Return the roles of the pairs."""
+        return swapped_identities(self.design, settings)
+
+    def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return the effects of place and role."""
+        return report_swapped(self.design, settings, people)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return both effects."""
+        return headline(report)

@@ -21,10 +21,10 @@ from bias_core.studies.paired.labelling import (
     Person,
     chosen,
     labelled_people,
-    relabelled,
     with_answers,
 )
 from bias_core.studies.paired.pairs import GENDERS
+from bias_core.studies.paired.scores import relabelled
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages

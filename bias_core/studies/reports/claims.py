@@ -11,7 +11,7 @@ import pandas as pd
 
 from bias_core.metrics.cards import METRICS
 from bias_core.number_text import format_estimate, format_given, format_number, format_p, format_share
-from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.designs import known_study
 from bias_core.studies.kit.types import ArmReport, Measured, StudyReport, StudySettings
 from bias_core.studies.reports.text import Row, at_any_time, day_of, drawn_by, finding_rows, is_known, read_by
 from bias_core.types import IMPORTED, ImageRow
@@ -42,10 +42,10 @@ def claim(report: StudyReport) -> str:
 
 
 def _claims_of(report: StudyReport, part: Measured) -> Iterator[str]:
-    program, of = programs_by_kind().get(report.design.kind), circumstances(report, part)
+    study, of = known_study(report.design), circumstances(report, part)
     for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
         if is_known(row["value"]) and (_has_interval(row) or is_known(row["p_value"])):
-            name = program.share_of(finding) if program else ""
+            name = study.share_of(finding) if study else ""
             sentence = _share(name, row, of) if name and _has_interval(row) else _number(row, of, part)
             yield " ".join(filter(None, (sentence, _corrected(report, part, row), part.warning)))
 
@@ -84,8 +84,8 @@ def _estimate_of(corrected: Row, name: str) -> str:
 def circumstances(report: StudyReport, part: Measured) -> Circumstances:
     """Of which pictures, drawn by what, read by whom."""
     frame, rows = _pictures_of(report, part)
-    program = programs_by_kind().get(report.design.kind)
-    groups = program.attributes(report.design, report.settings) if program and len(frame) else {}
+    study = known_study(report.design)
+    groups = study.attributes(report.settings) if study and len(frame) else {}
     readers = [one for one in report.read_by if one.role != "language_model"]  # which looks at no picture
     names = [f"{one.id} ({one.revision})" if one.revision else one.id for one in readers]
     return Circumstances(

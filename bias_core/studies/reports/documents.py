@@ -8,7 +8,7 @@ import pandas as pd
 from jinja2 import Environment, StrictUndefined, Template
 
 from bias_core.metrics.cards import work
-from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.designs import known_study
 from bias_core.studies.kit.types import ArmReport, Measured, StudyReport
 from bias_core.studies.reports.claims import claim, claims
 from bias_core.studies.reports.headline import headline
@@ -35,7 +35,7 @@ from bias_core.studies.reports.text import (
 
 def to_dict(report: StudyReport) -> Row:
     """Everything as JSON values; nan becomes None."""
-    program = programs_by_kind().get(report.design.kind)
+    study = known_study(report.design)
     values = {
         "warning": report.warning,
         "run_id": report.run_id,
@@ -50,7 +50,7 @@ def to_dict(report: StudyReport) -> Row:
         "stop_rule": report.stop_rule,
         "versions": dict(report.versions),
         "seconds": round(report.seconds, 3),
-        **(program.values(report) if program else {}),
+        **(study.facts(report).values if study else {}),
     }
     if report.arms:
         values["arms"] = [{"name": arm.name, **_measured(arm)} for arm in report.arms]

@@ -1,7 +1,7 @@
 """The headline of a report, the same wherever it stands: page, command line, API, report and cards.
 
-Where people's labels correct the report's numbers, it is the first of these. A study may say its own (``headline`` and
-``arms_headline`` of its program). No headline compares with a rate P* that somebody assumed: where none has a source,
+Where people's labels correct the report's numbers, it is the first of these. A study may have its own (``headline`` and
+``arms_headline`` of its class). No headline compares with a rate P* that somebody assumed: where none has a source,
 it says the share with its interval.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from bias_core.number_text import format_estimate, format_given, format_number
-from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.designs import known_study
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports import verdicts
@@ -33,12 +33,11 @@ def headline(report: StudyReport) -> str:
 def _of_all(report: StudyReport) -> str:
     if report.design.kind.startswith(verdicts.KINDS):
         return verdicts.headline(report)
-    program = programs_by_kind().get(report.design.kind)
+    study = known_study(report.design)
     if report.arms:
-        own = program and program.arms_headline
-        return own(report) if own else differences_headline(report, report.results.frame("differences"))
-    own = program and program.headline
-    return own(report) if own else numbers_headline(report)
+        own = "" if study is None else study.arms_headline(report)
+        return own or differences_headline(report, report.results.frame("differences"))
+    return ("" if study is None else study.headline(report)) or numbers_headline(report)
 
 
 def numbers_headline(report: StudyReport) -> str:

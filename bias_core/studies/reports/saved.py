@@ -23,7 +23,7 @@ from bias_core.metrics.cards import METRICS
 from bias_core.models.catalogue import Role
 from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
-from bias_core.studies.kit.designs import programs_by_kind, typed_options, with_known_options
+from bias_core.studies.kit.designs import study_classes, typed_options, with_known_options
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, option_values
 from bias_core.studies.kit.types import (
@@ -227,7 +227,7 @@ def _as_declared(report: StudyReport) -> StudyReport:
     Files have options as plain values.
     """
     report = replace(report, read_by=tuple(one for one in report.read_by if one.role in get_args(Role)))
-    if report.design.kind not in programs_by_kind():
+    if report.design.kind not in study_classes():
         return report
     try:
         each = [with_known_options(report.design, one.settings) for one in (report, *report.arms)]
@@ -293,7 +293,7 @@ def open_report_of(data: Path, run_id: str) -> SavedReport | None:
 
 def _noted_if_gone(report: StudyReport) -> StudyReport:
     """Add a note if this version no longer has the study; a comparison of two runs, without options, is none."""
-    if report.design.kind in programs_by_kind() or not option_values(report.settings.options):
+    if report.design.kind in study_classes() or not option_values(report.settings.options):
         return report
     return with_note_on(report, [gone_study(report.design)])
 

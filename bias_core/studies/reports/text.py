@@ -21,7 +21,7 @@ from bias_core.number_text import (
     format_p,
     typeset,
 )
-from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.designs import known_study
 from bias_core.studies.kit.setting_fields import option_values
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Measured, StudyReport, StudySettings, StudyTable
 from bias_core.studies.kit.watching import stop_rule
@@ -142,8 +142,8 @@ _P_VALUE = re.compile(r"^[pq]( |$)| [pq]$")  # in the name of a column
 
 def title_of(report: StudyReport) -> str:
     """What a report is of: the design's title, or what its settings ask for in words of one's own."""
-    program = programs_by_kind().get(report.design.kind)
-    return report.design.title if program is None else program.title(report.design, report.settings)
+    study = known_study(report.design)
+    return report.design.title if study is None else study.title(report.settings)
 
 
 def finding_rows(of: Measured) -> list[Row]:
@@ -227,8 +227,8 @@ def report_facts(report: StudyReport) -> list[str]:
     settings, design = report.settings, report.design
     ended = f"after {report.stopped_after}" if report.stopped_after else "before all were drawn"
     scored = " scored" if report.results.findings or report.results.figures else ""
-    program = programs_by_kind().get(design.kind)
-    made_of = "" if program is None else program.made_of(report)
+    study = known_study(design)
+    made_of = "" if study is None else study.facts(report).made_of
     return [
         title_of(report),
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}" + f": {made_of}" * bool(made_of),

@@ -9,9 +9,9 @@ from typing import Any
 from bias_core.errors import InvalidInput, quoted
 from bias_core.models.hosted import hosted_name
 from bias_core.prompts import SLOT, WORD_SLOT
-from bias_core.studies.kit.program import StudyPlan
 from bias_core.studies.kit.rewriting import FAIR, OFF, OWN
 from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.study import StudyPlan
 from bias_core.studies.kit.types import Arm, StudySettings
 
 MOST_ARMS = 8

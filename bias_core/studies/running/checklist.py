@@ -8,12 +8,13 @@ from typing import Any
 
 from bias_core.errors import InvalidInput
 from bias_core.models.hosted import hosted_name, request_words
-from bias_core.studies.kit.program import StudyData, StudyPlan
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.protocol import CHECKLIST, NOT_PRINTED, ProtocolItem, protocol_of
 from bias_core.studies.kit.readers import READER_SETTINGS
 from bias_core.studies.kit.rows import RowMaker, treatment
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.study import StudyPlan
 from bias_core.studies.kit.types import StudySettings, StudyTable, table
 from bias_core.studies.running.size import check_size, n_asked, study_cost
 from bias_core.types import ImageRow
@@ -64,9 +65,9 @@ def _row(item: str, paper: str, here: str, status: str) -> dict[str, str]:
 
 def _rows(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: StudyData) -> Iterator[dict[str, str]]:
     """A line for each item that the paper has, and for those that every paper should have."""
-    declared = {**settings_of(StudySettings), **settings_of(plan.program.options)}
+    declared = {**settings_of(StudySettings), **settings_of(plan.study.options)}
     readers = [name for name in READER_SETTINGS if name in declared]
-    labelled = ["people"] if plan.program.takes_labels else []
+    labelled = ["people"] if plan.study.takes_labels else []
     for name in dict.fromkeys([*_OF_EVERY_PAPER, *readers, *labelled, *items]):
         item = items.get(name, ProtocolItem(says=NOT_PRINTED))
         here, is_met = _here(name, item, plan, data)
@@ -133,13 +134,13 @@ def outlook(plan: StudyPlan, services: StudyServices) -> str:
     settings = plan.settings
     n = n_asked(plan.design, settings) or len(plan.manifest.rows)
     model = " and ".join(dict.fromkeys(_drawn_by(arm, services) for arm in plan.each))
-    facts = [services.reader_facts(reader.role, reader.name) for reader in plan.program.readers(settings)]
+    facts = [services.reader_facts(reader.role, reader.name) for reader in plan.study.readers(settings)]
     readers = [f"{one.name}{_download(one.download_gb)}" for one in dict.fromkeys(facts)]
     listed = " and ".join(filter(None, (", ".join(readers[:-1]), *readers[-1:])))
     read = f", read by {listed}" if readers else ""
     problems = list(_problems(plan, services))
     unmet = f" Cannot be met here: {'; '.join(problems)}." if problems else ""
-    note = plan.program.size_note(plan.design, plan.each[0].settings)
+    note = plan.study.size_note(plan.each[0].settings)
     in_brackets = f" ({note})" if note else ""
     return f"{n:,} pictures{in_brackets} with {model}{read}: {_duration(plan, services)}.{unmet}"
 

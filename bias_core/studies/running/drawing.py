@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.stats.sequential import holds_at_any_time
-from bias_core.studies.kit.program import StudyData, StudyPlan
+from bias_core.studies.kit.data import StudyData
+from bias_core.studies.kit.study import StudyPlan
 from bias_core.studies.kit.types import Finding, Progress, Results
 from bias_core.studies.kit.watching import stop_rule
 
@@ -82,15 +83,15 @@ def what_was_read(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) ->
 
 def _check_that_parts_will_do(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> None:
     """Raise Cancelled again where the numbers of this study rest on all of its pictures."""
-    laid_out = plan.program.arms(plan.settings)
-    if plan.program.fewest_when_stopped is None or (plan.arms and (plan.program.watch is None or laid_out)):
+    laid_out = plan.study.arms(plan.settings)
+    if plan.study.fewest_when_stopped is None or (plan.arms and (not plan.study.watches_shares or laid_out)):
         raise too_early(plan, data, why) from why
 
 
 def _those_with_pictures(
     plan: StudyPlan, data: Sequence[StudyData], why: Cancelled
 ) -> tuple[StudyPlan, list[StudyData]]:
-    fewest = max(plan.program.fewest_when_stopped or 0, bool(data[0].stopped_after))
+    fewest = max(plan.study.fewest_when_stopped or 0, bool(data[0].stopped_after))
     if not plan.arms:
         if len(data[0].frame) < fewest:
             raise too_early(plan, data, why) from why

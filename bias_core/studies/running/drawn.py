@@ -8,7 +8,7 @@ from typing import Any
 from bias_core.protocols import ChecksSettings, ReadsPrompts
 from bias_core.stats.sequential import share_interval
 from bias_core.studies.arms.statistics import mean_sample
-from bias_core.studies.kit.program import DrawnPicture
+from bias_core.studies.kit.data import DrawnPicture
 from bias_core.studies.kit.readers import cut_texts, shortened
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Finding, Results, StudyTable, columns, table

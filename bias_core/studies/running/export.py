@@ -16,7 +16,7 @@ from bias_core.metrics.cards import work
 from bias_core.models.catalogue import load_catalogue
 from bias_core.settings import ASSETS
 from bias_core.store.source_marks import source_of
-from bias_core.studies.kit.designs import design_files, find_design, programs_by_kind, typed_options
+from bias_core.studies.kit.designs import design_files, find_design, study_classes, study_of, typed_options
 from bias_core.studies.kit.readers import READER_SETTINGS
 from bias_core.studies.kit.setting_fields import changed_settings, option_values, settings_of
 from bias_core.studies.kit.types import AUTO, Design, Measured, StudyFigure, StudyReport, StudySettings
@@ -141,7 +141,7 @@ def _licence(info: ModelInfo | None) -> dict[str, str]:
 
 def _own_design(design: Design) -> dict[str, bytes]:
     """The YAML of a design that does not come with the program; its command line names this file."""
-    if is_shipped(design) or design.kind not in programs_by_kind():  # a comparison is no design
+    if is_shipped(design) or design.kind not in study_classes():  # a comparison is no design
         return {}
     return {f"{design.name}.yaml": yaml.safe_dump(asdict(design), sort_keys=False, allow_unicode=True).encode()}
 
@@ -158,13 +158,12 @@ def to_command(design: Design, settings: StudySettings) -> str:
 
     "" for a kind of study that this version no longer runs.
     """
-    if design.kind not in programs_by_kind():
+    if design.kind not in study_classes():
         return ""
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
     given, parts = changed_from_usual(design, settings), ["python", "-m", "bias_core", "study", "run", name]
-    program = programs_by_kind().get(design.kind)
-    if program and program.command:
-        parts = ["python", "-m", "bias_core", *program.command(settings)]
+    if words := study_of(design).command(settings):
+        parts = ["python", "-m", "bias_core", *words]
         given = {key: value for key, value in given.items() if key not in ("options", "model")}
     for name, value in given.items():
         declared = settings_of(StudySettings)[name]
@@ -188,7 +187,7 @@ def changed_from_usual(design: Design, settings: StudySettings) -> dict[str, Any
 
 def _changed_options(design: Design, settings: StudySettings) -> dict[str, Any]:
     """The options that are not as the design has them."""
-    if design.kind not in programs_by_kind():  # a comparison is no design
+    if design.kind not in study_classes():  # a comparison is no design
         return option_values(settings.options)
     usual = typed_options(design, {})
     options = option_values(typed_options(design, settings.options))
@@ -200,9 +199,9 @@ def as_asked(design: Design, settings: StudySettings) -> StudySettings:
 
     Nobody has to name these.
     """
-    if design.kind not in programs_by_kind():  # a comparison is no design
+    if design.kind not in study_classes():  # a comparison is no design
         return settings
-    if settings.arms and settings.arms == programs_by_kind()[design.kind].arms(settings):
+    if settings.arms and settings.arms == study_of(design).arms(settings):
         settings = replace(settings, arms=())
     if settings.force:
         return settings
@@ -219,7 +218,7 @@ def as_asked(design: Design, settings: StudySettings) -> StudySettings:
 
 def to_python(design: Design, settings: StudySettings) -> str:
     """The Python lines that give the same numbers; "" for a kind of study that this version no longer runs."""
-    if design.kind not in programs_by_kind():
+    if design.kind not in study_classes():
         return ""
     arguments = ", ".join(f"{name}={value!r}" for name, value in changed_from_usual(design, settings).items())
     name = design.name if is_shipped(design) else f"{design.name}.yaml"

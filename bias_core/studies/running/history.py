@@ -13,7 +13,7 @@ from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, Status
-from bias_core.studies.kit.designs import programs_by_kind, with_known_options
+from bias_core.studies.kit.designs import study_classes, with_known_options
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
@@ -212,7 +212,7 @@ def go_on(
     """
     manifest = _mine(services, session, run_id)
     design, settings = _study_of(manifest)
-    if design.kind not in programs_by_kind():
+    if design.kind not in study_classes():
         raise InvalidInput(f"“{manifest.title}” cannot be run again. {NO_LONGER} {gone_study(design)}.")
     design, settings, gone = with_known_options(design, settings)
     if has_rule := manifest.status == "finished" and stop_rule(settings) is not None:
@@ -258,8 +258,8 @@ def _checked(session: str) -> str:
 def _choices(manifest: Manifest) -> str:
     """What a visitor chose, as far as it was not the study's own."""
     settings, design = manifest.settings, manifest.design
-    program = programs_by_kind().get(design.get("kind", ""))
-    declared = {} if program is None else settings_of(program.options)
+    study = study_classes().get(design.get("kind", ""))
+    declared = {} if study is None else settings_of(study.options)
     usual = {name: one.default for name, one in declared.items()} | design.get("options", {})
     parts = [f"{100 * settings['scale']:g} %"] if "scale" in settings and design.get("reference") else []
     for name, value in settings.get("options", {}).items():

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from bias_core.annotation.tasks import PAIRED, POSITIONS, SINGLE
-from bias_core.studies.kit.program import StudyData
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.rows import ImportedRows
 
 UNKNOWN = ""  # setting of a picture of which nobody says whom it was to show

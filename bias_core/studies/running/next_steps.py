@@ -9,10 +9,10 @@ from bias_core.metrics.cards import METRICS
 from bias_core.settings import Settings
 from bias_core.stats.effects import images_needed, share_half_width
 from bias_core.stats.exact_shares import EXACT
-from bias_core.studies.kit.designs import programs_by_kind
-from bias_core.studies.kit.program import Program
+from bias_core.studies.kit.designs import known_study
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.study import Study
 from bias_core.studies.kit.types import Design, Finding, StudyReport, StudySettings
 from bias_core.studies.reports.headline import AGAINST_P_STAR
 from bias_core.studies.running.arms import arm_text
@@ -57,23 +57,21 @@ class NextStep:
 
 def next_steps(report: StudyReport, services: StudyServices) -> tuple[NextStep, ...]:
     """The steps that the state of a report asks for; none where nothing more can be drawn or asked."""
-    program = programs_by_kind().get(report.design.kind)
-    if program is None or not report.results.findings or len(report.results.frame("verdicts")):
+    study = known_study(report.design)
+    if study is None or not report.results.findings or len(report.results.frame("verdicts")):
         return ()
-    return tuple(_steps(report, program, services))
+    return tuple(_steps(report, study, services))
 
 
-def _steps(report: StudyReport, program: Program, services: StudyServices) -> Iterator[NextStep]:
+def _steps(report: StudyReport, study: Study, services: StudyServices) -> Iterator[NextStep]:
     settings = as_asked(report.design, report.settings)
     if not settings.images and not any(arm.images for arm in settings.arms):
-        yield from _more_pictures(report, settings, program, services.settings)
-        yield from _base(report, settings, program, services.settings)
+        yield from _more_pictures(report, settings, study, services.settings)
+        yield from _base(report, settings, study, services.settings)
     yield from _people(report, services)
 
 
-def _more_pictures(
-    report: StudyReport, settings: StudySettings, program: Program, limits: Settings
-) -> Iterator[NextStep]:
+def _more_pictures(report: StudyReport, settings: StudySettings, study: Study, limits: Settings) -> Iterator[NextStep]:
     """Until shares are known to ±10 points, or the widest interval is half as wide; of a stopped run, all asked for."""
     if (widest := _widest(report)) is None:
         return
@@ -84,7 +82,8 @@ def _more_pictures(
         every = [times for times in _times(widest, settings.confidence) if times <= most] or [most]
     steps = []
     for times in every:
-        design, larger = (report.design, settings) if report.stopped else program.larger(report.design, settings, times)
+        enlarged, larger = (study, settings) if report.stopped else study.enlarged(settings, times)
+        design = enlarged.design
         n = n_asked(design, larger)
         if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
             continue
@@ -97,9 +96,9 @@ def _more_pictures(
         yield replace(steps[0], others=tuple(steps[1:]))
 
 
-def _base(report: StudyReport, settings: StudySettings, program: Program, limits: Settings) -> Iterator[NextStep]:
+def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Settings) -> Iterator[NextStep]:
     """The same pictures of a plain prompt, where the run has nothing to be compared with."""
-    if report.arms or (with_base := program.with_base(report.design, settings)) is None:
+    if report.arms or (with_base := study.with_baseline(settings)) is None:
         return
     other, prompt = with_base
     if n_asked(report.design, other) <= limits.max_images:

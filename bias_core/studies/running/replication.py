@@ -7,9 +7,9 @@ from typing import Any
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.studies.kit.limits import most_pictures
-from bias_core.studies.kit.program import StudyPlan
 from bias_core.studies.kit.protocol import papers_readers, protocol_of
 from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.study import StudyPlan
 from bias_core.studies.kit.types import AUTO, Design, Progress, StudyReport, StudySettings
 from bias_core.studies.running.arms import each_arm
 from bias_core.studies.running.run import plan_study, read_files, run_study, with_options

@@ -17,16 +17,17 @@ from bias_core.models.catalogue import check_condition
 from bias_core.models.hosted import hosted_name
 from bias_core.store.manifests import STALE_SECONDS, Manifest, Status
 from bias_core.studies.arms.results import compare_arms
-from bias_core.studies.kit.designs import program_of, typed_options
+from bias_core.studies.kit.data import StudyData, nothing_ahead
+from bias_core.studies.kit.designs import study_of, typed_options
 from bias_core.studies.kit.labels import check_answers_fit
 from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
-from bias_core.studies.kit.program import Program, StudyData, StudyPlan, nothing_ahead
 from bias_core.studies.kit.protocol import papers_readers, with_protocol
 from bias_core.studies.kit.readers import check_readers, chosen_readers, fetch_reader, reader_note, resolve_readers
 from bias_core.studies.kit.rewriting import rewriting_note
 from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment, words_without_effect
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import given_settings, option_values
+from bias_core.studies.kit.study import Study, StudyPlan
 from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, Shot, StudyReport, StudySettings, mapped
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.saved import encode, keep_report
@@ -111,7 +112,7 @@ def plan_study(
     Raises Cancelled once ``cancelled()`` turned true.
     """
     settings = with_options(design, settings)
-    program = program_of(design)
+    study = study_of(design)
     if settings.arms[1:]:
         if not estimate:
             check_size(design, settings, services.settings)
@@ -123,25 +124,25 @@ def plan_study(
         if not estimate:
             check_work_of_arms(design, settings, plans, services.settings)
         return _plan_together(design, settings, plans, session)
-    if settings.labels and not program.takes_labels:
+    if settings.labels and not study.takes_labels:
         raise InvalidInput(
             f"{design.name} has no use for people's answers: what its pictures show is read by a program. Leave labels "
             "out; a task that corrects a finished run is made with: study label RUN"
         )
     check = looks_at_stop(cancelled)
-    settings, rows, shots = _laid_out(design, settings, services, program, check, estimate=estimate)
+    settings, rows, shots = _laid_out(design, settings, services, study, check, estimate=estimate)
     world = rows.world(shots, services)
     settings = resolve_readers(settings, services, "" if any_world else world, papers_readers(design))
     read = measure and not estimate
-    warning = check_study_readers(program, settings, world, services) if read else ""
+    warning = check_study_readers(study, settings, world, services) if read else ""
     is_here = bool(rows.revision or settings.images)
     if is_here:
-        program.suits(settings, services)
+        study.check(settings, services, measures=False)
     manifest = Manifest(
         id=run_id(design, settings, session),
         study=design.name,
         session=session,
-        title=program.title(design, settings),
+        title=study.title(settings),
         settings=asdict(settings),
         design=encode(design, Path()),
         rows=tuple(_rows_of(shots, rows, check)),
@@ -150,21 +151,19 @@ def plan_study(
     if settings.labels and is_here:
         check_answers_fit(settings.labels, {row.id for row in manifest.rows})
     if read and is_here:
-        program.ready(settings, services)
-    return StudyPlan(
-        design=design, settings=settings, program=program, rows=rows, shots=shots, manifest=manifest, warning=warning
-    )
+        study.check(settings, services, measures=True)
+    return StudyPlan(study=study, settings=settings, rows=rows, shots=shots, manifest=manifest, warning=warning)
 
 
-def check_study_readers(program: Program, settings: StudySettings, world: str, services: StudyServices) -> str:
+def check_study_readers(study: Study, settings: StudySettings, world: str, services: StudyServices) -> str:
     """What the report must say first of who reads pictures of this world; InvalidInput where they cannot."""
-    if settings.further_encoders and settings.encoder not in {reader.name for reader in program.readers(settings)}:
+    if settings.further_encoders and settings.encoder not in {reader.name for reader in study.readers(settings)}:
         raise InvalidInput("the encoder reads nothing under these settings, so further encoders would change nothing")
-    if settings.judge and not program.judged:
+    if settings.judge and not study.judged:
         raise InvalidInput(
             "this study looks for no attribute in single pictures, so a judge would change nothing; leave judge empty"
         )
-    return check_readers(program.readers(settings), services, source=settings.model, world=world, force=settings.force)
+    return check_readers(study.readers(settings), services, source=settings.model, world=world, force=settings.force)
 
 
 def _with_readers_of(other: StudySettings, settings: StudySettings) -> StudySettings:
@@ -204,14 +203,14 @@ def _laid_out(
     design: Design,
     settings: StudySettings,
     services: StudyServices,
-    program: Program,
+    study: Study,
     check: Callable[[], None],
     *,
     estimate: bool,
 ) -> tuple[StudySettings, Rows, list[Shot]]:
     """Where the pictures come from, and which; imported ones take the place of the model's."""
-    settings = settings if settings.images else program.settled(settings, services)
-    shots = program.shots(design, settings)
+    settings = settings if settings.images else study.settled(settings, services)
+    shots = study.shots(settings)
     if settings.images:
         template = treatment(settings) if shots else ""  # without shots their prompts are the study's
         imported = ImportedRows.build(settings.images, check, template)
@@ -249,12 +248,13 @@ def with_options(design: Design, settings: StudySettings) -> StudySettings:
     """The settings with the paper's where asked, the design's and its options; InvalidInput for one that cannot be."""
     settings = with_protocol(design, settings)
     own = {name: value for name, value in design.settings.items() if name not in given_settings(settings)}
-    if program_of(design).watch is None and stop_rule(settings) is not None:
+    study = study_of(design)
+    if not study.watches_shares and stop_rule(settings) is not None:
         raise InvalidInput(
             f"{design.name} has no shares that a stop rule could watch; leave both ways to stop early out"
         )
     settings = replace(settings, **{**own, "options": typed_options(design, settings.options)})
-    return check_arms(with_arms_of_options(settings, program_of(design).arms(settings)))
+    return check_arms(with_arms_of_options(settings, study.arms(settings)))
 
 
 @cache
@@ -273,7 +273,7 @@ def draw_study(
     """Draw a plan's pictures, by arm, and measure nothing; :func:`run_study` then finds them, and raises alike."""
     watched = stop_rule(plan.settings) is not None
     arms = [
-        arm.program.data(arm.design, arm.settings, services, arm.rows, cancelled=cancelled)
+        arm.study.data(arm.settings, services, arm.rows, cancelled=cancelled)
         if watched
         else StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=nothing_ahead)
         for arm in plan.each
@@ -287,7 +287,7 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
 
     Cancelled where it cannot: nothing of it is said that needs pictures which are not there.
     """
-    data = [arm.program.data(arm.design, arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
+    data = [arm.study.data(arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
     data[0].may_end_early = not plan.arms  # arms are compared as wholes
     n_repairs = services.repairs.n
     if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):
@@ -346,7 +346,7 @@ def _read_arms(
     services, arms = data[0].services, list[ArmReport]()
     for i, arm in enumerate(plan.each):
         name = plan.settings.arms[i].name if plan.arms else ""
-        steps = arm.program.measure(arm.design, arm.settings, data[i])
+        steps = arm.study.measure(arm.settings, data[i])
         results = yield from mapped(steps, partial(_of_arm, name)) if name else steps
         data[i].is_measured = True
         results = results if data[i].fixed_n else as_watched(results)
@@ -364,14 +364,14 @@ def _read_arms(
     results = arms[0].results
     if plan.arms:
         yield Progress(message="comparing the arms")
-        results = compare_arms(plan.design, plan.settings, plan.program, arms)
+        results = compare_arms(plan.study, plan.settings, arms)
         results = results if stop_rule(plan.settings) is None else as_watched(results)
     return arms, results
 
 
 def _fetch_readers(plan: StudyPlan, services: StudyServices) -> Iterator[Progress]:
     """Have every reader on this machine before a picture is drawn that nobody could read."""
-    sources = {reader: arm.settings.model for arm in plan.each for reader in arm.program.readers(arm.settings)}
+    sources = {reader: arm.settings.model for arm in plan.each for reader in arm.study.readers(arm.settings)}
     for reader, source in sources.items():
         facts = services.reader_facts(reader.role, reader.name)
         if facts.download_gb:
@@ -410,13 +410,13 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
     for one in plan.each:
         prompts = {treated(shot.prompt, treatment(one.settings)) for shot in one.shots if not one.settings.images}
         words |= {word for prompt in prompts for word in services.unknown_words(one.settings.model, prompt)}
-    readers = plan.program.readers(plan.settings)
+    readers = plan.study.readers(plan.settings)
     encoder = next((reader.name for reader in readers if reader.role == "encoder"), "")
     versions = {"encoder": services.encoder(encoder).name} if encoder else {}
     if plan.settings.judge:
         versions["judge"] = services.judge(plan.settings.judge).name
     read_by = tuple(services.reader_facts(reader.role, reader.name) for reader in dict.fromkeys(readers))
-    is_known = plan.program.judged == "attributes" and all(map(services.pictures_world, _models_of(plan)))
+    is_known = plan.study.judged == "attributes" and all(map(services.pictures_world, _models_of(plan)))
     of_world = {
         facts: is_known if facts.role == "judge" else facts.role == "encoder" and bool(facts.world) and not plan.warning
         for facts in read_by

@@ -10,7 +10,7 @@ import pandas as pd
 
 from bias_core.metrics.paired_labels import ANDROGYNOUS, CANNOT_IDENTIFY, GENDERS, NOT_TWO_PEOPLE, UNCLEAR
 from bias_core.scales import Scale, load_scales
-from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.designs import known_study
 from bias_core.studies.kit.types import StudyReport
 from bias_core.types import Attribute
 
@@ -78,14 +78,14 @@ class ScalePictures:
 
 def scale_pictures(report: StudyReport, name: str) -> list[ScalePictures]:
     """The pictures that a study scores, in each arm; [] where there are none, or no scale is called so."""
-    program, frame = programs_by_kind().get(report.design.kind), report.pictures
+    study, frame = known_study(report.design), report.pictures
     scale = load_scales().get(name)
-    if program is None or frame is None or frame.empty or scale is None:
+    if study is None or frame is None or frame.empty or scale is None:
         return []
     pictures = []
     for arm, part in _arms(report):
         own = frame[frame["arm"] == arm] if arm else frame
-        rows = own[own["group"].isin(list(program.attributes(report.design, part.settings)))]
+        rows = own[own["group"].isin(list(study.attributes(part.settings)))]
         ids = tuple(dict.fromkeys(rows["image_id"]))
         pictures.append(ScalePictures(arm=arm, scale=scale, image_ids=ids))
     return [one for one in pictures if one.image_ids]
@@ -108,12 +108,12 @@ def _arms(report: StudyReport) -> list[tuple[str, Any]]:
 
 
 def _attribute_readings(report: StudyReport) -> Iterator[Reading]:
-    program, frame = programs_by_kind().get(report.design.kind), report.pictures
-    if program is None or frame is None or frame.empty:
+    study, frame = known_study(report.design), report.pictures
+    if study is None or frame is None or frame.empty:
         return
     for arm, part in _arms(report):
         own = frame[frame["arm"] == arm] if arm else frame
-        read = program.attributes(report.design, part.settings)
+        read = study.attributes(part.settings)
         by_group = {group: rows for group in read if len(rows := own[own["group"] == group])}
         for group, rows in by_group.items():
             once = rows.drop_duplicates("image_id")

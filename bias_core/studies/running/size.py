@@ -9,11 +9,11 @@ from bias_core.engine.local import Cost, estimate_cost
 from bias_core.errors import TooLarge
 from bias_core.models.hosted import hosted_name
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import program_of
+from bias_core.studies.kit.designs import study_of
 from bias_core.studies.kit.limits import check_budget, check_work, most_pictures
-from bias_core.studies.kit.program import StudyPlan
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.study import StudyPlan
 from bias_core.studies.kit.types import Design, Progress, StudySettings
 from bias_core.studies.running.arms import each_arm
 
@@ -37,7 +37,7 @@ def check_size(design: Design, settings: StudySettings, limits: Settings, rows: 
     if settings.arms[1:]:
         what, less = f"{design.name} with {len(settings.arms)} arms{what.removeprefix(design.name)}", "fewer arms"
     elif not design.reference:
-        what = f"exploring “{program_of(design).title(design, settings)}”"
+        what = f"exploring “{study_of(design).title(settings)}”"
     n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
     scale = 0.0
     if n > (most := most_pictures(limits, n_steps, pixels)):
@@ -62,7 +62,7 @@ def check_work_of_arms(design: Design, settings: StudySettings, plans: Sequence[
     n, work = 0, 0.0
     for plan in plans:
         rows = plan.manifest.rows
-        later = 0 if plan.settings.images else plan.program.n_later(plan.design, plan.settings)
+        later = 0 if plan.settings.images else plan.study.n_later(plan.settings)
         n += len(rows) + later
         if not plan.settings.images:  # what is brought along was drawn elsewhere
             sizes = [row.num_inference_steps * row.width * row.height for row in rows]
@@ -77,10 +77,10 @@ def check_work_of_arms(design: Design, settings: StudySettings, plans: Sequence[
 
 def n_asked(design: Design, settings: StudySettings) -> int:
     """Pictures that a study may draw in all its arms, those included that it draws while it measures."""
-    program = program_of(design)
+    study = study_of(design)
     if settings.arms[1:]:
         return sum(n_asked(design, arm) for arm in each_arm(settings) if not arm.images)
-    return sum(shot.n for shot in program.shots(design, settings)) + program.n_later(design, settings)
+    return sum(shot.n for shot in study.shots(settings)) + study.n_later(settings)
 
 
 def largest_scale(design: Design, settings: StudySettings, most: float) -> float:

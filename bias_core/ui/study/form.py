@@ -9,7 +9,7 @@ import gradio as gr
 
 from bias_core.models.hosted import hosted_name, request_words
 from bias_core.services import Services
-from bias_core.studies.kit.designs import find_design, option_settings, program_of, settings_with
+from bias_core.studies.kit.designs import find_design, option_settings, settings_with, study_of
 from bias_core.studies.kit.setting_fields import Setting, is_nothing, option_values, settings_of
 from bias_core.studies.kit.types import Arm, Design, StudySettings
 from bias_core.studies.running.arms import MOST_ARMS, each_arm
@@ -208,7 +208,7 @@ class StudyForm:
         if name == "condition":
             more["info"] = self.planted(more["value"])
         if name == "judge":
-            more["visible"] = any(program_of(design).judged for design in self.designs.values())
+            more["visible"] = any(study_of(design).judged for design in self.designs.values())
         if name in menus or one.choices:
             choices = [(str(choice) or "default", choice) for choice in one.choices]
             return gr.Dropdown(menus[name](services) if name in menus else choices, **more)
@@ -301,8 +301,8 @@ class StudyForm:
         with messages.user_errors():
             arms = each_arm(with_options(design, settings))
             drawn = [arm for arm in arms if not (arm.images and arms[1:])]
-            program = program_of(design)
-            shots = [shot for arm in drawn for shot in program.shots(design, program.settled(arm, self.services))]
+            study = study_of(design)
+            shots = [shot for arm in drawn for shot in study.shots(study.settled(arm, self.services))]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
             with messages.user_errors() as too_many:
                 check_number(design, with_options(design, settings), self.services.settings)
@@ -321,7 +321,7 @@ class StudyForm:
         n_requests: Counter[str] = Counter()
         for arm in arms:
             if not arm.images and hosted_name(arm.model):
-                n_requests[arm.model] += sum(shot.n for shot in program_of(design).shots(design, arm))
+                n_requests[arm.model] += sum(shot.n for shot in study_of(design).shots(arm))
         return [f"up to {request_words(n, self.services.model_info(name))}" for name, n in n_requests.items()]
 
     def on_remember(self, *values: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,27 +18,14 @@ from PIL import Image
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.models.hosted import hosted_name
 from bias_core.protocols import Captioner, ImageTextEncoder, ReadsPrompts, VisualQuestionAnswerer
-from bias_core.store.manifests import Manifest
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
 from bias_core.studies.kit.limits import Countdown, Stoppable, leaving
-from bias_core.studies.kit.readers import Reader, cut_texts
-from bias_core.studies.kit.rows import Rows, larger
+from bias_core.studies.kit.readers import cut_texts
+from bias_core.studies.kit.rows import Rows
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import Options
-from bias_core.studies.kit.types import (
-    Arm,
-    ArmReport,
-    Design,
-    Finding,
-    Progress,
-    Results,
-    Shot,
-    StudyReport,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.kit.types import Progress, Shot, StudySettings
 from bias_core.studies.kit.watching import REFUSED, DrawingView, ShareValues, StopRule, Watch, once, stop_rule
-from bias_core.types import Attribute, ImageRow, StoredImage
+from bias_core.types import ImageRow, StoredImage
 from bias_core.waiting import never
 
 T = TypeVar("T")
@@ -407,105 +394,3 @@ def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
 
 def nothing_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     """For studies whose readers need all pictures, or keep nothing."""
-
-
-Measuring = Generator[Progress, None, Results]
-
-
-def encoder_of(settings: StudySettings) -> tuple[Reader, ...]:
-    """The encoder of the settings, which reads the pictures of most studies, and those that read them beside it."""
-    encoders = tuple(Reader(role="encoder", name=name) for name in (settings.encoder, *settings.further_encoders))
-    return (*encoders, *judge_of(settings))
-
-
-def judge_of(settings: StudySettings) -> tuple[Reader, ...]:
-    """The judge of the settings, where they name one."""
-    return (Reader(role="judge", name=settings.judge),) if settings.judge else ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Program:
-    """A kind of study."""
-
-    shots: Callable[[Design, StudySettings], list[Shot]]  # which pictures the design asks for under these settings
-    # a generator that yields where it is and returns the results; ``data`` holds the pictures
-    measure: Callable[[Design, StudySettings, StudyData], Measuring]
-    # the same with so many times the pictures; and with plain pictures beside these, and their prompt in words, None
-    # where they have a base, or can have none
-    larger: Callable[[Design, StudySettings, float], tuple[Design, StudySettings]] = larger
-    with_base: Callable[[Design, StudySettings], tuple[StudySettings, str] | None] = lambda _design, _settings: None
-    # the settings with what follows from the model that draws, before anything is laid out
-    settled: Callable[[StudySettings, StudyServices], StudySettings] = lambda settings, _services: settings
-    # raises where the pictures of a model, or those brought along, cannot be used for this; asked before anything is
-    # drawn, also where nothing will be measured yet
-    suits: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
-    # raises where a model that will be needed is missing; asked before anything is drawn
-    ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
-    readers: Callable[[StudySettings], Sequence[Reader]] = encoder_of  # who reads pictures under these settings
-    options: type[Options] = Options  # what may be asked of this kind; a design may give other defaults
-    # the arms that these options lay out by themselves, none where a run has those that it is given
-    arms: Callable[[StudySettings], tuple[Arm, ...]] = lambda _settings: ()
-    # pictures that measuring draws beside those of ``shots``, at most
-    n_later: Callable[[Design, StudySettings], int] = lambda _design, _settings: 0
-    ahead: ReadAhead = embed_ahead  # reads finished pictures while the next are drawn
-    # reads the shares of finished pictures, so that they can be watched as they grow and a rule can end the run; None
-    # where the study has none
-    watch: Callable[[Design, StudySettings, StudyData, pd.DataFrame], Steps[list[ShareValues]]] | None = None
-    # what a judge is asked about: "attributes" of pictures, which of two sentences is true of "people", the "things"
-    # that prompts name, or nothing
-    judged: Literal["", "attributes", "people", "things"] = ""
-    # the attributes whose share is read in the pictures of each group, by the group; none where none is read
-    attributes: Callable[[Design, StudySettings], Mapping[str, Sequence[Attribute]]] = lambda _design, _settings: {}
-    takes_labels: bool = False  # whether people's labels (``StudySettings.labels``) are used
-    shows_anything: bool = False  # whether its pictures may show no people at all
-    # what must be known of this size before anything is drawn, in words; "" for nothing
-    size_note: Callable[[Design, StudySettings], str] = lambda _design, _settings: ""
-    # the results from labelled people alone, for labels that were corrected; None where the study has none. The
-    # tables are those of the raters.
-    rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None
-    # the paper's own tables and figures over the arms of a run, beside those that every study has; None where it has
-    # none
-    compare: Callable[[Design, StudySettings, Sequence[ArmReport]], Results] | None = None
-    # of a run with these settings
-    title: Callable[[Design, StudySettings], str] = lambda design, _settings: design.title
-    # what stands out of a report of one arm, and of several, in a sentence or two; None: as of every study
-    # (:mod:`bias_core.studies.reports.headline`). It compares with no rate whose source is an assumption
-    headline: Callable[[StudyReport], str] | None = None
-    arms_headline: Callable[[StudyReport], str] | None = None
-    # what the number of its pictures is made of, in words; "" where each is as any other
-    made_of: Callable[[StudyReport], str] = lambda _report: ""
-    # the attribute that a number is the share of pictures of, as a sentence quotes it; "" for other numbers
-    share_of: Callable[[Finding], str] = lambda _finding: ""
-    # what a report of this kind says as JSON values beside what every report says
-    values: Callable[[StudyReport], Mapping[str, Any]] = lambda _report: {}
-    # of how many finished pictures at least a run that is stopped is measured, if its measures have what they need;
-    # None: never
-    fewest_when_stopped: int | None = None
-    # the words of its own command line that stand for options and model; None where it is started by ``study run`` as
-    # the others
-    command: Callable[[StudySettings], Sequence[str]] | None = None
-
-    def data(self, design: Design, settings: StudySettings, *of: Any, **how: Any) -> StudyData:
-        """The pictures of a run of this kind; ``of`` and ``how`` as :class:`StudyData` takes them."""
-        watch = None if self.watch is None else partial(self.watch, design, settings)
-        return StudyData(settings, *of, ahead=self.ahead, watch=watch, **how)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyPlan:
-    """What a study would draw, found out without drawing."""
-
-    design: Design
-    settings: StudySettings  # with the design's options filled in
-    program: Program
-    rows: Rows  # where the pictures come from, and which; of several arms, those of the first
-    shots: list[Shot]
-    manifest: Manifest  # with one row per picture; not yet saved
-    warning: str = ""  # what the report must say first, "" for nothing
-    # the plans of several arms, whose manifests are parts of this one; empty for a run of one arm
-    arms: "tuple[StudyPlan, ...]" = ()
-
-    @property
-    def each(self) -> "tuple[StudyPlan, ...]":
-        """The plan of every arm; of a run of one arm, this one."""
-        return self.arms or (self,)
