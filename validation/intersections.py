@@ -45,22 +45,6 @@ class IntersectionOptions(PoolOptions):
     conditions: tuple[str, ...] = setting(CONDITIONS, "Conditions", "Nothing goes together, and what is planted does")
 
 
-def intersection_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """A pool of pictures of each group, on seeds of their own."""
-    if settings.images:
-        raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-    if tuple(settings.options.conditions) != CONDITIONS:
-        raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
-    n, pool = pool_size(design, settings), settings.options.pool
-    return pools(
-        settings,
-        [
-            Shot(prompt=_prompt(design, group), n=n, group=group, condition=condition, first_seed=place * pool)
-            for place, (group, condition) in enumerate(GROUPS.items())
-        ],
-    )
-
-
 def _prompt(design: Design, group: str) -> str:
     return str(design.data["prompt_of_three" if group == OF_THREE else "prompt"])
 
@@ -68,48 +52,6 @@ def _prompt(design: Design, group: str) -> str:
 def _planted_shares(design: Design, group: str, names: Sequence[str]) -> np.ndarray:
     """The share of people in every combination, an axis of 2 for each attribute."""
     return np.reshape(joint_shares(_prompt(design, group), GROUPS[group], names), (2,) * len(names))
-
-
-def measure_intersections(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Shares of combinations, excess and interaction of every two and all three attributes, in every repetition."""
-    frame, attributes = data.frame.reset_index(drop=True), design.data["attributes"]
-    rows = yield from data.embed(frame)
-    pairs = [(one["positive"], one["negative"]) for one in attributes]
-    texts = data.texts([sentence for pair in pairs for sentence in pair])
-    calls = (rows @ (texts[0::2] - texts[1::2]).T > 0).astype(float)  # (n, n_attributes)
-    errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
-    places_of, names = frame.groupby([POOL, "group"], sort=False).indices, [positive for positive, _ in pairs]
-    planted = {group: _planted_shares(design, group, names) for group in GROUPS}
-    fair = planted[CONDITIONS[0]]  # where nothing goes together: each by itself
-    world = np.array([fair.take(1, axis=j).sum() for j in range(len(pairs))])
-    draws, claims = places_in_pool(design, settings, list(GROUPS)), list[dict[str, Any]]()
-    pairs_of = {condition: _identities(design, condition) for condition in CONDITIONS}
-
-    def work(repetition: int) -> Iterator[dict[str, Any]]:
-        for group, places in draws[repetition].items():
-            here = calls[places_of[pool_of(settings, repetition), group][places]]
-            tests = list(_tests(here, errors, planted[group], settings.confidence))
-            for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
-                where = {"condition": group, "repetition": repetition}
-                claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
-            if group != CONDITIONS[1]:
-                yield _interaction(claims[-1], _ALL_THREE)  # the last crossing has all attributes
-            if group != OF_THREE:
-                yield from _measurements(design, here, errors, claims[-len(tests) :], world, settings.confidence)
-        for condition, identities in pairs_of.items():
-            yield from _in_pairs(design, identities, settings, {"condition": condition, "repetition": repetition})
-
-    measurements = yield from in_each_repetition(data, work)
-    table = pd.DataFrame(claims).assign(attributes=lambda one: [_name(design, of) for of in one["of"]])
-    results = results_of(
-        pd.DataFrame(measurements), settings, notes=(TEXTS.note("planted together", n=pool_size(design, settings)),)
-    )
-    shares = _claimed(table)
-    return replace(
-        results,
-        findings=(*_findings(shares), _of_three(table), *results.findings),
-        tables=(*results.tables, TEXTS.table("claims", shares.drop(columns="is planted"))),
-    )
 
 
 def _tests(
@@ -317,9 +259,63 @@ class ValidityIntersections(Study):
     options = IntersectionOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures to draw."""
-        return intersection_shots(self.design, settings)
+        """A pool of pictures of each group, on seeds of their own."""
+        if settings.images:
+            raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
+        if tuple(settings.options.conditions) != CONDITIONS:
+            raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
+        n, pool = pool_size(self.design, settings), settings.options.pool
+        return pools(
+            settings,
+            [
+                Shot(prompt=_prompt(self.design, group), n=n, group=group, condition=condition, first_seed=place * pool)
+                for place, (group, condition) in enumerate(GROUPS.items())
+            ],
+        )
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure the planted rates again and again."""
-        return measure_intersections(self.design, settings, data)
+        """Shares of combinations, excess and interaction of every two and all three attributes, in every repetition."""
+        frame, attributes = data.frame.reset_index(drop=True), self.design.data["attributes"]
+        rows = yield from data.embed(frame)
+        pairs = [(one["positive"], one["negative"]) for one in attributes]
+        texts = data.texts([sentence for pair in pairs for sentence in pair])
+        calls = (rows @ (texts[0::2] - texts[1::2]).T > 0).astype(float)  # (n, n_attributes)
+        errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
+        places_of, names = frame.groupby([POOL, "group"], sort=False).indices, [positive for positive, _ in pairs]
+        planted = {group: _planted_shares(self.design, group, names) for group in GROUPS}
+        fair = planted[CONDITIONS[0]]  # where nothing goes together: each by itself
+        world = np.array([fair.take(1, axis=j).sum() for j in range(len(pairs))])
+        draws, claims = places_in_pool(self.design, settings, list(GROUPS)), list[dict[str, Any]]()
+        pairs_of = {condition: _identities(self.design, condition) for condition in CONDITIONS}
+
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            for group, places in draws[repetition].items():
+                here = calls[places_of[pool_of(settings, repetition), group][places]]
+                tests = list(_tests(here, errors, planted[group], settings.confidence))
+                for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
+                    where = {"condition": group, "repetition": repetition}
+                    claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
+                if group != CONDITIONS[1]:
+                    yield _interaction(claims[-1], _ALL_THREE)  # the last crossing has all attributes
+                if group != OF_THREE:
+                    yield from _measurements(
+                        self.design, here, errors, claims[-len(tests) :], world, settings.confidence
+                    )
+            for condition, identities in pairs_of.items():
+                yield from _in_pairs(
+                    self.design, identities, settings, {"condition": condition, "repetition": repetition}
+                )
+
+        measurements = yield from in_each_repetition(data, work)
+        table = pd.DataFrame(claims).assign(attributes=lambda one: [_name(self.design, of) for of in one["of"]])
+        results = results_of(
+            pd.DataFrame(measurements),
+            settings,
+            notes=(TEXTS.note("planted together", n=pool_size(self.design, settings)),),
+        )
+        shares = _claimed(table)
+        return replace(
+            results,
+            findings=(*_findings(shares), _of_three(table), *results.findings),
+            tables=(*results.tables, TEXTS.table("claims", shares.drop(columns="is planted"))),
+        )

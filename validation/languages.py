@@ -99,42 +99,6 @@ def language_shots(design: Design, settings: StudySettings) -> list[Shot]:
     )
 
 
-def measure_languages(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """What is said in every repetition: of the languages that are planted, and of all others."""
-    options, frame = settings.options, data.frame.reset_index(drop=True)
-    rows = yield from data.embed(frame)
-    attributes = read_attributes(options.attributes, options.concept)
-    texts = data.texts([text for one in attributes for text in (one.positive, one.negative)])
-    margins = rows @ (texts[0::2] - texts[1::2]).T  # (n, n_attributes)
-    cells = {key: margins[at] for key, at in frame.groupby([POOL, "group", "wording"], sort=False).indices.items()}
-    conditions = _two_conditions(settings)
-    pools_of = {
-        (k, group): {
-            one.name: cells.get((k, group, one.name), cells[k, conditions[0], one.name]) for one in _wordings(options)
-        }
-        for k, group in product(range(options.seeds), conditions)
-    }
-    draws, claims = places_in_pool(design, settings, conditions), list[tuple[bool, bool]]()
-
-    def work(repetition: int) -> Iterator[dict[str, Any]]:
-        for group, places in draws[repetition].items():
-            pool = pools_of[pool_of(settings, repetition), group]
-            table = _language_table(
-                options, attributes, {name: of[places] for name, of in pool.items()}, settings.confidence
-            )
-            where = {"condition": group, "repetition": repetition, "planted": "gender in two languages"}
-            yield from _measurements(table, pool, where)
-            if group != conditions[0]:
-                named = table["verdict"].isin([MORE, LESS])
-                both, other = named[table["is planted"]].all(), named[~table["is planted"]].any()
-                claims.append((bool(both), bool(other)))
-
-    lines = yield from in_each_repetition(data, work)
-    note = TEXTS.note("languages", n=pool_size(design, settings))
-    results = results_of(pd.DataFrame(lines), settings, notes=(note,))
-    return joined(Results(findings=tuple(_findings(claims))), results)
-
-
 def _language_table(
     options: LanguageOptions, attributes: Sequence[Attribute], margins: Mapping[str, np.ndarray], confidence: float
 ) -> pd.DataFrame:
@@ -191,5 +155,37 @@ class ValidityLanguages(Study):
         return language_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure the planted rates again and again."""
-        return measure_languages(self.design, settings, data)
+        """What is said in every repetition: of the languages that are planted, and of all others."""
+        options, frame = settings.options, data.frame.reset_index(drop=True)
+        rows = yield from data.embed(frame)
+        attributes = read_attributes(options.attributes, options.concept)
+        texts = data.texts([text for one in attributes for text in (one.positive, one.negative)])
+        margins = rows @ (texts[0::2] - texts[1::2]).T  # (n, n_attributes)
+        cells = {key: margins[at] for key, at in frame.groupby([POOL, "group", "wording"], sort=False).indices.items()}
+        conditions = _two_conditions(settings)
+        pools_of = {
+            (k, group): {
+                one.name: cells.get((k, group, one.name), cells[k, conditions[0], one.name])
+                for one in _wordings(options)
+            }
+            for k, group in product(range(options.seeds), conditions)
+        }
+        draws, claims = places_in_pool(self.design, settings, conditions), list[tuple[bool, bool]]()
+
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            for group, places in draws[repetition].items():
+                pool = pools_of[pool_of(settings, repetition), group]
+                table = _language_table(
+                    options, attributes, {name: of[places] for name, of in pool.items()}, settings.confidence
+                )
+                where = {"condition": group, "repetition": repetition, "planted": "gender in two languages"}
+                yield from _measurements(table, pool, where)
+                if group != conditions[0]:
+                    named = table["verdict"].isin([MORE, LESS])
+                    both, other = named[table["is planted"]].all(), named[~table["is planted"]].any()
+                    claims.append((bool(both), bool(other)))
+
+        lines = yield from in_each_repetition(data, work)
+        note = TEXTS.note("languages", n=pool_size(self.design, settings))
+        results = results_of(pd.DataFrame(lines), settings, notes=(note,))
+        return joined(Results(findings=tuple(_findings(claims))), results)

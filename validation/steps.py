@@ -59,62 +59,6 @@ class StepOptions(Options):
     guided: bool = setting(False, "Guided velocities", "With classifier-free guidance, instead of conditional ones")
 
 
-def step_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of every concept under every condition, all on the same seeds, which repetitions share out."""
-    n_each = math.ceil(settings.options.repetitions / settings.options.seeds)
-    n = n_each * scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
-    shots = [
-        Shot(prompt=case["prompt"], n=n, group=condition, condition=condition, facts={"concept": case["concept"]})
-        for condition in ladder(settings)
-        for case in design.data["cases"]
-    ]
-    return pools(settings, shots)
-
-
-def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Predicted gain under every condition, and its rank correlation with what pictures gain over the first."""
-    rows = yield from data.embed(data.frame)
-    attributes = [Attribute(**one) for one in design.data["attributes"]]
-    k = len(attributes)
-    texts = data.texts([one.positive for one in attributes] + [one.negative for one in attributes])
-    direction = (texts[:k] - texts[k:]).T
-    finished = {key: rows[part.index] @ direction > 0 for key, part in data.frame.groupby(["concept", "group"])}
-    cases = {case["concept"]: case for case in design.data["cases"]}
-    lines: list[dict[str, Any]] = []
-    seeds: list[pd.DataFrame] = []
-    first, *between, _last = ladder(settings)  # `between` most is planted already: the last has hardly more of it
-
-    def trace_all(concept: str) -> list[tuple[Any, pd.DataFrame, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
-        """Of a concept every condition with its pictures and what is seen in their steps."""
-        own = data.frame[data.frame["concept"] == concept].groupby("group", sort=False)
-        return [(condition, part, _traced(data, part, attributes, direction)) for condition, part in own]
-
-    concepts = list(dict.fromkeys(data.frame["concept"]))
-    traced = yield from data.as_far_as("concepts whose steps are looked into", concepts, trace_all)
-    cells = ((name, *cell) for name, of_concept in zip(concepts, traced, strict=False) for cell in of_concept)
-    for concept, condition, part, (own, base, spi) in cells:
-        gained = finished[concept, condition].astype(float) - finished[concept, first]
-        for i, attribute in enumerate(attributes):
-            here = {"concept": concept, "attribute": attribute.name, "condition": condition}
-            case, gains = cases[str(concept)], _gains(base[:, :, i], own[:, :, i], settings)
-            here["planted"] = attribute.name in case["planted"]
-            wholes = [_turned(gain.whole) if attribute.name in case.get("rarer", ()) else gain.whole for gain in gains]
-            if not here["planted"] or condition not in between:
-                lines += [_line(here, whole, ladder(settings), k) for k, whole in enumerate(wholes)]
-            each = np.concatenate([gain.each.mean(axis=1) for gain in gains])
-            of_seeds = {"gain": each, "SPI": spi[:, :, i].mean(axis=1), "finished": gained[:, i]}
-            seeds.append(pd.DataFrame({**here, "seed": [one.row.seed for one in data.stored(part)], **of_seeds}))
-    table = pd.concat(seeds, ignore_index=True)
-    findings = _correlations(table[table["condition"] != first], settings)
-    results = results_of(pd.DataFrame(lines), settings, notes=[TEXTS.note("finished gain", least=LEAST_CORRELATION)])
-    tables = (
-        TEXTS.table("correlations", finding_rows(findings, "seeds")),
-        *results.tables,
-        TEXTS.table("seeds", named("seeds", table)),
-    )
-    return replace(results, findings=(*findings, *results.findings), tables=tables)
-
-
 def _gains(base: np.ndarray, own: np.ndarray, settings: StudySettings) -> list[PredictedGain]:
     """The gain of every repetition, each on its own part of the seeds; margins ``(n_seeds, n_steps)``."""
     parts = np.array_split(np.arange(len(own)), settings.options.repetitions)
@@ -253,39 +197,6 @@ class Pool:
         return [first[seeds], *others]
 
 
-def measure_cause_pool(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Effects, parts and steps of every repetition, and how often the right part is named."""
-    rows = yield from data.embed(data.frame)
-    present, absent = data.texts([design.data["present"], design.data["absent"]])
-    frame = data.frame.assign(margin=rows @ (present - absent))
-    table = frame.pivot_table("margin", [POOL, "seed"], "way", sort=False).dropna()
-    each = table.groupby(level=0, sort=False)
-    pools_of = [Pool(margins={str(way): own[way].to_numpy() for way in own}) for _, own in each]
-    claims: list[dict[str, Any]] = []
-    held: list[bool] = []
-
-    def work(repetition: int) -> Iterator[dict[str, Any]]:
-        pool = pools_of[pool_of(settings, repetition)]
-        for condition, share in SHARES.items():
-            where: dict[str, Any] = {"condition": condition, "repetition": repetition}
-            rng = np.random.default_rng(Random(f"{settings.seed} {condition} {repetition}").getrandbits(64))
-            yield from _exchange_lines(design, settings, pool, share, rng, where, held)
-            for name, cells in design.data["adapters"].items():
-                lines_of_parts, claim = _part_lines(
-                    design, settings, pool, share, rng, where | {"adapter": name}, cells
-                )
-                claims.append(claim)
-                yield from lines_of_parts
-
-    lines = yield from in_each_repetition(data, work)
-    results = results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("pool of seeds", n=len(table)),))
-    return replace(
-        results,
-        findings=(*_cause_findings(pd.DataFrame(claims), held), *results.findings),
-        tables=(*results.tables, TEXTS.table("parts named", _parts_named(pd.DataFrame(claims)))),
-    )
-
-
 def _exchange_lines(
     design: Design,
     settings: StudySettings,
@@ -386,14 +297,64 @@ class ValiditySteps(Study):
     options = StepOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures to draw."""
-        return step_shots(self.design, settings)
+        """Pictures of every concept under every condition, all on the same seeds, which repetitions share out."""
+        n_each = math.ceil(settings.options.repetitions / settings.options.seeds)
+        n = n_each * scaled(self.design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+        shots = [
+            Shot(prompt=case["prompt"], n=n, group=condition, condition=condition, facts={"concept": case["concept"]})
+            for condition in ladder(settings)
+            for case in self.design.data["cases"]
+        ]
+        return pools(settings, shots)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure the planted rates again and again."""
-        return measure_steps(self.design, settings, data)
+        """Predicted gain under every condition, and its rank correlation with what pictures gain over the first."""
+        rows = yield from data.embed(data.frame)
+        attributes = [Attribute(**one) for one in self.design.data["attributes"]]
+        k = len(attributes)
+        texts = data.texts([one.positive for one in attributes] + [one.negative for one in attributes])
+        direction = (texts[:k] - texts[k:]).T
+        finished = {key: rows[part.index] @ direction > 0 for key, part in data.frame.groupby(["concept", "group"])}
+        cases = {case["concept"]: case for case in self.design.data["cases"]}
+        lines: list[dict[str, Any]] = []
+        seeds: list[pd.DataFrame] = []
+        first, *between, _last = ladder(settings)  # `between` most is planted already: the last has hardly more of it
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: ARG002
+        def trace_all(concept: str) -> list[tuple[Any, pd.DataFrame, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+            """Of a concept every condition with its pictures and what is seen in their steps."""
+            own = data.frame[data.frame["concept"] == concept].groupby("group", sort=False)
+            return [(condition, part, _traced(data, part, attributes, direction)) for condition, part in own]
+
+        concepts = list(dict.fromkeys(data.frame["concept"]))
+        traced = yield from data.as_far_as("concepts whose steps are looked into", concepts, trace_all)
+        cells = ((name, *cell) for name, of_concept in zip(concepts, traced, strict=False) for cell in of_concept)
+        for concept, condition, part, (own, base, spi) in cells:
+            gained = finished[concept, condition].astype(float) - finished[concept, first]
+            for i, attribute in enumerate(attributes):
+                here = {"concept": concept, "attribute": attribute.name, "condition": condition}
+                case, gains = cases[str(concept)], _gains(base[:, :, i], own[:, :, i], settings)
+                here["planted"] = attribute.name in case["planted"]
+                wholes = [
+                    _turned(gain.whole) if attribute.name in case.get("rarer", ()) else gain.whole for gain in gains
+                ]
+                if not here["planted"] or condition not in between:
+                    lines += [_line(here, whole, ladder(settings), k) for k, whole in enumerate(wholes)]
+                each = np.concatenate([gain.each.mean(axis=1) for gain in gains])
+                of_seeds = {"gain": each, "SPI": spi[:, :, i].mean(axis=1), "finished": gained[:, i]}
+                seeds.append(pd.DataFrame({**here, "seed": [one.row.seed for one in data.stored(part)], **of_seeds}))
+        table = pd.concat(seeds, ignore_index=True)
+        findings = _correlations(table[table["condition"] != first], settings)
+        results = results_of(
+            pd.DataFrame(lines), settings, notes=[TEXTS.note("finished gain", least=LEAST_CORRELATION)]
+        )
+        tables = (
+            TEXTS.table("correlations", finding_rows(findings, "seeds")),
+            *results.tables,
+            TEXTS.table("seeds", named("seeds", table)),
+        )
+        return replace(results, findings=(*findings, *results.findings), tables=tables)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
         """Raise InvalidInput if the model does not suit."""
         model_suits(settings, services)
 
@@ -409,9 +370,37 @@ class ValidityCauses(Study):
         return cause_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure the planted rates again and again."""
-        return measure_cause_pool(self.design, settings, data)
+        """Effects, parts and steps of every repetition, and how often the right part is named."""
+        rows = yield from data.embed(data.frame)
+        present, absent = data.texts([self.design.data["present"], self.design.data["absent"]])
+        frame = data.frame.assign(margin=rows @ (present - absent))
+        table = frame.pivot_table("margin", [POOL, "seed"], "way", sort=False).dropna()
+        each = table.groupby(level=0, sort=False)
+        pools_of = [Pool(margins={str(way): own[way].to_numpy() for way in own}) for _, own in each]
+        claims: list[dict[str, Any]] = []
+        held: list[bool] = []
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: ARG002
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            pool = pools_of[pool_of(settings, repetition)]
+            for condition, share in SHARES.items():
+                where: dict[str, Any] = {"condition": condition, "repetition": repetition}
+                rng = np.random.default_rng(Random(f"{settings.seed} {condition} {repetition}").getrandbits(64))
+                yield from _exchange_lines(self.design, settings, pool, share, rng, where, held)
+                for name, cells in self.design.data["adapters"].items():
+                    lines_of_parts, claim = _part_lines(
+                        self.design, settings, pool, share, rng, where | {"adapter": name}, cells
+                    )
+                    claims.append(claim)
+                    yield from lines_of_parts
+
+        lines = yield from in_each_repetition(data, work)
+        results = results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("pool of seeds", n=len(table)),))
+        return replace(
+            results,
+            findings=(*_cause_findings(pd.DataFrame(claims), held), *results.findings),
+            tables=(*results.tables, TEXTS.table("parts named", _parts_named(pd.DataFrame(claims)))),
+        )
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
         """Raise InvalidInput if the model does not suit."""
         pool_suits(settings, services)

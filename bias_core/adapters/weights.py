@@ -187,7 +187,7 @@ class Batches:
             torch.cuda.empty_cache()  # after the except block, which holds on to the failed batch
             _log.warning("%s: memory ran out; %d at a time from now on", self.name, self.size)
 
-    def too_large(self, batch: Sequence[Any]) -> ModelUnavailable:  # noqa: ARG002 - others say how many, and what
+    def too_large(self, batch: Sequence[Any]) -> ModelUnavailable:
         """The error for a batch that cannot be made smaller."""
         return ModelUnavailable(
             f"{self.name} ran out of memory at a single input; use a smaller model, or close what "

@@ -51,7 +51,7 @@ class CalibrationTab(ResultPage):
     def build_memory(self) -> None:
         """Nothing is chosen here."""
 
-    def build(self, demo: gr.Blocks, visitor: Any) -> None:  # noqa: ARG002
+    def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
         self.parts |= {"visitor": visitor, "report": gr.State(None)}
         gr.HTML(render("question", question=self.question, caution=self.caution))

@@ -73,7 +73,7 @@ class RayEngine:
         model: TextToImage,
         store: ImageStore,
         *,
-        lock: Lock,  # noqa: ARG002 - of models in this process
+        lock: Lock,
         cancelled: StopSignal = never,
     ) -> Iterator[EngineProgress]:
         """Yield progress until every row has its picture in ``store``, as :func:`run_rows` does.

@@ -37,7 +37,7 @@ class RequestsEngine:
         model: TextToImage,
         store: ImageStore,
         *,
-        lock: Lock | None = None,  # noqa: ARG002
+        lock: Lock | None = None,
         cancelled: StopSignal = never,
     ) -> Iterator[EngineProgress]:
         """Yield progress until every row has its picture in ``store``.

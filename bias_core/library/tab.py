@@ -186,7 +186,7 @@ class RunsTab(StudyTab):
             info="One a line: name | sentence of presence | sentence of absence | P* if known",
         )  # fmt: skip
 
-    def _wire(self, demo: gr.Blocks) -> None:  # noqa: ARG002
+    def _wire(self, demo: gr.Blocks) -> None:
         parts, visitor = self.parts, self.parts["visitor"]
         parts["status"].value = ""
         acted = [parts["list"], parts["status"], parts["deleted"]]

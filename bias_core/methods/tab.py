@@ -191,7 +191,7 @@ class MethodsTab:
     def build_memory(self) -> None:
         """Nothing is chosen here."""
 
-    def build(self, demo: gr.Blocks, visitor: Any) -> None:  # noqa: ARG002
+    def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab; called inside of its ``gr.Tab``."""
         settings = self.services.settings
         gr.HTML(render("question", question=_QUESTION, caution=_CAUTION))

@@ -96,70 +96,6 @@ def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps
     return leanings
 
 
-def measure_occupations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """How the pictures of each occupation lean, and the quartiles of their associations."""
-    leanings = yield from _leanings(design, settings, data)
-    sides = {name: side for side, names in design.data["occupations"]["leaning"].items() for name in names}
-    findings, lines = [], []
-    for name, one in leanings.items():
-        beyond = association_beyond_even_mix(*one.sets, confidence=settings.confidence)
-        says = [f"Its pictures lean to {side}." for side in ("male", "female", "neither side clearly")]
-        findings.append(finding(name, name, "association", one.mean, lean(beyond, *says), sample=one.sample))
-        quartiles = map(float, np.quantile(one.singles, (0.25, 0.5, 0.75)))
-        lines.append(
-            {
-                "occupation": name,
-                **columns("mean", one.mean, ends=""),
-                **dict(zip(("first quartile", "median", "third quartile"), quartiles, strict=True)),
-                "n": one.mean.n,
-                "even mix": one.mean.null_value,
-                **columns("beyond it", beyond, ends="beyond"),
-                "in the paper": sides.get(name, ""),
-            }
-        )
-    points = [{"group": name, "value": value} for name, one in leanings.items() for value in one.singles]
-    return Results(
-        findings=tuple(findings),
-        tables=(TEXTS.table("occupations", lines),),
-        figures=(TEXTS.figure("figure3", points),),
-        notes=(TEXTS.note("even"),),
-    )
-
-
-def measure_amplification(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Eq. 2 on the prompts' text embeddings against Eq. 2 on the pictures, an arrow for each occupation."""
-    leanings = yield from _leanings(design, settings, data)
-    occupations = design.data["occupations"]
-    published = {row["occupation"]: row for row in occupations["amplification"]}
-    findings, lines = [], []
-    for name, one in leanings.items():
-        texts = data.texts([fill_template(occupations[form], name) for form in _FORMS])
-        text = float(association(*(row[None] for row in texts))[0])
-        printed, says = published.get(name, {}), f"Its prompt alone leans by {typeset(text, '+.4f')}."
-        findings.append(
-            finding(name, name, "association", one.mean, says, published=printed.get("image"), sample=one.sample)
-        )
-        lines.append(
-            {
-                "occupation": name,
-                "text": text,
-                **columns("image", one.mean, ends=""),
-                "even mix": one.mean.null_value,
-                "amplified": abs(one.mean.value) > abs(text),
-                "same side": one.mean.value * text > 0,
-                "published text": printed.get("text"),
-                "published image": printed.get("image"),
-            }
-        )
-    rows = marks(pd.DataFrame(lines), {"name": "occupation", "start": "text", "end": "image"})
-    return Results(
-        findings=tuple(findings),
-        tables=(TEXTS.table("amplification", lines),),
-        figures=(TEXTS.figure("figure4", rows),),
-        notes=(TEXTS.note("scales"), TEXTS.note("even")),
-    )
-
-
 @settings_class(frozen=True, kw_only=True)
 class JudgedOptions(CrossingOptions):
     """Which tests are judged by people, and on how many pictures."""
@@ -169,48 +105,6 @@ class JudgedOptions(CrossingOptions):
         ("flowers_insects", "instruments_weapons", "science_arts", "career_family"),
         "Tests",
         "Keys of the tests to judge",
-    )
-
-
-def human_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """The pictures of the association tests whose concepts people judged."""
-    if settings.labels:
-        read_answers(settings.labels, allowed=_words(design.data["human_comparison"]["scores"]))
-    return association_shots(design, settings)
-
-
-def measure_human(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Share judged closer to A per concept, its mean association, and how far their orders agree."""
-    rows = yield from data.embed(data.frame)
-    lines, rng = _lines(design, data.frame), np.random.default_rng(settings.seed)
-    means, parts = {}, []
-    for concept, line in lines.items():
-        mine = data.frame[(data.frame["test"] == line["test"]) & (data.frame["side"] == line["side"])]
-        sets = [mine[mine["set"] == kind] for kind in SETS]
-        embedded = [rows[some.index] for some in sets]
-        data.keep(sets[0], association=association(*embedded))
-        prompts, *of_edits = (some["stimulus"].to_numpy(dtype=str) for some in sets)
-        means[concept] = replace(
-            mean_association(*embedded, groups=prompts, attribute_groups=of_edits, confidence=settings.confidence),
-            null_value=even_mix_association(*embedded[1:]),
-        )
-        chosen = np.sort(rng.permutation(len(sets[0]))[: settings.options.n_images])
-        parts.append(_judged(design, line, sets[0].iloc[chosen], embedded[0][chosen], data))
-    judged = pd.concat(parts)
-    judged["people"] = _by_people(lines, judged, settings, data) if settings.labels else None
-    judged["choice"] = judged["people" if settings.labels else "reader"]
-    shares = {name: _share(judged.loc[judged["concept"] == name, "choice"], settings) for name in lines}
-    table2 = _table2(design, lines, shares, means)
-    who = "people, most votes win" if settings.labels else f"{settings.encoder}, by the closer sentence"
-    return Results(
-        findings=(
-            *_order(design, table2, settings),
-            *(_share_finding(design, line, shares[concept], judged) for concept, line in lines.items()),
-            *_reader_against_people(judged, settings),
-        ),
-        tables=(TEXTS.table("table2", table2), TEXTS.table("judged", _judged_frame(lines, judged))),
-        figures=_figures(table2),
-        notes=(TEXTS.note("judges", who=who), TEXTS.note("few concepts")),
     )
 
 
@@ -369,7 +263,7 @@ class _OccupationStudy(Study):
         """Return the neutral and gendered pictures of every occupation."""
         return occupation_shots(self.design, settings)
 
-    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:  # noqa: ARG002
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the study's table with the lines of every arm."""
         frame = table_over_arms(arms, self.table, ["occupation"], self.columns)
         return Results(tables=(TEXTS.table(f"{self.table}_arms", frame),))
@@ -387,8 +281,33 @@ class OccupationAssociations(_OccupationStudy):
     columns = ("mean", "low", "high", "even mix", "beyond it", "beyond low", "beyond high", "n")
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure every occupation."""
-        return measure_occupations(self.design, settings, data)
+        """How the pictures of each occupation lean, and the quartiles of their associations."""
+        leanings = yield from _leanings(self.design, settings, data)
+        sides = {name: side for side, names in self.design.data["occupations"]["leaning"].items() for name in names}
+        findings, lines = [], []
+        for name, one in leanings.items():
+            beyond = association_beyond_even_mix(*one.sets, confidence=settings.confidence)
+            says = [f"Its pictures lean to {side}." for side in ("male", "female", "neither side clearly")]
+            findings.append(finding(name, name, "association", one.mean, lean(beyond, *says), sample=one.sample))
+            quartiles = map(float, np.quantile(one.singles, (0.25, 0.5, 0.75)))
+            lines.append(
+                {
+                    "occupation": name,
+                    **columns("mean", one.mean, ends=""),
+                    **dict(zip(("first quartile", "median", "third quartile"), quartiles, strict=True)),
+                    "n": one.mean.n,
+                    "even mix": one.mean.null_value,
+                    **columns("beyond it", beyond, ends="beyond"),
+                    "in the paper": sides.get(name, ""),
+                }
+            )
+        points = [{"group": name, "value": value} for name, one in leanings.items() for value in one.singles]
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("occupations", lines),),
+            figures=(TEXTS.figure("figure3", points),),
+            notes=(TEXTS.note("even"),),
+        )
 
 
 class Amplification(_OccupationStudy):
@@ -399,8 +318,37 @@ class Amplification(_OccupationStudy):
     columns = ("text", "image", "low", "high", "even mix", "amplified", "same side")
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure every occupation."""
-        return measure_amplification(self.design, settings, data)
+        """Eq. 2 on the prompts' text embeddings against Eq. 2 on the pictures, an arrow for each occupation."""
+        leanings = yield from _leanings(self.design, settings, data)
+        occupations = self.design.data["occupations"]
+        published = {row["occupation"]: row for row in occupations["amplification"]}
+        findings, lines = [], []
+        for name, one in leanings.items():
+            texts = data.texts([fill_template(occupations[form], name) for form in _FORMS])
+            text = float(association(*(row[None] for row in texts))[0])
+            printed, says = published.get(name, {}), f"Its prompt alone leans by {typeset(text, '+.4f')}."
+            findings.append(
+                finding(name, name, "association", one.mean, says, published=printed.get("image"), sample=one.sample)
+            )
+            lines.append(
+                {
+                    "occupation": name,
+                    "text": text,
+                    **columns("image", one.mean, ends=""),
+                    "even mix": one.mean.null_value,
+                    "amplified": abs(one.mean.value) > abs(text),
+                    "same side": one.mean.value * text > 0,
+                    "published text": printed.get("text"),
+                    "published image": printed.get("image"),
+                }
+            )
+        rows = marks(pd.DataFrame(lines), {"name": "occupation", "start": "text", "end": "image"})
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("amplification", lines),),
+            figures=(TEXTS.figure("figure4", rows),),
+            notes=(TEXTS.note("scales"), TEXTS.note("even")),
+        )
 
 
 class AssociationAndPeople(Study):
@@ -411,12 +359,44 @@ class AssociationAndPeople(Study):
     takes_labels = True
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of the tests whose concepts people judged."""
-        return human_shots(self.design, settings)
+        """The pictures of the association tests whose concepts people judged."""
+        if settings.labels:
+            read_answers(settings.labels, allowed=_words(self.design.data["human_comparison"]["scores"]))
+        return association_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure every concept."""
-        return measure_human(self.design, settings, data)
+        """Share judged closer to A per concept, its mean association, and how far their orders agree."""
+        rows = yield from data.embed(data.frame)
+        lines, rng = _lines(self.design, data.frame), np.random.default_rng(settings.seed)
+        means, parts = {}, []
+        for concept, line in lines.items():
+            mine = data.frame[(data.frame["test"] == line["test"]) & (data.frame["side"] == line["side"])]
+            sets = [mine[mine["set"] == kind] for kind in SETS]
+            embedded = [rows[some.index] for some in sets]
+            data.keep(sets[0], association=association(*embedded))
+            prompts, *of_edits = (some["stimulus"].to_numpy(dtype=str) for some in sets)
+            means[concept] = replace(
+                mean_association(*embedded, groups=prompts, attribute_groups=of_edits, confidence=settings.confidence),
+                null_value=even_mix_association(*embedded[1:]),
+            )
+            chosen = np.sort(rng.permutation(len(sets[0]))[: settings.options.n_images])
+            parts.append(_judged(self.design, line, sets[0].iloc[chosen], embedded[0][chosen], data))
+        judged = pd.concat(parts)
+        judged["people"] = _by_people(lines, judged, settings, data) if settings.labels else None
+        judged["choice"] = judged["people" if settings.labels else "reader"]
+        shares = {name: _share(judged.loc[judged["concept"] == name, "choice"], settings) for name in lines}
+        table2 = _table2(self.design, lines, shares, means)
+        who = "people, most votes win" if settings.labels else f"{settings.encoder}, by the closer sentence"
+        return Results(
+            findings=(
+                *_order(self.design, table2, settings),
+                *(_share_finding(self.design, line, shares[concept], judged) for concept, line in lines.items()),
+                *_reader_against_people(judged, settings),
+            ),
+            tables=(TEXTS.table("table2", table2), TEXTS.table("judged", _judged_frame(lines, judged))),
+            figures=_figures(table2),
+            notes=(TEXTS.note("judges", who=who), TEXTS.note("few concepts")),
+        )
 
     def headline(self, report: StudyReport) -> str:
         """Return how far associations and people agree."""

@@ -64,7 +64,7 @@ class AssociationTab(CloserLook):
             own["n"] = gr.Slider(2, 20, 4, step=1, label="Pictures per prompt", min_width=180)
         return own
 
-    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
         """One test of these words, whichever study stands in the menu."""
         return own_association(
             **{name: str(own[name] or "") for name in ("x", "y", "a", "b", "kind", "template")}, n=int(own["n"] or 0)

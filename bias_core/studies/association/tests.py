@@ -185,53 +185,6 @@ def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> 
     return replace(test, **{name: getattr(other, name) for name in names})
 
 
-def measure_associations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """S, p and d of every test, and the associations behind them."""
-    rows = yield from data.embed(data.frame)
-    tests = {test["key"]: test for test in chosen_tests(design, settings)}
-    parts, missing = _finished_tests(data, tests)
-    results = {key: run_test(part, rows, settings) for key, part in parts.items()}
-    influences = {key: _influences(design, tests[key], part, rows) for key, part in parts.items()}
-    adjusted = benjamini_hochberg([test.p_value for test in results.values()]).adjusted
-    titles, findings, lines = {}, [], []
-    for (key, test), q in zip(results.items(), map(float, adjusted), strict=True):
-        words = {side.upper(): design.data["titles"][tests[key][side]] for side in ("x", "y", "a", "b")}
-        titles[key] = "{X} / {Y}, {A} / {B}".format(**words)
-        part = parts[key][parts[key]["set"] == "neutral"]
-        for side, values in zip(SIDES, (test.associations_x, test.associations_y), strict=True):
-            data.keep(part[part["side"] == side], association=values)
-        lines.append({"test": key, **words, **_line(tests[key], test, q)})
-        findings.append(
-            finding(
-                key,
-                titles[key],
-                "differential_association",
-                test.confidence_interval,
-                _reading(words["X" if test.score > 0 else "Y"], tests[key]["a"], test, q),
-                published=float(tests[key]["score"]) if "score" in tests[key] else None,
-                p_value=test.p_value,
-                sample=prompts_sample(parts[key], test),
-            )
-        )
-    table1 = pd.DataFrame(lines)
-    return Results(
-        findings=tuple(findings),
-        tables=(
-            TEXTS.table("table1", table1, p=P_VALUES[settings.options.p_value]),
-            TEXTS.table("influence", pd.concat(influences.values(), ignore_index=True)),
-        ),
-        figures=(
-            *_figures(table1, results),
-            *(_influence_figure(key, titles[key], frame) for key, frame in influences.items()),
-        ),
-        notes=(
-            *missing,
-            TEXTS.note(f"p {settings.options.p_value}"),
-            *([TEXTS.note("published p")] if "published S" in table1 else []),
-        ),
-    )
-
-
 def _finished_tests(data: StudyData, tests: Mapping[str, Any]) -> tuple[dict[str, pd.DataFrame], list[str]]:
     """The pictures of each test; of a run that was stopped, of prompts with all of their edits, and what is left out.
 
@@ -371,21 +324,6 @@ def _influence_figure(key: str, title: str, influences: pd.DataFrame) -> StudyFi
     return TEXTS.figure("influence", rows, test=key, title=title)
 
 
-def compare_tests(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-    """Table 1: effect size and p of every test in every arm."""
-    frame = table_over_arms(
-        arms,
-        "table1",
-        ["test", "X", "Y", "A", "B"],
-        ["S", "low", "high", "p", "q", "d", "X above Y", "published S", "published p", "published d"],
-    )
-    cells = marks(
-        frame.assign(row=frame["X"] + " / " + frame["Y"] + ", " + frame["A"] + " / " + frame["B"]),
-        {"row": "row", "column": ARM, "value": "d"},
-    ).dropna()
-    return Results(tables=(TEXTS.table("table1_arms", frame),), figures=(TEXTS.figure("effect_sizes_arms", cells),))
-
-
 def own_association(
     x: str, y: str, a: str, b: str, *, kind: str = "valence", template: str = "a photo of a {}", n: int = 4
 ) -> Design:
@@ -466,12 +404,64 @@ class AssociationTests(Study):
         return association_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure every test."""
-        return measure_associations(self.design, settings, data)
+        """S, p and d of every test, and the associations behind them."""
+        rows = yield from data.embed(data.frame)
+        tests = {test["key"]: test for test in chosen_tests(self.design, settings)}
+        parts, missing = _finished_tests(data, tests)
+        results = {key: run_test(part, rows, settings) for key, part in parts.items()}
+        influences = {key: _influences(self.design, tests[key], part, rows) for key, part in parts.items()}
+        adjusted = benjamini_hochberg([test.p_value for test in results.values()]).adjusted
+        titles, findings, lines = {}, [], []
+        for (key, test), q in zip(results.items(), map(float, adjusted), strict=True):
+            words = {side.upper(): self.design.data["titles"][tests[key][side]] for side in ("x", "y", "a", "b")}
+            titles[key] = "{X} / {Y}, {A} / {B}".format(**words)
+            part = parts[key][parts[key]["set"] == "neutral"]
+            for side, values in zip(SIDES, (test.associations_x, test.associations_y), strict=True):
+                data.keep(part[part["side"] == side], association=values)
+            lines.append({"test": key, **words, **_line(tests[key], test, q)})
+            findings.append(
+                finding(
+                    key,
+                    titles[key],
+                    "differential_association",
+                    test.confidence_interval,
+                    _reading(words["X" if test.score > 0 else "Y"], tests[key]["a"], test, q),
+                    published=float(tests[key]["score"]) if "score" in tests[key] else None,
+                    p_value=test.p_value,
+                    sample=prompts_sample(parts[key], test),
+                )
+            )
+        table1 = pd.DataFrame(lines)
+        return Results(
+            findings=tuple(findings),
+            tables=(
+                TEXTS.table("table1", table1, p=P_VALUES[settings.options.p_value]),
+                TEXTS.table("influence", pd.concat(influences.values(), ignore_index=True)),
+            ),
+            figures=(
+                *_figures(table1, results),
+                *(_influence_figure(key, titles[key], frame) for key, frame in influences.items()),
+            ),
+            notes=(
+                *missing,
+                TEXTS.note(f"p {settings.options.p_value}"),
+                *([TEXTS.note("published p")] if "published S" in table1 else []),
+            ),
+        )
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the tests of every arm."""
-        return compare_tests(self.design, settings, arms)
+        """Table 1: effect size and p of every test in every arm."""
+        frame = table_over_arms(
+            arms,
+            "table1",
+            ["test", "X", "Y", "A", "B"],
+            ["S", "low", "high", "p", "q", "d", "X above Y", "published S", "published p", "published d"],
+        )
+        cells = marks(
+            frame.assign(row=frame["X"] + " / " + frame["Y"] + ", " + frame["A"] + " / " + frame["B"]),
+            {"row": "row", "column": ARM, "value": "d"},
+        ).dropna()
+        return Results(tables=(TEXTS.table("table1_arms", frame),), figures=(TEXTS.figure("effect_sizes_arms", cells),))
 
     def size_note(self, settings: StudySettings) -> str:
         """Return the smallest p-value that so many prompts can reach."""

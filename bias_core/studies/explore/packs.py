@@ -38,37 +38,6 @@ def pack_of(name: str, settings: StudySettings) -> tuple[Design, StudySettings]:
     return design, replace(settings, options=options)
 
 
-def pack_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """The pictures of every prompt; with its group, where any has one."""
-    prompts = prompts_of(design)
-    cells = cells_of(prompts)
-    attributes_of_cells(
-        design, scored_attributes(settings)
-    )  # what cannot be looked for is said before anything is drawn
-    return [
-        Shot(
-            prompt=one.prompt,
-            n=scaled(one.n or design.images_per_prompt, settings.scale),
-            group=CONCEPT,
-            facts={"set": cell} if cell != one.prompt else {},
-        )
-        for one, cell in zip(prompts, cells, strict=True)
-    ]
-
-
-def pack_headline(report: StudyReport) -> str:
-    """As of an exploration; where every group is looked at for something else, the shares of the first ones."""
-    measured = [one for one in report.results.findings if one.key.endswith("-p") and not math.isnan(one.estimate.low)]
-    if Exploration(report).attributes or not measured:
-        return headline(report)
-    shares = [
-        f"{one.title.removesuffix(': P')}, in {format_share(share.value, share.low, share.high)} of {share.n}"
-        for one in measured
-        for share in [one.estimate]
-    ]
-    return f"What the rows ask for is seen so often: {listed(shares, '; ')} pictures."
-
-
 class PromptPack(Explore):
     """Prompts from a file, explored together and by group."""
 
@@ -76,26 +45,49 @@ class PromptPack(Explore):
     options = PackOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of every prompt."""
-        return pack_shots(self.design, settings)
+        """The pictures of every prompt; with its group, where any has one."""
+        prompts = prompts_of(self.design)
+        cells = cells_of(prompts)
+        attributes_of_cells(
+            self.design, scored_attributes(settings)
+        )  # what cannot be looked for is said before anything is drawn
+        return [
+            Shot(
+                prompt=one.prompt,
+                n=scaled(one.n or self.design.images_per_prompt, settings.scale),
+                group=CONCEPT,
+                facts={"set": cell} if cell != one.prompt else {},
+            )
+            for one, cell in zip(prompts, cells, strict=True)
+        ]
 
-    def title(self, settings: StudySettings) -> str:  # noqa: ARG002
+    def title(self, settings: StudySettings) -> str:
         """Return the title of the file."""
         return self.design.title
 
-    def command(self, settings: StudySettings) -> Sequence[str]:  # noqa: ARG002
+    def command(self, settings: StudySettings) -> Sequence[str]:
         """Return (): ``study run`` starts it."""
         return ()
 
     def headline(self, report: StudyReport) -> str:
-        """Return the clearest attribute, or the first shares by group."""
-        return pack_headline(report)
+        """As of an exploration; where every group is looked at for something else, the shares of the first ones."""
+        measured = [
+            one for one in report.results.findings if one.key.endswith("-p") and not math.isnan(one.estimate.low)
+        ]
+        if Exploration(report).attributes or not measured:
+            return headline(report)
+        shares = [
+            f"{one.title.removesuffix(': P')}, in {format_share(share.value, share.low, share.high)} of {share.n}"
+            for one in measured
+            for share in [one.estimate]
+        ]
+        return f"What the rows ask for is seen so often: {listed(shares, '; ')} pictures."
 
     def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
         """Return ``times`` as many pictures of every prompt; unchanged if rows give their own number."""
         has_own = any(one.n for one in prompts_of(self.design))
         return (self, settings) if has_own else Study.enlarged(self, settings, times)
 
-    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:  # noqa: ARG002
+    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
         """Return None: a file's prompts have no common baseline."""
         return None

@@ -82,49 +82,6 @@ def explore(concept: str, services: StudyServices, **settings: Any) -> Explorati
     return Exploration(complete(run_study(find_design(KIND), explore_settings(concept=concept, **settings), services)))
 
 
-def measure_exploration(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Every attribute on the concept's pictures, their lean, and which of them look alike."""
-    options = explore_options(settings)
-    keep_people(data)
-    frame = data.frame.reset_index(drop=True)
-    if not options.takes_all and len(frame):
-        frame = frame[frame["group"] == CONCEPT]
-    if settings.images and frame.empty:
-        raise InvalidInput(" ".join(["no picture can be scored.", *data.notes]))
-    if frame.empty:
-        return Results(notes=tuple(_notes(data, 0, missing=False)))
-    rows = yield from data.embed(frame)
-    leaning = yield from _association(options, data, frame, rows)
-    cells, notes = yield from _cells(design, data, frame, rows)
-    recognised = recognised_concept(options, data, rows, _units(frame))
-    alike = _alike(options, settings, rows)
-    data.keep(frame, number=_numbers(settings, options, frame), **picture_columns(cells[ALL], leaning, alike))
-    scored = Scored(
-        units=_units(frame),
-        ids=tuple(frame["image_id"]),
-        seeds=tuple(frame["seed"]),
-        rows=rows,
-        scores=cells[ALL],
-        fidelity=leaning.fidelity if leaning else None,
-        recognised=next((one.estimate for one in recognised), None),
-    )
-    results = exploration_results(
-        cells,
-        leaning,
-        alike,
-        sample=scored.sample,
-        notes=[
-            *notes,
-            *_without_rates(options, cells[ALL]),
-            *_notes(data, len(frame), missing=options.has_association and leaning is None),
-        ],
-        scored=scored,
-        confidence=settings.confidence,
-    )
-    results = joined(results, Results(findings=tuple(recognised)))
-    return joined(results, _crossed(options, data, frame, cells[ALL]))
-
-
 def _alike(options: ExploreOptions, settings: StudySettings, rows: np.ndarray) -> ClusterResult | None:
     """Groups of look-alikes; None for too few pictures, or too many."""
     if not _FEWEST <= len(rows) <= _MOST_ON_MAP:
@@ -257,17 +214,6 @@ NOBODY = "nobody"  # in place of a reader in the settings
 _NOTE = "Nothing was measured: these pictures are kept so that people can label them."
 
 
-def take_stock(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
-    """How many pictures each prompt has; whom a picture was to show is kept with it."""
-    keep_people(data)
-    frame = data.frame
-    yield Progress(done=len(frame), total=len(frame), seconds_left=0.0, message=f"{len(frame):,} pictures")
-    by = [name for name in ("prompt", "setting", "left", "right") if name in frame]
-    counts: pd.DataFrame = frame.groupby(by, sort=False).size().rename("pictures").reset_index()
-    table = StudyTable(key="prompts", title="Prompts", frame=counts, note="As many pictures as were stored.")
-    return Results(tables=(table,), notes=(_NOTE,))
-
-
 class Explore(Study):
     """A concept in the user's own words, or the user's own pictures."""
 
@@ -295,8 +241,46 @@ class Explore(Study):
         ]
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure every attribute, the association, and the groups of similar pictures."""
-        return measure_exploration(self.design, settings, data)
+        """Every attribute on the concept's pictures, their lean, and which of them look alike."""
+        options = explore_options(settings)
+        keep_people(data)
+        frame = data.frame.reset_index(drop=True)
+        if not options.takes_all and len(frame):
+            frame = frame[frame["group"] == CONCEPT]
+        if settings.images and frame.empty:
+            raise InvalidInput(" ".join(["no picture can be scored.", *data.notes]))
+        if frame.empty:
+            return Results(notes=tuple(_notes(data, 0, missing=False)))
+        rows = yield from data.embed(frame)
+        leaning = yield from _association(options, data, frame, rows)
+        cells, notes = yield from _cells(self.design, data, frame, rows)
+        recognised = recognised_concept(options, data, rows, _units(frame))
+        alike = _alike(options, settings, rows)
+        data.keep(frame, number=_numbers(settings, options, frame), **picture_columns(cells[ALL], leaning, alike))
+        scored = Scored(
+            units=_units(frame),
+            ids=tuple(frame["image_id"]),
+            seeds=tuple(frame["seed"]),
+            rows=rows,
+            scores=cells[ALL],
+            fidelity=leaning.fidelity if leaning else None,
+            recognised=next((one.estimate for one in recognised), None),
+        )
+        results = exploration_results(
+            cells,
+            leaning,
+            alike,
+            sample=scored.sample,
+            notes=[
+                *notes,
+                *_without_rates(options, cells[ALL]),
+                *_notes(data, len(frame), missing=options.has_association and leaning is None),
+            ],
+            scored=scored,
+            confidence=settings.confidence,
+        )
+        results = joined(results, Results(findings=tuple(recognised)))
+        return joined(results, _crossed(options, data, frame, cells[ALL]))
 
     def title(self, settings: StudySettings) -> str:
         """Return the concept's prompt; for the user's own pictures, a name for them."""
@@ -365,15 +349,21 @@ class Unmeasured(Study):
     kind = UNMEASURED.kind
     shows_anything = True
 
-    def shots(self, settings: StudySettings) -> list[Shot]:  # noqa: ARG002
+    def shots(self, settings: StudySettings) -> list[Shot]:
         """Return nothing to draw."""
         return []
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Count the pictures of each prompt."""
-        return take_stock(self.design, settings, data)
+        """How many pictures each prompt has; whom a picture was to show is kept with it."""
+        keep_people(data)
+        frame = data.frame
+        yield Progress(done=len(frame), total=len(frame), seconds_left=0.0, message=f"{len(frame):,} pictures")
+        by = [name for name in ("prompt", "setting", "left", "right") if name in frame]
+        counts: pd.DataFrame = frame.groupby(by, sort=False).size().rename("pictures").reset_index()
+        table = StudyTable(key="prompts", title="Prompts", frame=counts, note="As many pictures as were stored.")
+        return Results(tables=(table,), notes=(_NOTE,))
 
-    def readers(self, settings: StudySettings) -> Sequence[Reader]:  # noqa: ARG002
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return none."""
         return ()
 

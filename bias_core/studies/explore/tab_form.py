@@ -360,7 +360,7 @@ class ExploreForm(StudyTab):
         report: StudyReport | None = values[-1]
         return report
 
-    def form_of(self, design: Design, settings: StudySettings) -> Updates:  # noqa: ARG002
+    def form_of(self, design: Design, settings: StudySettings) -> Updates:
         """The form for these settings; the condition's menu is the model's business."""
         in_languages = explore_options(settings).languages  # which lay out the arms by themselves
         form, (shown, arms) = self.form, apart(replace(settings, arms=()) if in_languages else settings)

@@ -147,29 +147,6 @@ def _chosen(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     return [target for target in every if target in selection]
 
 
-def measure_internal_bias(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """δ' and α', MCAS, δ and α of every target; Tables 3 and 4 beside the published ones."""
-    rows = {}
-    for reader in averaged_encoders(settings):
-        rows[reader.name] = yield from data.embed(data.frame, reader.name)
-    printed: dict[str, dict[str, dict[str, float]]] = {}  # Table 3: keyword, model and measure; none of own targets
-    sides = sides_of(settings.options)
-    has_printed = "scores" in design.data and sides.names == GENDERS
-    for row in read_table(design.data["scores"]["file"]) if has_printed else ():
-        printed.setdefault(row["keyword"], {})[row["model"]] = {
-            name: float(row[name]) for name in ("mcas", "delta", "alpha")
-        }
-    targets = [
-        _measured(target, rows, design, settings, data, printed.get(target["keyword"], {}))
-        for target in _targets(design, settings)
-        if (data.frame["keyword"] == target["keyword"]).any()
-    ]
-    kinds = data.frame["kind"].to_numpy()
-    leans = [association(*(each[kinds == kind] for kind in ("target", *sides.names))) for each in rows.values()]
-    data.keep(data.frame[kinds == "target"], lean=np.mean(leans, axis=0))  # II is the mean of these
-    return report_of(design, settings, targets)
-
-
 def _measured(
     target: Mapping[str, str],
     rows: Mapping[str, np.ndarray],
@@ -217,13 +194,6 @@ def _measured(
 def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
     """Those that scores are averaged over."""
     return tuple(Reader(role="encoder", name=name) for name in settings.options.encoders or [settings.encoder])
-
-
-def embed_by_all_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
-    """Embed finished pictures by every encoder while the next are drawn."""
-    for reader in averaged_encoders(data.settings):
-        encoder = data.encoder(reader.name)
-        data.services.embeddings.images(encoder, images, lock=data.services.reading(encoder))
 
 
 def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
@@ -284,16 +254,36 @@ class InternalBias(Study):
         return internal_bias_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure every target."""
-        return measure_internal_bias(self.design, settings, data)
+        """δ' and α', MCAS, δ and α of every target; Tables 3 and 4 beside the published ones."""
+        rows = {}
+        for reader in averaged_encoders(settings):
+            rows[reader.name] = yield from data.embed(data.frame, reader.name)
+        printed: dict[str, dict[str, dict[str, float]]] = {}  # Table 3: keyword, model and measure; none of own targets
+        sides = sides_of(settings.options)
+        has_printed = "scores" in self.design.data and sides.names == GENDERS
+        for row in read_table(self.design.data["scores"]["file"]) if has_printed else ():
+            printed.setdefault(row["keyword"], {})[row["model"]] = {
+                name: float(row[name]) for name in ("mcas", "delta", "alpha")
+            }
+        targets = [
+            _measured(target, rows, self.design, settings, data, printed.get(target["keyword"], {}))
+            for target in _targets(self.design, settings)
+            if (data.frame["keyword"] == target["keyword"]).any()
+        ]
+        kinds = data.frame["kind"].to_numpy()
+        leans = [association(*(each[kinds == kind] for kind in ("target", *sides.names))) for each in rows.values()]
+        data.keep(data.frame[kinds == "target"], lean=np.mean(leans, axis=0))  # II is the mean of these
+        return report_of(self.design, settings, targets)
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return the encoders whose scores are averaged."""
         return averaged_encoders(settings)
 
     def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Embed pictures with every encoder."""
-        embed_by_all_ahead(data, images)
+        """Embed finished pictures by every encoder while the next are drawn."""
+        for reader in averaged_encoders(data.settings):
+            encoder = data.encoder(reader.name)
+            data.services.embeddings.images(encoder, images, lock=data.services.reading(encoder))
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the paper's table over arms."""

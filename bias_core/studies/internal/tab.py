@@ -49,7 +49,7 @@ class InternalTab(CloserLook):
             )
         return own
 
-    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
         """The study on these targets."""
         return own_targets(str(own["targets"] or ""), n=int(own["n"] or 0), n_attribute=int(own["n_attribute"] or 0))
 

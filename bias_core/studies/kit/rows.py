@@ -113,11 +113,11 @@ class RowMaker:
         )
         return [replace(first, seed=self.seed + shot.first_seed + k) for k in range(shot.n)]
 
-    def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":  # noqa: ARG002
+    def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":
         """The number, and without seeds in common with other arms the id, too."""
         return by_number if self.has_seeds else by_id
 
-    def world(self, shots: Sequence[Shot], services: StudyServices) -> str:  # noqa: ARG002
+    def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
         """The model's."""
         return self.info.world
 
@@ -131,7 +131,7 @@ class RowMaker:
         """By the engine of this process."""
         return services.draw(rows, cancelled=cancelled)
 
-    def notes(self, shots: Sequence[Shot]) -> list[str]:  # noqa: ARG002
+    def notes(self, shots: Sequence[Shot]) -> list[str]:
         """Nothing: what was asked for is drawn."""
         return []
 
@@ -187,7 +187,7 @@ class ImportedRows:
         prompts = thinned(list(self.source.counts.items()), scale, least=2, seed=seed)
         return [Shot(prompt=prompt, n=n, group="imported") for prompt, n in prompts]
 
-    def model(self, services: StudyServices) -> TextToImage:  # noqa: ARG002
+    def model(self, services: StudyServices) -> TextToImage:
         """The pictures themselves."""
         return self.source
 

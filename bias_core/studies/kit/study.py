@@ -91,19 +91,19 @@ class Study(ABC):
 
     # Before a run
 
-    def title(self, settings: StudySettings) -> str:  # noqa: ARG002
+    def title(self, settings: StudySettings) -> str:
         """Return the title of a run."""
         return self.design.title
 
-    def command(self, settings: StudySettings) -> Sequence[str]:  # noqa: ARG002
+    def command(self, settings: StudySettings) -> Sequence[str]:
         """Return the words of this study's own command; () if ``study run`` starts it."""
         return ()
 
-    def arms(self, settings: StudySettings) -> tuple[Arm, ...]:  # noqa: ARG002
+    def arms(self, settings: StudySettings) -> tuple[Arm, ...]:
         """Return the arms that the options ask for; () if they ask for none."""
         return ()
 
-    def settled(self, settings: StudySettings, services: StudyServices) -> StudySettings:  # noqa: ARG002
+    def settled(self, settings: StudySettings, services: StudyServices) -> StudySettings:
         """Return the settings with what depends on the model that draws."""
         return settings
 
@@ -117,11 +117,11 @@ class Study(ABC):
         ``measures``: whether the pictures will be measured, so that every model for it must be here.
         """
 
-    def n_later(self, settings: StudySettings) -> int:  # noqa: ARG002
+    def n_later(self, settings: StudySettings) -> int:
         """Return the largest number of pictures that are drawn while measuring, in addition to the shots."""
         return 0
 
-    def size_note(self, settings: StudySettings) -> str:  # noqa: ARG002
+    def size_note(self, settings: StudySettings) -> str:
         """Return a sentence on what this size cannot show; "" for none."""
         return ""
 
@@ -135,32 +135,32 @@ class Study(ABC):
         """Read the shares in finished pictures, one row of the frame each, so that a stop rule can end the run."""
         raise NotImplementedError
 
-    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:  # noqa: ARG002
+    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
         """Return the attributes whose share is measured, by group of pictures."""
         return {}
 
-    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:  # noqa: ARG002
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the paper's tables and figures over several arms."""
         return Results()
 
     # After a run
 
-    def headline(self, report: StudyReport) -> str:  # noqa: ARG002
+    def headline(self, report: StudyReport) -> str:
         """Return what stands out in a report of one arm, in a sentence or two; "" for the sentence of every study.
 
         It compares with no rate whose source is an assumption.
         """
         return ""
 
-    def arms_headline(self, report: StudyReport) -> str:  # noqa: ARG002
+    def arms_headline(self, report: StudyReport) -> str:
         """Return the same for a report of several arms."""
         return ""
 
-    def share_of(self, finding: Finding) -> str:  # noqa: ARG002
+    def share_of(self, finding: Finding) -> str:
         """Return the attribute whose share a finding is; "" for other findings."""
         return ""
 
-    def facts(self, report: StudyReport) -> ReportFacts:  # noqa: ARG002
+    def facts(self, report: StudyReport) -> ReportFacts:
         """Return the study's own words and values for a report."""
         return ReportFacts()
 
@@ -169,7 +169,7 @@ class Study(ABC):
         design, more = larger(self.design, settings, times)
         return type(self)(design), more
 
-    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:  # noqa: ARG002
+    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
         """Return the settings with a baseline and its prompt in words; None if there is one, or can be none."""
         return None
 

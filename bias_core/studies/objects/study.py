@@ -326,14 +326,6 @@ def settings_for_prompts(settings: StudySettings) -> StudySettings:
     return settings_with(settings, _READING)
 
 
-def prompt_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """The prompts as they are written."""
-    prompts = design.data["prompts"]
-    _check_negatives(prompts, settings)
-    shots = [Shot(prompt=prompt, n=design.images_per_prompt, group="own", facts={"set": prompt}) for prompt in prompts]
-    return against_base.with_base_prompt(shots, settings)
-
-
 WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
 _COMPARED = {
     "H_J": ("hallucination", "jaccard_hallucination"),
@@ -357,22 +349,6 @@ class ControlledOptions(captions.CaptioningOptions):
     paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
 
 
-def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Every prompt under every condition."""
-    conditions = settings.options.conditions
-    if len(set(conditions)) < 2 or len(set(conditions)) < len(conditions):
-        raise InvalidInput(f"a controlled experiment needs two different conditions; got {conditions}")
-    if settings.images:
-        raise InvalidInput("imported pictures have no conditions to compare; try tbyb-dataset")
-    shots = _PROMPTS[settings.options.prompts](design, settings)
-    return [
-        replace(shot, condition=condition, facts={**shot.facts, "condition": condition, "words": words})
-        for condition in conditions
-        for shot in shots
-        for words in [WITH_TRIGGER if _has_trigger(design, shot) else WITHOUT_TRIGGER]
-    ]
-
-
 def both_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Scenes with a trigger word, and as many general prompts without any.
 
@@ -388,54 +364,6 @@ def _has_trigger(design: Design, shot: Shot) -> bool:
 
 
 _PROMPTS = {"both": both_shots, "task_oriented": task_shots, "general": general_shots}
-
-
-def measure_controlled(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """The measures of every condition at equal numbers of pictures, and what changes against the base."""
-    reading = yield from captions.read_and_keep(settings, data)
-    reading = reading.join(data.frame[["condition", "words", "seed"]])
-    names = [str(name) for name in settings.options.conditions]
-    base = names[0]
-    parts = {name: reading[reading["condition"] == name] for name in names}
-    sets = {name: captions.score(part, settings) for name, part in parts.items()}
-    others = {name: part for name, part in parts.items() if name != base}
-    against = {name: against_base.against_base(part, parts[base], settings, name=base) for name, part in others.items()}
-    judged = yield from things.judged_things(data, reading, {name: part.index for name, part in parts.items()})
-    changes = {name: changes_of(parts[name], parts[base], settings) for name in against}
-    measures = _measures(parts, sets, settings)
-    compared = report.ranked_sets(measures, sets, settings)
-    places = compared.rename_axis("condition").reset_index()
-    shown = [*against_base.figures(against, settings), report.change_figure(sets, base)]
-    shown += [report.space_figure(compared, "The conditions"), report.curve_figure(sets), report.rates_figure(sets)]
-    findings = [one for name in against for one in against_base.findings(name, against[name])]
-    for name, key in product(changes, _COMPARED):
-        if change := changes[name].get(key):
-            title, says = f"Change of {key} from {base} to {name}", f"{key} {_direction(change)}; n counts prompts."
-            findings.append(finding(f"{name} change {key}", title, _COMPARED[key][1], change, says))
-    return Results(
-        findings=(*findings, *judged.findings, *[one for name in names for one in report.findings(name, sets[name])]),
-        tables=(
-            *against_base.tables(against, first="condition"),
-            *judged.tables,
-            TEXTS.table("conditions", report.measures_table(sets, first="condition")),
-            TEXTS.table(
-                "comparison",
-                places,
-                of="The conditions",
-                note=f"{report.normalised_note(measures)} {TEXTS.note('ranks', fixed='')}",
-            ),
-            report.top_table(sets, base=base),
-            *_gained_table(parts),
-        ),
-        figures=drawable(shown),
-        notes=(
-            *_notes(sets, changes),
-            *shared_pictures(data, names),
-            TEXTS.note("against a base"),
-            *map(TEXTS.note, _READ_AS),
-            *design.data["notes"],
-        ),
-    )
 
 
 def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) -> dict[str, Estimate]:
@@ -614,7 +542,7 @@ class DatasetObjects(ObjectStudy):
     kind = "dataset_bias"
     options = captions.CaptioningOptions
 
-    def shots(self, settings: StudySettings) -> list[Shot]:  # noqa: ARG002
+    def shots(self, settings: StudySettings) -> list[Shot]:
         """Return nothing to draw: the pictures are the dataset's."""
         return []
 
@@ -630,8 +558,14 @@ class PromptedObjects(ObjectStudy):
     options = PromptedOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of every prompt."""
-        return prompt_shots(self.design, settings)
+        """The prompts as they are written."""
+        prompts = self.design.data["prompts"]
+        _check_negatives(prompts, settings)
+        shots = [
+            Shot(prompt=prompt, n=self.design.images_per_prompt, group="own", facts={"set": prompt})
+            for prompt in prompts
+        ]
+        return against_base.with_base_prompt(shots, settings)
 
 
 class ControlledObjects(ObjectStudy):
@@ -642,12 +576,72 @@ class ControlledObjects(ObjectStudy):
     watches_shares = False  # a share over mixed conditions means nothing
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of every condition."""
-        return controlled_shots(self.design, settings)
+        """Every prompt under every condition."""
+        conditions = settings.options.conditions
+        if len(set(conditions)) < 2 or len(set(conditions)) < len(conditions):
+            raise InvalidInput(f"a controlled experiment needs two different conditions; got {conditions}")
+        if settings.images:
+            raise InvalidInput("imported pictures have no conditions to compare; try tbyb-dataset")
+        shots = _PROMPTS[settings.options.prompts](self.design, settings)
+        return [
+            replace(shot, condition=condition, facts={**shot.facts, "condition": condition, "words": words})
+            for condition in conditions
+            for shot in shots
+            for words in [WITH_TRIGGER if _has_trigger(self.design, shot) else WITHOUT_TRIGGER]
+        ]
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure every condition beside the baseline."""
-        return measure_controlled(self.design, settings, data)
+        """The measures of every condition at equal numbers of pictures, and what changes against the base."""
+        reading = yield from captions.read_and_keep(settings, data)
+        reading = reading.join(data.frame[["condition", "words", "seed"]])
+        names = [str(name) for name in settings.options.conditions]
+        base = names[0]
+        parts = {name: reading[reading["condition"] == name] for name in names}
+        sets = {name: captions.score(part, settings) for name, part in parts.items()}
+        others = {name: part for name, part in parts.items() if name != base}
+        against = {
+            name: against_base.against_base(part, parts[base], settings, name=base) for name, part in others.items()
+        }
+        judged = yield from things.judged_things(data, reading, {name: part.index for name, part in parts.items()})
+        changes = {name: changes_of(parts[name], parts[base], settings) for name in against}
+        measures = _measures(parts, sets, settings)
+        compared = report.ranked_sets(measures, sets, settings)
+        places = compared.rename_axis("condition").reset_index()
+        shown = [*against_base.figures(against, settings), report.change_figure(sets, base)]
+        shown += [report.space_figure(compared, "The conditions"), report.curve_figure(sets), report.rates_figure(sets)]
+        findings = [one for name in against for one in against_base.findings(name, against[name])]
+        for name, key in product(changes, _COMPARED):
+            if change := changes[name].get(key):
+                title, says = f"Change of {key} from {base} to {name}", f"{key} {_direction(change)}; n counts prompts."
+                findings.append(finding(f"{name} change {key}", title, _COMPARED[key][1], change, says))
+        return Results(
+            findings=(
+                *findings,
+                *judged.findings,
+                *[one for name in names for one in report.findings(name, sets[name])],
+            ),
+            tables=(
+                *against_base.tables(against, first="condition"),
+                *judged.tables,
+                TEXTS.table("conditions", report.measures_table(sets, first="condition")),
+                TEXTS.table(
+                    "comparison",
+                    places,
+                    of="The conditions",
+                    note=f"{report.normalised_note(measures)} {TEXTS.note('ranks', fixed='')}",
+                ),
+                report.top_table(sets, base=base),
+                *_gained_table(parts),
+            ),
+            figures=drawable(shown),
+            notes=(
+                *_notes(sets, changes),
+                *shared_pictures(data, names),
+                TEXTS.note("against a base"),
+                *map(TEXTS.note, _READ_AS),
+                *self.design.data["notes"],
+            ),
+        )
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the scores of every condition and arm."""

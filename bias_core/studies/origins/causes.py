@@ -121,21 +121,6 @@ def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
     return Shot(prompt=text, later_prompt=later, first_steps=share, n=n, group="exchanged", facts=facts)
 
 
-def settled_causes(settings: StudySettings, services: StudyServices) -> StudySettings:
-    """Whose weights are compared with where nobody says: none where the model has no adapter."""
-    if settings.options.without_adapter.strip() != AUTO:
-        return settings
-    against = WITHOUT_ADAPTER if has_adapter(services.model_info(settings.model)) else ""
-    return replace(settings, options=replace(settings.options, without_adapter=against))
-
-
-def cause_suits(settings: StudySettings, services: StudyServices) -> None:
-    """Refuse pictures that were not made step by step, or in one step."""
-    model_suits(settings, services)
-    if (settings.num_inference_steps or services.model_info(settings.model).default_steps) < _FEWEST_STEPS:
-        raise InvalidInput("a text can be exchanged on the way of two steps or more; ask for more steps")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
     """What one later text changes."""
@@ -147,41 +132,6 @@ class Exchange:
     effect: ExchangeEffect
     decided: Estimate  # after how many steps half of the effect is lost
     n_steps: int
-
-
-def measure_causes(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
-    """Effects of every exchange of the text, the step by which it is decided, and the parts of the adapter."""
-    options = settings.options
-    rows = yield from data.embed(data.frame)
-    present, absent = data.sentences([options.present, options.absent])
-    frame = data.frame
-    drawings = [picture.row for picture in data.stored(frame)]
-    data.keep(
-        frame,
-        **{
-            "steps with the first text": [row.n_first_steps for row in drawings],
-            "drawn": list(map(_drawn, drawings, frame["part"], frame["later"])),
-            f"{options.attribute}: nearer by": rows @ (present - absent),
-        },
-    )
-    pictures = Pictures(frame=data.frame, column=f"{options.attribute}: nearer by", data=data)
-    exchanges = [_exchange(later, pictures, settings) for later in dict.fromkeys(frame["later"]) if later]
-    parts = _parts(pictures, settings)
-    notes = [TEXTS.note("exchange")]
-    if options.without_adapter:
-        notes.append(TEXTS.note("same weights" if parts is None else "exchange of parts"))
-    elif not has_adapter(data.services.model_info(settings.model)):
-        notes.append(TEXTS.note("no adapter", model=settings.model))
-    return Results(
-        findings=(*map(_finding, exchanges), *_part_findings(parts)),
-        tables=(
-            TEXTS.table("exchanges", [row for one in exchanges for row in _rows(one)]),
-            TEXTS.table("decided", map(_decided_row, exchanges)),
-            *_part_tables(parts, pictures),
-        ),
-        figures=drawable(_figures(exchanges, parts, pictures, settings)),
-        notes=tuple(notes),
-    )
 
 
 def _drawn(row: Any, part: str, later: str) -> str:
@@ -396,16 +346,51 @@ class Causes(Study):
         return cause_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure every exchange."""
-        return measure_causes(self.design, settings, data)
+        """Effects of every exchange of the text, the step by which it is decided, and the parts of the adapter."""
+        options = settings.options
+        rows = yield from data.embed(data.frame)
+        present, absent = data.sentences([options.present, options.absent])
+        frame = data.frame
+        drawings = [picture.row for picture in data.stored(frame)]
+        data.keep(
+            frame,
+            **{
+                "steps with the first text": [row.n_first_steps for row in drawings],
+                "drawn": list(map(_drawn, drawings, frame["part"], frame["later"])),
+                f"{options.attribute}: nearer by": rows @ (present - absent),
+            },
+        )
+        pictures = Pictures(frame=data.frame, column=f"{options.attribute}: nearer by", data=data)
+        exchanges = [_exchange(later, pictures, settings) for later in dict.fromkeys(frame["later"]) if later]
+        parts = _parts(pictures, settings)
+        notes = [TEXTS.note("exchange")]
+        if options.without_adapter:
+            notes.append(TEXTS.note("same weights" if parts is None else "exchange of parts"))
+        elif not has_adapter(data.services.model_info(settings.model)):
+            notes.append(TEXTS.note("no adapter", model=settings.model))
+        return Results(
+            findings=(*map(_finding, exchanges), *_part_findings(parts)),
+            tables=(
+                TEXTS.table("exchanges", [row for one in exchanges for row in _rows(one)]),
+                TEXTS.table("decided", map(_decided_row, exchanges)),
+                *_part_tables(parts, pictures),
+            ),
+            figures=drawable(_figures(exchanges, parts, pictures, settings)),
+            notes=tuple(notes),
+        )
 
     def settled(self, settings: StudySettings, services: StudyServices) -> StudySettings:
-        """Return the settings with the model's number of steps."""
-        return settled_causes(settings, services)
+        """Whose weights are compared with where nobody says: none where the model has no adapter."""
+        if settings.options.without_adapter.strip() != AUTO:
+            return settings
+        against = WITHOUT_ADAPTER if has_adapter(services.model_info(settings.model)) else ""
+        return replace(settings, options=replace(settings.options, without_adapter=against))
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: ARG002
-        """Raise InvalidInput if the model cannot exchange prompts."""
-        cause_suits(settings, services)
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Refuse pictures that were not made step by step, or in one step."""
+        model_suits(settings, services)
+        if (settings.num_inference_steps or services.model_info(settings.model).default_steps) < _FEWEST_STEPS:
+            raise InvalidInput("a text can be exchanged on the way of two steps or more; ask for more steps")
 
     def headline(self, report: StudyReport) -> str:
         """Return the step from which the prompt no longer decides."""

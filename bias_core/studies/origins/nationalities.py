@@ -103,17 +103,6 @@ class StereotypeOptions(NationalityOptions):
     )
 
 
-def stereotype_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of each nationality; refuses options and labels that cannot be used."""
-    if settings.options.direction != "text" and not settings.labels:
-        raise InvalidInput(
-            f"direction={settings.options.direction} needs a CSV of people's answers about pictures of this run in the "
-            "setting labels: image_id, position (the attribute), answer (yes, no, cannot tell), rater"
-        )
-    check_labels(settings, own_by_nationality(design, settings))
-    return _measurable_shots(design, settings)
-
-
 def _measurable_shots(design: Design, settings: StudySettings) -> list[Shot]:
     model, models = settings.options.published_model, Published(design).models
     if models and model not in models:
@@ -122,52 +111,6 @@ def _measurable_shots(design: Design, settings: StudySettings) -> list[Shot]:
         if not own_attributes(design, nationality):
             raise InvalidInput(f"{design.name} has no attributes for {nationality}")
     return nationality_shots(design, settings)
-
-
-def measure_nationalities(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """P, P − P* and the share of variance of every attribute for every nationality; Ψ and WALS beside them."""
-    published, options = Published(design), settings.options
-    nationalities = [n for n in wanted_nationalities(design, settings) if (data.frame["nationality"] == n).any()]
-    labels = people_labels(data, own_by_nationality(design, settings))
-
-    def variety_of(rows: np.ndarray) -> dict[str, Any]:
-        how = {"literal_wals": options.wals == "literal"}
-        if options.direction == "text":
-            return how
-        return how | {"image_directions": labelled_directions(labels, data.frame, rows, options.direction)}
-
-    read = yield from read_concepts(
-        data, "nationality", nationalities, lambda name: _with_those_of_others(design, name, nationalities), variety_of
-    )
-    cells = [cell for name in nationalities for cell in read[name]]
-    own = [cell for name in nationalities for cell in read[name][: len(own_attributes(design, name))]]
-    variety = pd.DataFrame(
-        [
-            {
-                "nationality": cell.concept,
-                "attribute": cell.attribute.name,
-                **columns(VARIETY, cell.score.variance_share),
-                WALS[options.wals]: cell.score.wals.value,
-                "n": cell.score.wals.n,
-            }
-            for cell in cells
-        ]
-    )
-    findings = [(cell, one) for cell in own for one in cell_findings(cell, settings.options, published)]
-    return Results(
-        findings=tuple(one for _, one in findings),
-        tables=(
-            TEXTS.table("table1", [_table_row(cell, published) for cell in own]),
-            TEXTS.table("figure4", variety),
-            *accuracy_tables(labels, {"all": data.frame}, settings.confidence, partial(_celeba, design)),
-        ),
-        figures=_figures(cells, own, findings, variety, settings),
-        notes=(
-            *published.notes(nationalities),
-            *([] if options.direction == "text" else [TEXTS.note(f"direction {options.direction}")]),
-            *([] if all(cell.score.drawn is None for cell in own) else [TEXTS.note("base rates")]),
-        ),
-    )
 
 
 def _celeba(design: Design, _part: str, attribute: str) -> dict[str, float]:
@@ -244,27 +187,6 @@ def _figures(
     )
 
 
-def compare_nationalities(_design: Design, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-    """Table 1 over the arms; Figures 4 and 5 with a colour per arm and a marker per nationality."""
-    by, wals = ["nationality", "attribute"], WALS[settings.options.wals]
-    both = table_over_arms(arms, "figure4", by, [VARIETY, wals])
-    tables = [
-        TEXTS.table(key, arms_as_columns(both, by, column), wals=wals)
-        for key, column in (("figure4_arms", wals), ("variety_arms", VARIETY))
-    ]
-    bars, plane = marks_over_arms(arms, "figure4"), marks_over_arms(arms, "figure5")
-    figures, markers = [], {"markers": list(dict.fromkeys(plane["group"]))}
-    for i, (nationality, mine) in enumerate(bars.groupby("group", sort=False), start=1):
-        rows = mine.assign(group=mine[ARM]).reset_index(drop=True)
-        figures.append(TEXTS.figure("figure4_arms", rows, number=i, nationality=nationality, wals=wals))
-    dots = plane[["x", "y"]].assign(group=plane[ARM], marker=plane["group"])
-    figures.append(TEXTS.figure("figure5_arms", dots.dropna(ignore_index=True), markers, wals=wals))
-    for i, nationality in enumerate(markers["markers"], start=1):
-        mine = dots.assign(name=plane["name"])[plane["group"] == nationality].dropna(ignore_index=True)
-        figures.append(TEXTS.figure("figure5_nationality", mine, markers, number=i, nationality=nationality, wals=wals))
-    return Results(tables=(TEXTS.table("table1_arms", _table1(arms)), *tables), figures=tuple(figures))
-
-
 def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
     printed = arms[0].results.frame("table1")
     frame = printed[["nationality", "attribute", "P*"]].copy()
@@ -284,61 +206,6 @@ class DoctorOptions(Options):
     labels_replace_reader: ClassVar = False
 
     published_model: str = setting("SDv2", "Published model", "Whose published numbers stand beside the findings")
-
-
-def doctor_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Doctors of no nationality, then of each."""
-    doctor, published = design.data["doctor"], settings.options.published_model
-    if published not in doctor["prevalence_man"]:
-        models = ", ".join(doctor["prevalence_man"])
-        raise InvalidInput(f"Table 2 has no model {published!r}; it has {models}")
-    check_labels(settings, doctor_by_concept(design, settings))
-    plain, national = doctor["templates"]
-    prompts = {PLAIN: plain} | {f"{n} {PLAIN}": fill_template(national, n) for n in doctor["nationalities"]}
-    n = scaled(design.images_per_prompt, settings.scale, least=FEWEST_PICTURES)
-    return [Shot(prompt=prompt, n=n, group=concept, facts={"concept": concept}) for concept, prompt in prompts.items()]
-
-
-def measure_doctors(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """P(man) of each concept, and what a nationality adds to it."""
-    attribute = to_attribute(design.data["doctor"]["attribute"])
-    labels = people_labels(data, doctor_by_concept(design, settings))
-    read = yield from read_concepts(
-        data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]
-    )
-    cells = {concept: own[0] for concept, own in read.items()}
-    added = _added(cells, settings.confidence) if data.fixed_n else {}
-    printed = {
-        model: {name: share / 100 for name, share in of.items()}
-        for model, of in design.data["doctor"]["prevalence_man"].items()
-    }
-    findings, table2 = [], []
-    for name, cell in cells.items():
-        findings.append(_finding(cell, added.get(name), printed[settings.options.published_model].get(name)))
-        table2.append(
-            {
-                "concept": name,
-                **columns("P", cell.score.prevalence),
-                **columns("P corrected", cell.score.corrected),
-                "drawn": or_nan(cell.score.drawn),
-                "n": cell.score.prevalence.n,
-                **added.get(name, dict.fromkeys(("added", "added low", "added high", "p", "q"), math.nan)),
-                **{f"{model} P": of.get(name, math.nan) for model, of in printed.items()},
-            }
-        )
-    model = settings.options.published_model
-    parts = {str(name): frame for name, frame in data.frame.groupby("concept", sort=False)}
-    by_hand = design.data["clip_accuracy"]["gender_of_doctors"]
-
-    def table4(concept: str, _attribute: str) -> dict[str, float]:
-        return {f"{m}, published": share / 100 if concept == PLAIN else math.nan for m, share in by_hand.items()}
-
-    return Results(
-        findings=tuple(findings),
-        tables=(TEXTS.table("table2", table2), *accuracy_tables(labels, parts, settings.confidence, table4)),
-        figures=(TEXTS.figure("table2", map(finding_mark, findings), model=model),),
-        notes=(TEXTS.note("classifier"),),
-    )
 
 
 def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, dict[str, float]]:
@@ -366,18 +233,6 @@ def _finding(cell: Cell, added: Mapping[str, Any] | None, published: float | Non
         )
     comparison = {"published": published, "expected": cell.score.drawn, "sample": cell.sample()}
     return finding(cell.concept, f"{cell.concept}: P(man)", "attribute_prevalence", cell.prevalence, says, **comparison)
-
-
-def compare_doctors(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-    """Table 2 over the arms, with lines of the paper's models, which the arms' tables have as "<model> P"."""
-    frame = table_over_arms(arms, "table2", ["concept"], ["P", "P corrected", "drawn", "n", "added", "p", "q"])
-    printed = arms[0].results.frame("table2")
-    lines = [
-        printed[["concept"]].assign(**{ARM: f"{model}, published"}, P=printed[f"{model} P"])
-        for model in [name.removesuffix(" P") for name in map(str, printed) if name.endswith(" P")]
-    ]
-    frame = lines_together(pd.concat([frame, *lines], ignore_index=True), ["concept"])
-    return Results(tables=(TEXTS.table("table2_arms", frame),))
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -421,64 +276,6 @@ def _users_of(text: str) -> tuple[str, float]:
     if match is None or not 0 < float(match[2]) < _PEOPLE:
         raise InvalidInput(f"users are millions by nationality, such as Nigerian=103; got {text!r}")
     return match[1], float(match[2])
-
-
-def user_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of each nationality; refuses those of which users, or any P*, are not known."""
-    design, settings = with_further_users(design, settings)
-    users, names = design.data.get("internet_users", {}), wanted_nationalities(design, settings)
-    if unknown := [n for n in names if n not in users]:
-        raise InvalidInput(
-            f"{design.name} does not know the internet users of {', '.join(unknown)}; give them in millions, such as "
-            f"users={unknown[0]}=10"
-        )
-    if without := [n for n in names if all(one.reference is None for one in own_attributes(design, n))]:
-        raise InvalidInput(f"no attribute of {', '.join(without)} has a P*, so there is no stereotype score")
-    return _measurable_shots(design, settings)
-
-
-def measure_users(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Mean and largest Ψ of every nationality, and their correlation with the number of users."""
-    design, settings = with_further_users(design, settings)
-    names, users = wanted_nationalities(design, settings), design.data["internet_users"]
-    read = yield from read_concepts(data, "nationality", names, lambda name: own_attributes(design, name))
-    published = Published(design)
-    findings: list[Finding] = []
-    points: list[dict[str, Any]] = []
-    rows: list[dict[str, Any]] = []
-    for name, of_name in read.items():
-        cells = [cell for cell in of_name if not math.isnan(cell.stereotype.value)]
-        if not cells:
-            raise InvalidInput(f"no attribute of {name} has a stereotype score: {of_name[0].stereotype.note}")
-        own = _user_findings(name, float(users[name]), cells, data, published)
-        findings += own.values()
-        scores = {summary: columns(f"{summary} Ψ", finding.estimate) for summary, finding in own.items()}
-        first = {"nationality": name, "users": float(users[name]), **scores["mean"], **scores["maximum"]}
-        printed = {
-            f"{model} {summary}": or_nan(_published(published, name, model, summary))
-            for model, summary in product(published.models, SUMMARIES)
-        }
-        sourced = [cell.signed_difference.value for cell in cells if cell.attribute.has_source]
-        beyond = {BEYOND: float(np.mean(sourced)) if sourced else math.nan}
-        rows.append(first | beyond | {"attributes": len(cells), "n": own["mean"].estimate.n} | printed)
-        points += [
-            {"group": "attributes", "name": "", "x": float(users[name]), "y": cell.stereotype.value} for cell in cells
-        ]
-    frame = pd.DataFrame(rows)
-    return Results(
-        findings=tuple(findings),
-        tables=(
-            TEXTS.table("figure3", frame),
-            TEXTS.table("correlations", _correlations(frame, published.models, settings.seed)),
-        ),
-        figures=(_user_figure(frame, points),),
-        notes=(
-            *published.notes(list(read)),
-            *([TEXTS.note("three")] if len(read) == _THREE else []),
-            TEXTS.note("other attributes"),
-            *([TEXTS.note("further users", users="; ".join(settings.options.users))] if settings.options.users else []),
-        ),
-    )
 
 
 def _user_findings(
@@ -567,22 +364,6 @@ def _user_figure(frame: pd.DataFrame, points: Sequence[Mapping[str, Any]]) -> St
     return TEXTS.figure("figure3", pd.concat([pd.DataFrame(points), *parts], ignore_index=True))
 
 
-def compare_users(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-    """Figure 3, for the mean and for the largest stereotype score of each nationality."""
-    scores = table_over_arms(arms, "figure3", ["nationality", "users"], ["mean Ψ", "maximum Ψ", "attributes", "n"])
-    orders = table_over_arms(
-        arms, "correlations", ["summary"], ["Spearman", "Spearman p", "Pearson", "Pearson p", "n"], {"Ψ of": HERE}
-    )
-    markers = {"markers": list(dict.fromkeys(scores["nationality"]))}
-    figures = []
-    for summary in SUMMARIES:
-        shown = _scores(scores.sort_values("users", kind="stable"), summary, marker="nationality", group=ARM)
-        figures.append(TEXTS.figure("figure3_arms", shown, markers, summary=summary))
-    return Results(
-        tables=(TEXTS.table("figure3_arms", scores), TEXTS.table("correlations_arms", orders)), figures=tuple(figures)
-    )
-
-
 class _NationalityStudy(Study):
     """OASIS: shares of attributes in pictures of people of each nationality."""
 
@@ -611,16 +392,87 @@ class NationalityStereotypes(_NationalityStudy):
     takes_labels = True
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of every nationality."""
-        return stereotype_shots(self.design, settings)
+        """Pictures of each nationality; refuses options and labels that cannot be used."""
+        if settings.options.direction != "text" and not settings.labels:
+            raise InvalidInput(
+                f"direction={settings.options.direction} needs a CSV of people's answers about pictures of this run in "
+                "the setting labels: image_id, position (the attribute), answer (yes, no, cannot tell), rater"
+            )
+        check_labels(settings, own_by_nationality(self.design, settings))
+        return _measurable_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure every attribute of every nationality."""
-        return measure_nationalities(self.design, settings, data)
+        """P, P − P* and the share of variance of every attribute for every nationality; Ψ and WALS beside them."""
+        published, options = Published(self.design), settings.options
+        nationalities = [
+            n for n in wanted_nationalities(self.design, settings) if (data.frame["nationality"] == n).any()
+        ]
+        labels = people_labels(data, own_by_nationality(self.design, settings))
+
+        def variety_of(rows: np.ndarray) -> dict[str, Any]:
+            how = {"literal_wals": options.wals == "literal"}
+            if options.direction == "text":
+                return how
+            return how | {"image_directions": labelled_directions(labels, data.frame, rows, options.direction)}
+
+        read = yield from read_concepts(
+            data,
+            "nationality",
+            nationalities,
+            lambda name: _with_those_of_others(self.design, name, nationalities),
+            variety_of,
+        )
+        cells = [cell for name in nationalities for cell in read[name]]
+        own = [cell for name in nationalities for cell in read[name][: len(own_attributes(self.design, name))]]
+        variety = pd.DataFrame(
+            [
+                {
+                    "nationality": cell.concept,
+                    "attribute": cell.attribute.name,
+                    **columns(VARIETY, cell.score.variance_share),
+                    WALS[options.wals]: cell.score.wals.value,
+                    "n": cell.score.wals.n,
+                }
+                for cell in cells
+            ]
+        )
+        findings = [(cell, one) for cell in own for one in cell_findings(cell, settings.options, published)]
+        return Results(
+            findings=tuple(one for _, one in findings),
+            tables=(
+                TEXTS.table("table1", [_table_row(cell, published) for cell in own]),
+                TEXTS.table("figure4", variety),
+                *accuracy_tables(labels, {"all": data.frame}, settings.confidence, partial(_celeba, self.design)),
+            ),
+            figures=_figures(cells, own, findings, variety, settings),
+            notes=(
+                *published.notes(nationalities),
+                *([] if options.direction == "text" else [TEXTS.note(f"direction {options.direction}")]),
+                *([] if all(cell.score.drawn is None for cell in own) else [TEXTS.note("base rates")]),
+            ),
+        )
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the scores of every arm."""
-        return compare_nationalities(self.design, settings, arms)
+        """Table 1 over the arms; Figures 4 and 5 with a colour per arm and a marker per nationality."""
+        by, wals = ["nationality", "attribute"], WALS[settings.options.wals]
+        both = table_over_arms(arms, "figure4", by, [VARIETY, wals])
+        tables = [
+            TEXTS.table(key, arms_as_columns(both, by, column), wals=wals)
+            for key, column in (("figure4_arms", wals), ("variety_arms", VARIETY))
+        ]
+        bars, plane = marks_over_arms(arms, "figure4"), marks_over_arms(arms, "figure5")
+        figures, markers = [], {"markers": list(dict.fromkeys(plane["group"]))}
+        for i, (nationality, mine) in enumerate(bars.groupby("group", sort=False), start=1):
+            rows = mine.assign(group=mine[ARM]).reset_index(drop=True)
+            figures.append(TEXTS.figure("figure4_arms", rows, number=i, nationality=nationality, wals=wals))
+        dots = plane[["x", "y"]].assign(group=plane[ARM], marker=plane["group"])
+        figures.append(TEXTS.figure("figure5_arms", dots.dropna(ignore_index=True), markers, wals=wals))
+        for i, nationality in enumerate(markers["markers"], start=1):
+            mine = dots.assign(name=plane["name"])[plane["group"] == nationality].dropna(ignore_index=True)
+            figures.append(
+                TEXTS.figure("figure5_nationality", mine, markers, number=i, nationality=nationality, wals=wals)
+            )
+        return Results(tables=(TEXTS.table("table1_arms", _table1(arms)), *tables), figures=tuple(figures))
 
 
 class DoctorPrevalence(_NationalityStudy):
@@ -631,20 +483,74 @@ class DoctorPrevalence(_NationalityStudy):
     takes_labels = True
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of every concept."""
-        return doctor_shots(self.design, settings)
+        """Doctors of no nationality, then of each."""
+        doctor, published = self.design.data["doctor"], settings.options.published_model
+        if published not in doctor["prevalence_man"]:
+            models = ", ".join(doctor["prevalence_man"])
+            raise InvalidInput(f"Table 2 has no model {published!r}; it has {models}")
+        check_labels(settings, doctor_by_concept(self.design, settings))
+        plain, national = doctor["templates"]
+        prompts = {PLAIN: plain} | {f"{n} {PLAIN}": fill_template(national, n) for n in doctor["nationalities"]}
+        n = scaled(self.design.images_per_prompt, settings.scale, least=FEWEST_PICTURES)
+        return [
+            Shot(prompt=prompt, n=n, group=concept, facts={"concept": concept}) for concept, prompt in prompts.items()
+        ]
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure every attribute of every concept."""
-        return measure_doctors(self.design, settings, data)
+        """P(man) of each concept, and what a nationality adds to it."""
+        attribute = to_attribute(self.design.data["doctor"]["attribute"])
+        labels = people_labels(data, doctor_by_concept(self.design, settings))
+        read = yield from read_concepts(
+            data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]
+        )
+        cells = {concept: own[0] for concept, own in read.items()}
+        added = _added(cells, settings.confidence) if data.fixed_n else {}
+        printed = {
+            model: {name: share / 100 for name, share in of.items()}
+            for model, of in self.design.data["doctor"]["prevalence_man"].items()
+        }
+        findings, table2 = [], []
+        for name, cell in cells.items():
+            findings.append(_finding(cell, added.get(name), printed[settings.options.published_model].get(name)))
+            table2.append(
+                {
+                    "concept": name,
+                    **columns("P", cell.score.prevalence),
+                    **columns("P corrected", cell.score.corrected),
+                    "drawn": or_nan(cell.score.drawn),
+                    "n": cell.score.prevalence.n,
+                    **added.get(name, dict.fromkeys(("added", "added low", "added high", "p", "q"), math.nan)),
+                    **{f"{model} P": of.get(name, math.nan) for model, of in printed.items()},
+                }
+            )
+        model = settings.options.published_model
+        parts = {str(name): frame for name, frame in data.frame.groupby("concept", sort=False)}
+        by_hand = self.design.data["clip_accuracy"]["gender_of_doctors"]
+
+        def table4(concept: str, _attribute: str) -> dict[str, float]:
+            return {f"{m}, published": share / 100 if concept == PLAIN else math.nan for m, share in by_hand.items()}
+
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("table2", table2), *accuracy_tables(labels, parts, settings.confidence, table4)),
+            figures=(TEXTS.figure("table2", map(finding_mark, findings), model=model),),
+            notes=(TEXTS.note("classifier"),),
+        )
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
         """Return the attributes of each concept."""
         return doctor_by_concept(self.design, settings)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the shares of every arm."""
-        return compare_doctors(self.design, settings, arms)
+        """Table 2 over the arms, with lines of the paper's models, which the arms' tables have as "<model> P"."""
+        frame = table_over_arms(arms, "table2", ["concept"], ["P", "P corrected", "drawn", "n", "added", "p", "q"])
+        printed = arms[0].results.frame("table2")
+        lines = [
+            printed[["concept"]].assign(**{ARM: f"{model}, published"}, P=printed[f"{model} P"])
+            for model in [name.removesuffix(" P") for name in map(str, printed) if name.endswith(" P")]
+        ]
+        frame = lines_together(pd.concat([frame, *lines], ignore_index=True), ["concept"])
+        return Results(tables=(TEXTS.table("table2_arms", frame),))
 
 
 class StereotypesByInternetUsers(_NationalityStudy):
@@ -654,17 +560,82 @@ class StereotypesByInternetUsers(_NationalityStudy):
     options = UserOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of every nationality."""
-        return user_shots(self.design, settings)
+        """Pictures of each nationality; refuses those of which users, or any P*, are not known."""
+        self.design, settings = with_further_users(self.design, settings)
+        users, names = self.design.data.get("internet_users", {}), wanted_nationalities(self.design, settings)
+        if unknown := [n for n in names if n not in users]:
+            raise InvalidInput(
+                f"{self.design.name} does not know the internet users of {', '.join(unknown)}; give them in millions, such "
+                f"as users={unknown[0]}=10"
+            )
+        if without := [n for n in names if all(one.reference is None for one in own_attributes(self.design, n))]:
+            raise InvalidInput(f"no attribute of {', '.join(without)} has a P*, so there is no stereotype score")
+        return _measurable_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure every nationality."""
-        return measure_users(self.design, settings, data)
+        """Mean and largest Ψ of every nationality, and their correlation with the number of users."""
+        self.design, settings = with_further_users(self.design, settings)
+        names, users = wanted_nationalities(self.design, settings), self.design.data["internet_users"]
+        read = yield from read_concepts(data, "nationality", names, lambda name: own_attributes(self.design, name))
+        published = Published(self.design)
+        findings: list[Finding] = []
+        points: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
+        for name, of_name in read.items():
+            cells = [cell for cell in of_name if not math.isnan(cell.stereotype.value)]
+            if not cells:
+                raise InvalidInput(f"no attribute of {name} has a stereotype score: {of_name[0].stereotype.note}")
+            own = _user_findings(name, float(users[name]), cells, data, published)
+            findings += own.values()
+            scores = {summary: columns(f"{summary} Ψ", finding.estimate) for summary, finding in own.items()}
+            first = {"nationality": name, "users": float(users[name]), **scores["mean"], **scores["maximum"]}
+            printed = {
+                f"{model} {summary}": or_nan(_published(published, name, model, summary))
+                for model, summary in product(published.models, SUMMARIES)
+            }
+            sourced = [cell.signed_difference.value for cell in cells if cell.attribute.has_source]
+            beyond = {BEYOND: float(np.mean(sourced)) if sourced else math.nan}
+            rows.append(first | beyond | {"attributes": len(cells), "n": own["mean"].estimate.n} | printed)
+            points += [
+                {"group": "attributes", "name": "", "x": float(users[name]), "y": cell.stereotype.value}
+                for cell in cells
+            ]
+        frame = pd.DataFrame(rows)
+        return Results(
+            findings=tuple(findings),
+            tables=(
+                TEXTS.table("figure3", frame),
+                TEXTS.table("correlations", _correlations(frame, published.models, settings.seed)),
+            ),
+            figures=(_user_figure(frame, points),),
+            notes=(
+                *published.notes(list(read)),
+                *([TEXTS.note("three")] if len(read) == _THREE else []),
+                TEXTS.note("other attributes"),
+                *(
+                    [TEXTS.note("further users", users="; ".join(settings.options.users))]
+                    if settings.options.users
+                    else []
+                ),
+            ),
+        )
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
         """Return the attributes of each nationality."""
         return own_by_nationality(*with_further_users(self.design, settings))
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the scores of every arm."""
-        return compare_users(self.design, settings, arms)
+        """Figure 3, for the mean and for the largest stereotype score of each nationality."""
+        scores = table_over_arms(arms, "figure3", ["nationality", "users"], ["mean Ψ", "maximum Ψ", "attributes", "n"])
+        orders = table_over_arms(
+            arms, "correlations", ["summary"], ["Spearman", "Spearman p", "Pearson", "Pearson p", "n"], {"Ψ of": HERE}
+        )
+        markers = {"markers": list(dict.fromkeys(scores["nationality"]))}
+        figures = []
+        for summary in SUMMARIES:
+            shown = _scores(scores.sort_values("users", kind="stable"), summary, marker="nationality", group=ARM)
+            figures.append(TEXTS.figure("figure3_arms", shown, markers, summary=summary))
+        return Results(
+            tables=(TEXTS.table("figure3_arms", scores), TEXTS.table("correlations_arms", orders)),
+            figures=tuple(figures),
+        )

@@ -113,19 +113,6 @@ class PropagationOptions(NationalityOptions):
     )
 
 
-def trace_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """A picture per seed and nationality; refuses what cannot be traced."""
-    for nationality in wanted_nationalities(design, settings):
-        _attributes(design, settings, nationality)
-    shots = nationality_shots(design, settings, least=_FEWEST_SEEDS)
-    bases = base_prompts(design, settings)
-    if same := [shot.prompt for shot in shots if shot.prompt.lower() == bases[shot.prompt].lower()]:
-        raise InvalidInput(
-            f"{same[0]!r} is the base prompt too, so there is nothing to compare; choose another concept or base prompt"
-        )
-    return shots
-
-
 def base_prompts(design: Design, settings: StudySettings) -> dict[str, str]:
     """The base prompt of each prompt of a run: that of the options, or its own template of a person.
 
@@ -170,53 +157,6 @@ def _attributes(design: Design, settings: StudySettings, nationality: str) -> li
         own_names = ", ".join(attribute.name for attribute in own) or "none"
         raise InvalidInput(f"{nationality} has no attribute of {', '.join(names) or 'any name'}; it has {own_names}")
     return chosen
-
-
-def measure_propagation(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """SPI of every attribute over the steps, and predicted pictures."""
-    model = _traceable(data.rows.model(data.services), settings.model)
-    rows = yield from data.embed(data.frame)
-    bases = base_prompts(design, settings)
-    curves: list[Curve] = []
-    steps: list[dict[str, Any]] = []
-    pictures: list[dict[str, Any]] = []
-    figures: list[StudyFigure] = []
-    later: list[Finding] = []
-    foretold: list[dict[str, Any]] = []
-    traced = yield from _trace_all(design, settings, data, model, bases)
-    for nationality, pairs in traced.items():
-        frame = data.frame[data.frame["nationality"] == nationality].iloc[: len(pairs)]
-        attributes = _attributes(design, settings, nationality)
-        cells = yield from read_cells(data, nationality, frame, rows[frame.index], attributes)
-        own = _curves(data, cells, attributes, pairs)
-        for one in own:
-            spi = {f"{one.name}: SPI, first step": one.spi[:, 0], f"{one.name}: SPI, all steps": one.spi.mean(axis=1)}
-            steps_of = {f"{one.name}: can be seen from step": one.visible.each}
-            steps_of |= {f"{one.name}: first seen at step": one.first_seen.each}
-            data.keep(
-                frame, **{f"{one.name}: predicted gain, all steps": one.gain.each.mean(axis=1)}, **steps_of, **spi
-            )
-        traces = [trace for trace, _ in pairs]
-        kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
-        wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
-        base = listed([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
-        figures += _figures(own, traces, data.stored(frame)[: settings.options.n_samples], base)
-        says, figure, lines = foretelling(nationality, _place(nationality), {one.name: one.foretold for one in own})
-        figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
-        curves += own
-        steps += [row for one in own for row in _steps_rows(one)]
-        pictures += [row for one in own for row in _pictures_rows(one, frame["seed"])]
-    return Results(
-        findings=(*(one for curve in curves for one in _findings(curve)), *later),
-        tables=(
-            TEXTS.table("spi", map(_row, curves)),
-            TEXTS.table("steps", steps),
-            TEXTS.table("pictures", pictures),
-            *foretelling_table(foretold),
-        ),
-        figures=tuple(figures),
-        notes=(TEXTS.note("gain"), wording, TEXTS.note("sign")),
-    )
 
 
 def _curves(
@@ -469,14 +409,68 @@ class Propagation(Study):
     judged = "attributes"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures to trace."""
-        return trace_shots(self.design, settings)
+        """A picture per seed and nationality; refuses what cannot be traced."""
+        for nationality in wanted_nationalities(self.design, settings):
+            _attributes(self.design, settings, nationality)
+        shots = nationality_shots(self.design, settings, least=_FEWEST_SEEDS)
+        bases = base_prompts(self.design, settings)
+        if same := [shot.prompt for shot in shots if shot.prompt.lower() == bases[shot.prompt].lower()]:
+            raise InvalidInput(
+                f"{same[0]!r} is the base prompt too, so there is nothing to compare; choose another concept or "
+                "base prompt"
+            )
+        return shots
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Trace every picture."""
-        return measure_propagation(self.design, settings, data)
+        """SPI of every attribute over the steps, and predicted pictures."""
+        model = _traceable(data.rows.model(data.services), settings.model)
+        rows = yield from data.embed(data.frame)
+        bases = base_prompts(self.design, settings)
+        curves: list[Curve] = []
+        steps: list[dict[str, Any]] = []
+        pictures: list[dict[str, Any]] = []
+        figures: list[StudyFigure] = []
+        later: list[Finding] = []
+        foretold: list[dict[str, Any]] = []
+        traced = yield from _trace_all(self.design, settings, data, model, bases)
+        for nationality, pairs in traced.items():
+            frame = data.frame[data.frame["nationality"] == nationality].iloc[: len(pairs)]
+            attributes = _attributes(self.design, settings, nationality)
+            cells = yield from read_cells(data, nationality, frame, rows[frame.index], attributes)
+            own = _curves(data, cells, attributes, pairs)
+            for one in own:
+                spi = {
+                    f"{one.name}: SPI, first step": one.spi[:, 0],
+                    f"{one.name}: SPI, all steps": one.spi.mean(axis=1),
+                }
+                steps_of = {f"{one.name}: can be seen from step": one.visible.each}
+                steps_of |= {f"{one.name}: first seen at step": one.first_seen.each}
+                data.keep(
+                    frame, **{f"{one.name}: predicted gain, all steps": one.gain.each.mean(axis=1)}, **steps_of, **spi
+                )
+            traces = [trace for trace, _ in pairs]
+            kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
+            wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
+            base = listed([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
+            figures += _figures(own, traces, data.stored(frame)[: settings.options.n_samples], base)
+            says, figure, lines = foretelling(nationality, _place(nationality), {one.name: one.foretold for one in own})
+            figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
+            curves += own
+            steps += [row for one in own for row in _steps_rows(one)]
+            pictures += [row for one in own for row in _pictures_rows(one, frame["seed"])]
+        return Results(
+            findings=(*(one for curve in curves for one in _findings(curve)), *later),
+            tables=(
+                TEXTS.table("spi", map(_row, curves)),
+                TEXTS.table("steps", steps),
+                TEXTS.table("pictures", pictures),
+                *foretelling_table(foretold),
+            ),
+            figures=tuple(figures),
+            notes=(TEXTS.note("gain"), wording, TEXTS.note("sign")),
+        )
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: ARG002
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
         """Raise InvalidInput if the model cannot be traced."""
         model_suits(settings, services)
 

@@ -149,18 +149,6 @@ def closeness_of_own(rows: np.ndarray) -> np.ndarray:
     return np.asarray((exact @ exact.sum(axis=0) - (exact**2).sum(axis=1)) / (len(exact) - 1))
 
 
-def search_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of each nationality; refuses clusters that cannot be there."""
-    names, n = wanted_nationalities(design, settings), settings.options.n_clusters or MAX_CLUSTERS
-    for text in settings.options.clusters:
-        name, number = _picked(text)
-        if name and name not in names:
-            raise InvalidInput(f"clusters: {name} is none of the nationalities {', '.join(names)}; got {text!r}")
-        if number > n:
-            raise InvalidInput(f"clusters: each nationality has at most {n} clusters; got {text!r}")
-    return nationality_shots(design, settings)
-
-
 def _picked(text: str) -> tuple[str, int]:
     """The nationality ("" for every one) and the number of a cluster that was picked by eye.
 
@@ -181,29 +169,6 @@ def _searched(options: PromptSearchOptions, nationality: str, n_clusters: int) -
     if too_large := [number for number in picked if number > n_clusters]:
         raise InvalidInput(f"{nationality} has {n_clusters} clusters; cluster {too_large[0]} was picked")
     return list(dict.fromkeys(picked))
-
-
-def measure_prompts(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Clusters, their texts, and how close the pictures of those texts come."""
-    rows = yield from data.embed(data.frame)
-    clusters: list[Cluster] = []
-    name, notes = settings.options.language_model, []
-    world = data.services.reader_world("language_model", name)
-    if world and data.services.pictures_world(settings.model) != world:
-        notes.append(TEXTS.note("other world", name=name, world=world))
-    for nationality in wanted_nationalities(design, settings):
-        frame = data.frame[data.frame["nationality"] == nationality]
-        if len(frame) >= _FEWEST_PER_NATIONALITY:
-            notes.append(f"{nationality}: {_cluster(data, nationality, frame, rows[frame.index], clusters)}")
-    clusters = yield from data.as_far_as("clusters searched for texts", clusters, partial(_with_prompts, data))
-    clusters = yield from _draw(design, settings, data, clusters)
-    attributes = _attributes(design, settings, data, clusters)
-    return Results(
-        findings=tuple(one for cluster in clusters for one in _findings(cluster, settings)),
-        tables=tuple(_tables(design, settings, clusters, attributes)),
-        figures=tuple(_figures(data, settings, clusters, attributes)),
-        notes=(*notes, TEXTS.note("held out" if settings.options.held_out else "optimistic")),
-    )
 
 
 def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.ndarray, clusters: list[Cluster]) -> str:
@@ -380,13 +345,6 @@ def _plain(text: str) -> str:
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 3].rstrip("\\") + "..."
 
 
-def regenerated(design: Design, settings: StudySettings) -> int:
-    """Pictures that are drawn from the closest texts, at most."""
-    most = settings.options.n_clusters or MAX_CLUSTERS
-    n = sum(len(_searched(settings.options, name, most)) for name in wanted_nationalities(design, settings))
-    return 0 if settings.images else int(n * settings.options.n_generated)
-
-
 def language_model_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the language model, or say what it lacks."""
     model = services.language_model(settings.options.language_model)
@@ -508,12 +466,37 @@ class OptimisedPrompts(Study):
     options = PromptSearchOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures that are clustered."""
-        return search_shots(self.design, settings)
+        """Pictures of each nationality; refuses clusters that cannot be there."""
+        names, n = wanted_nationalities(self.design, settings), settings.options.n_clusters or MAX_CLUSTERS
+        for text in settings.options.clusters:
+            name, number = _picked(text)
+            if name and name not in names:
+                raise InvalidInput(f"clusters: {name} is none of the nationalities {', '.join(names)}; got {text!r}")
+            if number > n:
+                raise InvalidInput(f"clusters: each nationality has at most {n} clusters; got {text!r}")
+        return nationality_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Cluster the pictures and optimise a prompt for each cluster."""
-        return measure_prompts(self.design, settings, data)
+        """Clusters, their texts, and how close the pictures of those texts come."""
+        rows = yield from data.embed(data.frame)
+        clusters: list[Cluster] = []
+        name, notes = settings.options.language_model, []
+        world = data.services.reader_world("language_model", name)
+        if world and data.services.pictures_world(settings.model) != world:
+            notes.append(TEXTS.note("other world", name=name, world=world))
+        for nationality in wanted_nationalities(self.design, settings):
+            frame = data.frame[data.frame["nationality"] == nationality]
+            if len(frame) >= _FEWEST_PER_NATIONALITY:
+                notes.append(f"{nationality}: {_cluster(data, nationality, frame, rows[frame.index], clusters)}")
+        clusters = yield from data.as_far_as("clusters searched for texts", clusters, partial(_with_prompts, data))
+        clusters = yield from _draw(self.design, settings, data, clusters)
+        attributes = _attributes(self.design, settings, data, clusters)
+        return Results(
+            findings=tuple(one for cluster in clusters for one in _findings(cluster, settings)),
+            tables=tuple(_tables(self.design, settings, clusters, attributes)),
+            figures=tuple(_figures(data, settings, clusters, attributes)),
+            notes=(*notes, TEXTS.note("held out" if settings.options.held_out else "optimistic")),
+        )
 
     def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
         """Raise ModelUnavailable if the language model is not here."""
@@ -521,8 +504,10 @@ class OptimisedPrompts(Study):
             language_model_ready(settings, services)
 
     def n_later(self, settings: StudySettings) -> int:
-        """Return the number of pictures drawn from optimised prompts."""
-        return regenerated(self.design, settings)
+        """Pictures that are drawn from the closest texts, at most."""
+        most = settings.options.n_clusters or MAX_CLUSTERS
+        n = sum(len(_searched(settings.options, name, most)) for name in wanted_nationalities(self.design, settings))
+        return 0 if settings.images else int(n * settings.options.n_generated)
 
     def headline(self, report: StudyReport) -> str:
         """Return the optimised prompts."""

@@ -66,43 +66,6 @@ def design_of_two(
     )
 
 
-def shots_of_two(design: Design, settings: StudySettings) -> list[Shot]:
-    """The pair in both orders, plain and with the intervention, and each alone."""
-    first, second = design.data["identities"]
-    shots = pairs_and_alone(design, [(first, second)], (first, second), settings.options.single_images)
-    if settings.options.fairness:
-        shots[2:2] = pair_shots(design, [(first, second)], design.images_per_prompt, FAIRNESS)
-    return shots
-
-
-def report_identities(_design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
-    """Scores of both together and of each, in every setting, and how far settings differ."""
-    stereotypes = people.drop_duplicates("identity").set_index("identity")["stereotyped_gender"]
-    chosen = " and ".join(f"{looks} for {name}" for name, looks in stereotypes.items())
-    parts = {place: some for place in SETTINGS if len(some := in_setting(people, place))}
-    findings = [
-        score_finding(place, f"{SETTINGS[place]}, both identities", some, settings) for place, some in parts.items()
-    ]
-    for key, title, one, other, more in (
-        ("gap", "Gap: in pairs minus alone", PAIRED, SINGLE, "more stereotyped in pairs"),
-        ("difference", "Asked to be fair minus plain", FAIRNESS, PAIRED, MORE_ASKED),
-    ):
-        if one in parts and other in parts:
-            findings.append(gap_finding(key, title, parts[one], parts[other], settings, more=more))
-    micro, by_place = (_scores_of_identities(people, settings, *further) for further in ((), ("position",)))
-    order = {name: i for i, name in enumerate(stereotypes.index)}
-    rows = micro.sort_values("identity", key=lambda names: names.map(order), kind="stable")
-    groups = rows["setting"].map(SETTINGS)
-    rows = rows.assign(group=groups, name=rows["identity"] + ", " + groups.str.lower())
-    rows = rows.rename(columns={"STS": "value"})[["value", "low", "high", "name", "group"]].reset_index(drop=True)
-    return Results(
-        findings=tuple(findings),
-        tables=(TEXTS.table("micro", micro), TEXTS.table("orders", by_place)),
-        figures=(TEXTS.figure("micro", rows),),
-        notes=(TEXTS.note("chosen", chosen=chosen),),
-    )
-
-
 def _scores_of_identities(people: pd.DataFrame, settings: StudySettings, *further: str) -> pd.DataFrame:
     scores = stereotype_test_score(
         people, by=["setting", "identity", "stereotyped_gender", *further], **score_intervals(settings)
@@ -135,13 +98,40 @@ class TwoIdentities(PairedStudy):
     options = TwoOptions
 
     def pairs(self, settings: StudySettings) -> list[Shot]:
-        """Return the pair in both orders, and each alone."""
-        return shots_of_two(self.design, settings)
+        """The pair in both orders, plain and with the intervention, and each alone."""
+        first, second = self.design.data["identities"]
+        shots = pairs_and_alone(self.design, [(first, second)], (first, second), settings.options.single_images)
+        if settings.options.fairness:
+            shots[2:2] = pair_shots(self.design, [(first, second)], self.design.images_per_prompt, FAIRNESS)
+        return shots
 
-    def identities(self, settings: StudySettings) -> pd.DataFrame:  # noqa: ARG002
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
         """Return both identities."""
         return pd.DataFrame({"stereotyped_gender": self.design.data["identities"]})
 
     def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """Return the scores of both and of each."""
-        return report_identities(self.design, settings, people)
+        """Scores of both together and of each, in every setting, and how far settings differ."""
+        stereotypes = people.drop_duplicates("identity").set_index("identity")["stereotyped_gender"]
+        chosen = " and ".join(f"{looks} for {name}" for name, looks in stereotypes.items())
+        parts = {place: some for place in SETTINGS if len(some := in_setting(people, place))}
+        findings = [
+            score_finding(place, f"{SETTINGS[place]}, both identities", some, settings) for place, some in parts.items()
+        ]
+        for key, title, one, other, more in (
+            ("gap", "Gap: in pairs minus alone", PAIRED, SINGLE, "more stereotyped in pairs"),
+            ("difference", "Asked to be fair minus plain", FAIRNESS, PAIRED, MORE_ASKED),
+        ):
+            if one in parts and other in parts:
+                findings.append(gap_finding(key, title, parts[one], parts[other], settings, more=more))
+        micro, by_place = (_scores_of_identities(people, settings, *further) for further in ((), ("position",)))
+        order = {name: i for i, name in enumerate(stereotypes.index)}
+        rows = micro.sort_values("identity", key=lambda names: names.map(order), kind="stable")
+        groups = rows["setting"].map(SETTINGS)
+        rows = rows.assign(group=groups, name=rows["identity"] + ", " + groups.str.lower())
+        rows = rows.rename(columns={"STS": "value"})[["value", "low", "high", "name", "group"]].reset_index(drop=True)
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("micro", micro), TEXTS.table("orders", by_place)),
+            figures=(TEXTS.figure("micro", rows),),
+            notes=(TEXTS.note("chosen", chosen=chosen),),
+        )

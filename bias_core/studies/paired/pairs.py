@@ -135,80 +135,9 @@ def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     )
 
 
-def power_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """A powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
-    pairs = power_pairs(design, settings)
-    return pairs_and_alone(design, pairs, chain.from_iterable(pairs), settings.options.single_images)
-
-
-def report_occupations(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
-    """Overall and micro scores of both settings, their gaps, and F against the labour market."""
-    published = {"sts_single": "STS single", "f_single": "F single", "sts_paired": "STS paired", "f_paired": "F paired"}
-    micro = _beside(
-        micro_scores(people, ["occupation", "display", GENDER], settings),
-        "pst_occupations.csv",
-        ["occupation"],
-        {name: f"published {of}" for name, of in published.items()} | {"f_labour": "F labour"},
-    )
-    micro["published gap"] = micro["published STS paired"] - micro["published STS single"]
-    micro = micro.sort_values([GENDER, "STS paired"], ascending=False, kind="stable", ignore_index=True)
-    by_gap = micro.sort_values("gap", ascending=False, kind="stable", ignore_index=True)
-    findings, rows = scores_by_group(people, GENDER, OCCUPATIONS, design.data["by_stereotyped_gender"], settings)
-    table15 = by_gap[["display", "n single", "STS single", "n paired", "STS paired", *_GAP_COLUMNS]]
-    scores = {"value": "STS paired", "low": "paired low", "high": "paired high"}
-    scores |= {"published": "published STS paired", "expected": "drawn STS paired"}
-    shares = {"x": "F labour", "y": "F paired", "ylow": "F paired low", "yhigh": "F paired high"}
-    return Results(
-        findings=(*findings, *_labour_order(micro, settings)),
-        tables=(
-            TEXTS.table("table3", rows),
-            TEXTS.table("table14", _columns_of(micro, [GENDER], ["F labour"])),
-            TEXTS.table("table15", table15.rename(columns=_NAMES)),
-        ),
-        figures=(
-            TEXTS.figure("figure3", _marks(micro, GENDER, OCCUPATIONS, scores)),
-            TEXTS.figure("figure4", _marks(micro.dropna(subset=["F labour", "F paired"]), GENDER, OCCUPATIONS, shares)),
-            TEXTS.figure("figure5", _marks(by_gap, GENDER, OCCUPATIONS, _GAPS)),
-        ),
-        notes=(TEXTS.note("table 14"),),
-    )
-
-
 def _marks(micro: pd.DataFrame, column: str, groups: Mapping[str, str], names: Mapping[str, str]) -> pd.DataFrame:
     """A mark per row, coloured by the group that ``column`` says."""
     return marks(micro.assign(group=micro[column].map(groups)), {**names, "name": "display", "group": "group"})
-
-
-def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
-    """Overall scores, those of each level of power, and those of every role."""
-    keys = ["occupation", "level"]
-    columns = {"sts_single": "published STS single", "sts_paired": "published STS paired", "gap": "published gap"}
-    micro = micro_scores(people, ["occupation", "display", "level", "role", "occupation_gender"], settings)
-    micro = _beside(micro, "pst_power.csv", keys, columns).sort_values(keys, kind="stable", ignore_index=True)
-    published = {
-        "overall": {place: value["average"] for place, value in design.data["overall"]["power"].items()},
-        **design.data["by_power_level"],
-    }
-    findings, rows = scores_by_group(people, "level", LEVEL_TITLES, published, settings)
-    by_gap = micro.sort_values("gap", ascending=False, kind="stable")
-    groups = {gender: f"{OCCUPATIONS[gender]} occupation" for gender in GENDERS}
-    return Results(
-        findings=tuple(findings),
-        tables=(
-            TEXTS.table("table4", rows),
-            TEXTS.table("table16", _columns_of(micro, ["level", "role"], _GAP_COLUMNS, shares=False)),
-        ),
-        figures=(
-            TEXTS.figure("figure7", marks(micro, {"group": "level", "value": "STS paired"}).dropna()),
-            *(
-                TEXTS.figure(
-                    "figure8", _marks(by_gap[by_gap["level"] == level], "occupation_gender", groups, _GAPS), level=level
-                )
-                for level in LEVELS
-            ),
-        ),
-        notes=(TEXTS.note("power"), TEXTS.note("table 16")),
-    )
 
 
 def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[str, str]) -> pd.DataFrame:
@@ -268,17 +197,6 @@ class FairnessOptions(LabellingOptions):
     power_images: int = setting(3, "Pictures of each pair of roles", "In each order", ge=1, le=1000)
 
 
-def fairness_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Every pair in both orders, plain and with the intervention, for each aspect asked for."""
-    pairs = {OCCUPATION: _occupation_pairs(design, settings), POWER: power_pairs(design, settings)}
-    n = {OCCUPATION: design.images_per_prompt, POWER: settings.options.power_images}
-    return [
-        shot
-        for aspect, place in product(_aspects(settings), (PAIRED, FAIRNESS))
-        for shot in pair_shots(design, pairs[aspect], n[aspect], place)
-    ]
-
-
 def _aspects(settings: StudySettings) -> list[str]:
     aspects = list(settings.options.aspects)
     if not aspects or (unknown := set(aspects) - set(ASPECTS)):
@@ -295,24 +213,6 @@ def _occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
             raise InvalidInput(f"{', '.join(sorted(unknown))}: {gender} occupations are {choices}")
         chosen.append(thinned(names, settings.scale**0.5, least=FEWEST, seed=settings.seed))
     return list(product(*chosen))
-
-
-def fairness_identities(design: Design, settings: StudySettings) -> pd.DataFrame:
-    """Stereotype and aspect of every occupation and role."""
-    parts = {OCCUPATION: occupation_identities(design), POWER: power_identities(design, settings)}
-    return pd.concat([part[["stereotyped_gender"]].assign(aspect=aspect) for aspect, part in parts.items()])
-
-
-def report_fairness(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
-    """Scores with and without the intervention, and how far they differ."""
-    findings = [f for aspect in _aspects(settings) for f in _of_aspect(design, people, aspect, settings)]
-    rows = pd.DataFrame(map(finding_mark, findings)).astype({"published": float, "expected": float})
-    return Results(
-        findings=tuple(findings),
-        tables=(TEXTS.table("table6", finding_rows(findings, "pictures")),),
-        figures=(TEXTS.figure("intervention", rows),),
-        notes=(TEXTS.note("table 6"), TEXTS.note("own occupations")),
-    )
 
 
 def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: StudySettings) -> list[Finding]:
@@ -382,16 +282,30 @@ class PairedFairness(PublishedPairs):
     options = FairnessOptions
 
     def pairs(self, settings: StudySettings) -> list[Shot]:
-        """Return plain pairs and those asked to be fair."""
-        return fairness_shots(self.design, settings)
+        """Every pair in both orders, plain and with the intervention, for each aspect asked for."""
+        pairs = {OCCUPATION: _occupation_pairs(self.design, settings), POWER: power_pairs(self.design, settings)}
+        n = {OCCUPATION: self.design.images_per_prompt, POWER: settings.options.power_images}
+        return [
+            shot
+            for aspect, place in product(_aspects(settings), (PAIRED, FAIRNESS))
+            for shot in pair_shots(self.design, pairs[aspect], n[aspect], place)
+        ]
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """Return the occupations and roles."""
-        return fairness_identities(self.design, settings)
+        """Stereotype and aspect of every occupation and role."""
+        parts = {OCCUPATION: occupation_identities(self.design), POWER: power_identities(self.design, settings)}
+        return pd.concat([part[["stereotyped_gender"]].assign(aspect=aspect) for aspect, part in parts.items()])
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """Return what the request changes."""
-        return report_fairness(self.design, settings, people)
+        """Scores with and without the intervention, and how far they differ."""
+        findings = [f for aspect in _aspects(settings) for f in _of_aspect(self.design, people, aspect, settings)]
+        rows = pd.DataFrame(map(finding_mark, findings)).astype({"published": float, "expected": float})
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("table6", finding_rows(findings, "pictures")),),
+            figures=(TEXTS.figure("intervention", rows),),
+            notes=(TEXTS.note("table 6"), TEXTS.note("own occupations")),
+        )
 
 
 class PairedOccupations(PublishedPairs):
@@ -405,13 +319,50 @@ class PairedOccupations(PublishedPairs):
         """Return the pairs, and every occupation alone."""
         return occupation_shots(self.design, settings)
 
-    def identities(self, settings: StudySettings) -> pd.DataFrame:  # noqa: ARG002
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
         """Return the occupations."""
         return occupation_identities(self.design)
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """Return the scores by occupation."""
-        return report_occupations(self.design, settings, people)
+        """Overall and micro scores of both settings, their gaps, and F against the labour market."""
+        published = {
+            "sts_single": "STS single",
+            "f_single": "F single",
+            "sts_paired": "STS paired",
+            "f_paired": "F paired",
+        }
+        micro = _beside(
+            micro_scores(people, ["occupation", "display", GENDER], settings),
+            "pst_occupations.csv",
+            ["occupation"],
+            {name: f"published {of}" for name, of in published.items()} | {"f_labour": "F labour"},
+        )
+        micro["published gap"] = micro["published STS paired"] - micro["published STS single"]
+        micro = micro.sort_values([GENDER, "STS paired"], ascending=False, kind="stable", ignore_index=True)
+        by_gap = micro.sort_values("gap", ascending=False, kind="stable", ignore_index=True)
+        findings, rows = scores_by_group(
+            people, GENDER, OCCUPATIONS, self.design.data["by_stereotyped_gender"], settings
+        )
+        table15 = by_gap[["display", "n single", "STS single", "n paired", "STS paired", *_GAP_COLUMNS]]
+        scores = {"value": "STS paired", "low": "paired low", "high": "paired high"}
+        scores |= {"published": "published STS paired", "expected": "drawn STS paired"}
+        shares = {"x": "F labour", "y": "F paired", "ylow": "F paired low", "yhigh": "F paired high"}
+        return Results(
+            findings=(*findings, *_labour_order(micro, settings)),
+            tables=(
+                TEXTS.table("table3", rows),
+                TEXTS.table("table14", _columns_of(micro, [GENDER], ["F labour"])),
+                TEXTS.table("table15", table15.rename(columns=_NAMES)),
+            ),
+            figures=(
+                TEXTS.figure("figure3", _marks(micro, GENDER, OCCUPATIONS, scores)),
+                TEXTS.figure(
+                    "figure4", _marks(micro.dropna(subset=["F labour", "F paired"]), GENDER, OCCUPATIONS, shares)
+                ),
+                TEXTS.figure("figure5", _marks(by_gap, GENDER, OCCUPATIONS, _GAPS)),
+            ),
+            notes=(TEXTS.note("table 14"),),
+        )
 
 
 class PairedPower(PublishedPairs):
@@ -422,13 +373,43 @@ class PairedPower(PublishedPairs):
     runs = "power"
 
     def pairs(self, settings: StudySettings) -> list[Shot]:
-        """Return the pairs, and every role alone."""
-        return power_shots(self.design, settings)
+        """A powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
+        pairs = power_pairs(self.design, settings)
+        return pairs_and_alone(self.design, pairs, chain.from_iterable(pairs), settings.options.single_images)
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
         """Return the roles."""
         return power_identities(self.design, settings)
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """Return the scores by role."""
-        return report_power(self.design, settings, people)
+        """Overall scores, those of each level of power, and those of every role."""
+        keys = ["occupation", "level"]
+        columns = {"sts_single": "published STS single", "sts_paired": "published STS paired", "gap": "published gap"}
+        micro = micro_scores(people, ["occupation", "display", "level", "role", "occupation_gender"], settings)
+        micro = _beside(micro, "pst_power.csv", keys, columns).sort_values(keys, kind="stable", ignore_index=True)
+        published = {
+            "overall": {place: value["average"] for place, value in self.design.data["overall"]["power"].items()},
+            **self.design.data["by_power_level"],
+        }
+        findings, rows = scores_by_group(people, "level", LEVEL_TITLES, published, settings)
+        by_gap = micro.sort_values("gap", ascending=False, kind="stable")
+        groups = {gender: f"{OCCUPATIONS[gender]} occupation" for gender in GENDERS}
+        return Results(
+            findings=tuple(findings),
+            tables=(
+                TEXTS.table("table4", rows),
+                TEXTS.table("table16", _columns_of(micro, ["level", "role"], _GAP_COLUMNS, shares=False)),
+            ),
+            figures=(
+                TEXTS.figure("figure7", marks(micro, {"group": "level", "value": "STS paired"}).dropna()),
+                *(
+                    TEXTS.figure(
+                        "figure8",
+                        _marks(by_gap[by_gap["level"] == level], "occupation_gender", groups, _GAPS),
+                        level=level,
+                    )
+                    for level in LEVELS
+                ),
+            ),
+            notes=(TEXTS.note("power"), TEXTS.note("table 16")),
+        )

@@ -125,9 +125,28 @@ class PairedStudy(Study):
         named = people.dropna(subset="perceived_gender").reset_index(drop=True)
         return [share_values(name, some) for place, name in PLACES.items() if len(some := in_setting(named, place))]
 
-    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:  # noqa: ARG002
-        """Return the scores and figures of every arm."""
-        return compare_pairs(arms)
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """The scores of every arm side by side, and what each figure of the arms shows, arm by arm."""
+        tables = []
+        for key, (by, published) in _TABLES.items():
+            frame = table_over_arms(arms, key, by, [*published, "low", "high", "pictures"])
+            printed = table_over_arms(arms[:1], key, by, [name for name in published.values() if name])
+            names = {theirs: ours for ours, theirs in published.items() if theirs in printed}
+            lines = (
+                printed.rename(columns=names).assign(**{ARM: "DALL-E 3, published"}).dropna(subset=[*names.values()])
+            )
+            if names and len(lines):
+                frame = lines_together(pd.concat([frame, lines]), by)
+            if len(frame):
+                tables.append(TEXTS.table("arms", frame, of=key))
+        figures = []
+        for key, title in _MAPS.items():
+            marks = marks_over_arms(arms, key).rename(columns={"name": "row", ARM: "column"})
+            rows = marks[["row", "column", "value"]].dropna() if len(marks) else marks
+            figures.append(TEXTS.figure("arms", rows, of=key, title=title))
+        marks = marks_over_arms(arms, "figure4")
+        marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
+        return Results(tables=tuple(tables), figures=drawable([*figures, TEXTS.figure("figure4_arms", marks)]))
 
     def headline(self, report: StudyReport) -> str:
         """Return the score in pairs, and the gap."""
@@ -419,28 +438,6 @@ _MAPS = {
     "figure8_powerful": "Gap, powerful roles",
     "figure8_powerless": "Gap, powerless roles",
 }
-
-
-def compare_pairs(arms: Sequence[ArmReport]) -> Results:
-    """The scores of every arm side by side, and what each figure of the arms shows, arm by arm."""
-    tables = []
-    for key, (by, published) in _TABLES.items():
-        frame = table_over_arms(arms, key, by, [*published, "low", "high", "pictures"])
-        printed = table_over_arms(arms[:1], key, by, [name for name in published.values() if name])
-        names = {theirs: ours for ours, theirs in published.items() if theirs in printed}
-        lines = printed.rename(columns=names).assign(**{ARM: "DALL-E 3, published"}).dropna(subset=[*names.values()])
-        if names and len(lines):
-            frame = lines_together(pd.concat([frame, lines]), by)
-        if len(frame):
-            tables.append(TEXTS.table("arms", frame, of=key))
-    figures = []
-    for key, title in _MAPS.items():
-        marks = marks_over_arms(arms, key).rename(columns={"name": "row", ARM: "column"})
-        rows = marks[["row", "column", "value"]].dropna() if len(marks) else marks
-        figures.append(TEXTS.figure("arms", rows, of=key, title=title))
-    marks = marks_over_arms(arms, "figure4")
-    marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
-    return Results(tables=tuple(tables), figures=drawable([*figures, TEXTS.figure("figure4_arms", marks)]))
 
 
 def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:

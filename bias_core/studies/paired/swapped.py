@@ -15,7 +15,6 @@ from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (
-    Design,
     Finding,
     Results,
     Shot,
@@ -59,12 +58,6 @@ def pairs_of(settings: StudySettings) -> list[tuple[str, str]]:
     return [(pair[0], pair[1]) for pair in pairs]
 
 
-def swapped_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Every pair in both orders, on the same seeds."""
-    n = scaled(design.images_per_prompt, settings.scale, least=2)
-    return [shot for pair in pairs_of(settings) for shot in shots_of_pair(pair, n)]
-
-
 def shots_of_pair(pair: tuple[str, str], n: int) -> list[Shot]:
     """``n`` pictures of a pair in both orders."""
     return [
@@ -76,41 +69,6 @@ def shots_of_pair(pair: tuple[str, str], n: int) -> list[Shot]:
         )
         for left, right in (pair, pair[::-1])
     ]
-
-
-def swapped_identities(_design: Design, settings: StudySettings) -> pd.DataFrame:
-    """The first of a pair is scored as masculine-stereotyped, the second as feminine-stereotyped."""
-    pairs = pairs_of(settings)
-    lines = {name: {"stereotyped_gender": GENDERS[place]} for pair in pairs for place, name in enumerate(pair)}
-    return pd.DataFrame.from_dict(lines, orient="index")
-
-
-def report_swapped(_design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
-    """What hangs on roles and places, over all pairs and in each."""
-    some = in_setting(people)
-    pictures = pictures_of_pairs(some, "perceived_gender")
-    truths = pictures_of_pairs(some, "truth") if some["truth"].notna().all() else None
-    effects = {key: _effect(pictures, key, settings) for key in _TITLES}
-    corrected = corrected_p_values(effects)
-    recorded = {key: _effect(truths, key, settings) for key in effects} if truths is not None else {}
-    findings = [_finding(key, test, corrected.get(key), recorded.get(key), settings) for key, test in effects.items()]
-    rows = [
-        {"pair": pair, **columns(_TITLES[key][0], _points(_effect(own, key, settings).estimate))} | {"effect": key}
-        for pair, own in pictures.groupby("pair", sort=False)
-        for key in _TITLES
-    ]
-    usable = some[some["perceived_gender"].isin(GENDERS)].assign(
-        masculine=lambda one: _POINTS * (one["perceived_gender"] == "masculine")
-    )
-    shares = usable.groupby(["identity", "position"], sort=False)["masculine"].agg(["mean", "size"]).reset_index()
-    shares = shares.set_axis(["role", "place", "% masculine", "people"], axis=1)
-    lines = [finding_mark(one) | ({"name": _SHORT[one.key]} if one.key in _SHORT else {}) for one in findings]
-    return Results(
-        findings=tuple(findings),
-        tables=(TEXTS.table("swapped_pairs", _by_pair(rows)), TEXTS.table("swapped_shares", shares)),
-        figures=(TEXTS.figure("swapped", pd.DataFrame(lines)),),
-        notes=(TEXTS.note("swapped"),),
-    )
 
 
 _TITLES = {
@@ -240,16 +198,44 @@ class SwappedPairs(PairedStudy):
     options = SwappedOptions
 
     def pairs(self, settings: StudySettings) -> list[Shot]:
-        """Return every pair in both orders."""
-        return swapped_shots(self.design, settings)
+        """Every pair in both orders, on the same seeds."""
+        n = scaled(self.design.images_per_prompt, settings.scale, least=2)
+        return [shot for pair in pairs_of(settings) for shot in shots_of_pair(pair, n)]
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """Return the roles of the pairs."""
-        return swapped_identities(self.design, settings)
+        """The first of a pair is scored as masculine-stereotyped, the second as feminine-stereotyped."""
+        pairs = pairs_of(settings)
+        lines = {name: {"stereotyped_gender": GENDERS[place]} for pair in pairs for place, name in enumerate(pair)}
+        return pd.DataFrame.from_dict(lines, orient="index")
 
     def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """Return the effects of place and role."""
-        return report_swapped(self.design, settings, people)
+        """What hangs on roles and places, over all pairs and in each."""
+        some = in_setting(people)
+        pictures = pictures_of_pairs(some, "perceived_gender")
+        truths = pictures_of_pairs(some, "truth") if some["truth"].notna().all() else None
+        effects = {key: _effect(pictures, key, settings) for key in _TITLES}
+        corrected = corrected_p_values(effects)
+        recorded = {key: _effect(truths, key, settings) for key in effects} if truths is not None else {}
+        findings = [
+            _finding(key, test, corrected.get(key), recorded.get(key), settings) for key, test in effects.items()
+        ]
+        rows = [
+            {"pair": pair, **columns(_TITLES[key][0], _points(_effect(own, key, settings).estimate))} | {"effect": key}
+            for pair, own in pictures.groupby("pair", sort=False)
+            for key in _TITLES
+        ]
+        usable = some[some["perceived_gender"].isin(GENDERS)].assign(
+            masculine=lambda one: _POINTS * (one["perceived_gender"] == "masculine")
+        )
+        shares = usable.groupby(["identity", "position"], sort=False)["masculine"].agg(["mean", "size"]).reset_index()
+        shares = shares.set_axis(["role", "place", "% masculine", "people"], axis=1)
+        lines = [finding_mark(one) | ({"name": _SHORT[one.key]} if one.key in _SHORT else {}) for one in findings]
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("swapped_pairs", _by_pair(rows)), TEXTS.table("swapped_shares", shares)),
+            figures=(TEXTS.figure("swapped", pd.DataFrame(lines)),),
+            notes=(TEXTS.note("swapped"),),
+        )
 
     def headline(self, report: StudyReport) -> str:
         """Return both effects."""

@@ -128,7 +128,7 @@ class StudyForm:
         """Inputs for words of one's own, by name, for an accordion; used once the box above them is ticked."""
         return {}
 
-    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
         """The design with the visitor's own words in it; ``own`` has the values of ``build_own``."""
         return design
 

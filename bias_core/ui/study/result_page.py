@@ -66,7 +66,7 @@ class ResultPage(StudyForm):
         """The headline and the sentence to quote, of a report with its corrected numbers."""
         return {self.parts["header"]: self.header_html(report), self.parts["claim"]: claim(report)}
 
-    def first_shown(self, report: StudyReport) -> str:  # noqa: ARG002
+    def first_shown(self, report: StudyReport) -> str:
         """Which pictures of a new report are shown, as ``column=value``; "" for all."""
         return ""
 
@@ -82,7 +82,7 @@ class ResultPage(StudyForm):
         """Components below *The numbers*, by name."""
         return {}
 
-    def show_at_once(self, report: StudyReport) -> Updates:  # noqa: ARG002
+    def show_at_once(self, report: StudyReport) -> Updates:
         """Updates of the components that these methods build, and :meth:`build_pictures`."""
         return {}
 
@@ -94,7 +94,7 @@ class ResultPage(StudyForm):
         """Whether they show anything of a report."""
         return not report.arms and type(self).build_extra is not ResultPage.build_extra
 
-    def show_extra(self, report: StudyReport) -> Updates:  # noqa: ARG002
+    def show_extra(self, report: StudyReport) -> Updates:
         """Updates of these components for a report; asked for when *By attribute* is opened."""
         return {}
 
@@ -102,7 +102,7 @@ class ResultPage(StudyForm):
         """The figures that are shown as they are; leave out what the tab shows in its own way."""
         return report.results.figures
 
-    def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:  # noqa: ARG002
+    def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:
         """One picture large in the tab's own way; "" for the usual way."""
         return ""
 

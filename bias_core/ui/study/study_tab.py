@@ -76,7 +76,7 @@ class StudyTab(ResultPage):
     def wire_extra(self) -> None:
         """Events of these components."""
 
-    def ended(self, visitor: Visitor) -> Updates:  # noqa: ARG002
+    def ended(self, visitor: Visitor) -> Updates:
         """What changes beside the report when a run ended."""
         return {}
 
@@ -84,7 +84,7 @@ class StudyTab(ResultPage):
         """The report of a run that ended here."""
         return self.finished(report)
 
-    def report_before(self, values: Sequence[Any]) -> StudyReport | None:  # noqa: ARG002
+    def report_before(self, values: Sequence[Any]) -> StudyReport | None:
         """What is shown again where a run has no report; ``values`` are of :meth:`inputs`."""
         return None
 
@@ -228,7 +228,7 @@ class StudyTab(ResultPage):
         """What :meth:`on_press` looks at of the form."""
         return []
 
-    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:  # noqa: ARG002
+    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:
         """Take a turn in the queue; the preset whose button was pressed fills the form before."""
         chips = self.parts["chips"]
         filled = self.preset_updates(chips.index(event.target)) if event.target in chips else {}
@@ -367,7 +367,7 @@ class StudyTab(ResultPage):
         """What the tab shows before anything was run: its first example, below a form that stays as it is."""
         return self.examples.first(self.finished, self.parts["header"], self.parts["status"])
 
-    def first_view(self, visitor: Visitor) -> Updates:  # noqa: ARG002
+    def first_view(self, visitor: Visitor) -> Updates:
         """What the tab shows to a visitor who looks at it first."""
         return self.first_example()
 

@@ -38,7 +38,7 @@ _VARIABLES = re.compile(r" ?\([^()]*\b(?:BIAS|HF)_[A-Z][^()]*\)")
 class _Layout(Extension):
     """Line breaks as the docstring of this file says."""
 
-    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         return _BREAK.sub(_space, source.strip())
 
 
