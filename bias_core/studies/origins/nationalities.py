@@ -565,8 +565,8 @@ class StereotypesByInternetUsers(_NationalityStudy):
         users, names = self.design.data.get("internet_users", {}), wanted_nationalities(self.design, settings)
         if unknown := [n for n in names if n not in users]:
             raise InvalidInput(
-                f"{self.design.name} does not know the internet users of {', '.join(unknown)}; give them in millions, such "
-                f"as users={unknown[0]}=10"
+                f"{self.design.name} does not know the internet users of {', '.join(unknown)}; give them in "
+                f"millions, such as users={unknown[0]}=10"
             )
         if without := [n for n in names if all(one.reference is None for one in own_attributes(self.design, n))]:
             raise InvalidInput(f"no attribute of {', '.join(without)} has a P*, so there is no stereotype score")
