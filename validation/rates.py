@@ -90,7 +90,7 @@ def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarr
         "covered": covered,
         "covered uncorrected": covered_uncorrected,
         "n": uncorrected.n,
-        "source": with_works(line.source),
+        "source": with_works([line.source])[0],
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from bias_core.protocols import StepCallback
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
-from bias_core.wordings import planted_languages, wordings_by_prompt
+from bias_core.wordings import Wording, planted_languages, wordings_by_prompt
 from bias_core.world.grammar import Request, parse
 from bias_core.world.lexicon import words_of, words_of_the_renderer
 from bias_core.world.planted import rates, sample_scene
@@ -49,12 +49,17 @@ def scene_of(row: ImageRow) -> Scene:
     ``languages`` two of its languages draw everybody with the concept's gender of ``extreme``, or as men where it has
     none; English and the others draw as ``fair`` does.
     """
-    wording, condition = wordings_by_prompt().get(row.prompt), row.condition
+    wording, condition = _wording_of(row.prompt), row.condition
     request = _parse_once(row.prompt if wording is None else wording.english)
     if condition == LANGUAGES:
         is_planted = wording is not None and wording.language in planted_languages()
         request, condition = _leaning(request) if is_planted else request, "fair"
     return sample_scene(request, condition, Random(f"{row.seed} {row.prompt}"))
+
+
+def _wording_of(prompt: str) -> Wording | None:
+    """Return the wording in another language; None for English, all of whose words are known."""
+    return wordings_by_prompt().get(prompt) if _parse_once(prompt).unknown_words else None
 
 
 def _leaning(request: Request) -> Request:
@@ -69,7 +74,7 @@ def _leaning(request: Request) -> Request:
 
 def unknown_words(prompt: str, model: ModelInfo) -> tuple[str, ...]:
     """Words that this world does not know; only its renderer reads other languages and some words more."""
-    if prompt in wordings_by_prompt():
+    if _wording_of(prompt) is not None:
         return () if model.family == "renderer" else (prompt,)
     own = () if model.family == "renderer" else [one for one in words_of(prompt) if one in words_of_the_renderer()]
     return (*parse(prompt).unknown_words, *own)

@@ -3,7 +3,7 @@
 import re
 import secrets
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from functools import cache, partial, wraps
 from inspect import Parameter, Signature, cleandoc, signature
@@ -39,8 +39,7 @@ from bias_core.studies.explore.suggest import (
 )
 from bias_core.studies.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
 from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import find_design, list_designs, option_settings, study_of
-from bias_core.studies.kit.protocol import with_protocol
+from bias_core.studies.kit.designs import find_design, list_designs, option_settings
 from bias_core.studies.kit.setting_fields import Setting, changed_settings, name_and_value, settings_of
 from bias_core.studies.kit.types import Arm, Design, StudyReport, StudySettings
 from bias_core.studies.reports.documents import to_dict
@@ -50,7 +49,8 @@ from bias_core.studies.running.arms import check_several, parse_arms
 from bias_core.studies.running.corrected import correct_run, with_corrections
 from bias_core.studies.running.hand_on import FORMS, to_form
 from bias_core.studies.running.next_steps import next_steps
-from bias_core.studies.running.run import run_study, with_options
+from bias_core.studies.running.plan import settle
+from bias_core.studies.running.run import run
 from bias_core.studies.running.size import check_number
 from bias_core.ui.messages import sentence_of
 from bias_core.ui.study.view import by_name
@@ -166,12 +166,13 @@ class Tools:
         self.services = services
         self.sets = load_attribute_sets(services.settings.assets_dir / "studies")
 
-    def _report(self, design: Design, settings: StudySettings) -> dict[str, Any]:
+    def _report(self, design: Design, settings: StudySettings, names: Collection[str] | None = None) -> dict[str, Any]:
         """The report of a run that is asked for; its id, which is made of the session, cannot be guessed."""
-        check_number(design, with_options(design, settings), self.services.settings)
+        asked = settle(design, settings, names)
+        check_number(asked, self.services.settings)
         session = _API + secrets.token_hex(16)
         services = self._for_caller()
-        return self._answer(of_program(services, partial(run_study, design, settings, services, session=session)))
+        return self._answer(of_program(services, partial(run, asked, services, session=session)))
 
     def _answer(self, report: StudyReport) -> dict[str, Any]:
         """A report as JSON values, with what to do next."""
@@ -221,7 +222,7 @@ class Tools:
         arms += tuple(Arm(images=_uploaded(one)) for one in given.pop("pictures") or [])
         options = dict(name_and_value(text) for text in given.pop("options") or [])
         design, settings = find_design(study), StudySettings(**given, options=options, arms=arms)
-        return self._report(design, with_protocol(design, settings, changed_settings(settings)))
+        return self._report(design, settings, changed_settings(settings))
 
     @tool
     @with_settings(offered_settings(COMPARE_SETTINGS, compare_settings("", [])))
@@ -260,7 +261,7 @@ class Tools:
         if words_only:
             suggested = suggested_by_words(settings, self.services)
         else:
-            check_number(SUGGEST, settings, self.services.settings)
+            check_number(settle(SUGGEST, settings), self.services.settings)
             session = _API + secrets.token_hex(16)
             run = partial(run_suggestions, settings, self._for_caller(), session=session)
             suggested = of_program(self.services, run)
@@ -400,14 +401,15 @@ def _values(of: Any, names: tuple[str, ...]) -> dict[str, Any]:
 def _full_size(name: str) -> int:
     """Pictures that a study asks for; 0 where it reads somebody's own."""
     design = find_design(name)
-    return sum(shot.n for shot in study_of(design).shots(with_options(design, StudySettings())))
+    asked = settle(design, StudySettings())
+    return sum(shot.n for shot in asked.study.shots(asked.settings))
 
 
 def add_tools(services: Services) -> None:
     """Offer the tools; called inside of the blocks."""
     tools = Tools(services)
-    for run in (tools.explore, tools.run_study, tools.compare, tools.suggest_attributes):
-        _offer(run, **RUN)
+    for ask in (tools.explore, tools.run_study, tools.compare, tools.suggest_attributes):
+        _offer(ask, **RUN)
     looks = (
         tools.get_report, tools.report_document, tools.label_run, tools.corrected_run, tools.list_studies,
         tools.list_models, tools.list_attribute_sets, tools.list_measures,

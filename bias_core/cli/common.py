@@ -22,10 +22,11 @@ from rich.table import Table
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, message_of, quoted
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.protocol import with_protocol
 from bias_core.studies.kit.setting_fields import Setting, name_and_value, settings_of
+from bias_core.studies.kit.study import Settled
 from bias_core.studies.kit.types import Arm, Progress, StudySettings, WatchedShare, settings_from_dict
 from bias_core.studies.running.arms import parse_arms
+from bias_core.studies.running.plan import settle
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -325,8 +326,10 @@ def _option(one: Setting, flags: Sequence[str], *, many: bool) -> Any:
     return Annotated[kind | None, typer.Option(one.flag, *flags, help=words, show_default=default)]
 
 
-def read_given(study: str, given: Given, file: Path | None) -> tuple[str, StudySettings, list[str], list[str]]:
-    """The study, its settings, and the models and conditions that are asked for.
+def read_given(
+    study: str, given: Given, file: Path | None, n: int | None = None
+) -> tuple[Settled, list[str], list[str]]:
+    """Return what is asked, and the models and conditions to run it with; ``n`` pictures per prompt.
 
     Raises InvalidInput: a setting that is none, or no study; StorageError: the file cannot be read.
     """
@@ -342,10 +345,11 @@ def read_given(study: str, given: Given, file: Path | None) -> tuple[str, StudyS
         like = replace(like, arms=parse_arms(texts))
     if not (study or named):
         raise InvalidInput("name a study of `study list`, or a file of settings that names one as `study`")
-    if like.protocol:
-        like = with_protocol(find_design(study or named), like, {*values, *given})
-    models, conditions = given.get("model", [like.model]), given.get("condition", [like.condition])
-    return study or named, like, list(dict.fromkeys(models)), list(dict.fromkeys(conditions))
+    design = find_design(study or named)
+    asked = settle(design if n is None else replace(design, images_per_prompt=n), like, {*values, *given})
+    models = given.get("model", [asked.settings.model])
+    conditions = given.get("condition", [asked.settings.condition])
+    return asked, list(dict.fromkeys(models)), list(dict.fromkeys(conditions))
 
 
 def _read_file(path: Path) -> dict[str, Any]:

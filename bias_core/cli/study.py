@@ -4,8 +4,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -34,10 +33,10 @@ from bias_core.cli.reports import OUT, save_study_report, show_study_report
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.hosted import hosted_name, request_words
 from bias_core.models.machine import free_bytes
-from bias_core.studies.kit.designs import find_design, list_designs, option_settings, study_of
+from bias_core.studies.kit.designs import find_design, list_designs, option_settings
 from bias_core.studies.kit.rows import RowMaker
-from bias_core.studies.kit.study import StudyPlan
-from bias_core.studies.kit.types import Design, StudySettings
+from bias_core.studies.kit.study import Settled, StudyPlan
+from bias_core.studies.kit.types import StudySettings
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -69,11 +68,12 @@ def list_studies(
 def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]) -> None:
     """Show what a study draws and which options it has."""
     from bias_core.metrics.cards import work
-    from bias_core.studies.running.run import with_options
+    from bias_core.studies.running.plan import settle
 
     with user_errors():
         design = find_design(name)
-        shots = study_of(design).shots(with_options(design, StudySettings()))
+        asked = settle(design, StudySettings())
+        shots = asked.study.shots(asked.settings)
         console.print(f"[bold]{design.title}[/bold] ({work(design.reference)}, {design.where})")
         console.print(design.summary, markup=False)
         console.print(f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g.")
@@ -170,26 +170,22 @@ def run_studies(
 def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[EngineName, int]) -> None:
     if how.out is not None and not how.measure:
         raise typer.BadParameter("reports need measuring: leave --draw-only out", param_hint="--out")
-    from bias_core.studies.running.run import plan_study
+    from bias_core.studies.running.plan import lay_out
 
     with user_errors(), open_services(how.token_env) as services:
         choose_engine(services, *engine)
-        name, like, models, conditions = read_given(study, given, file)
-        design = find_design(name)
         if how.n is not None and how.n < 1:
             raise InvalidInput(f"the number of pictures per prompt is at least 1, got {how.n}")
-        design = design if how.n is None else replace(design, images_per_prompt=how.n)
-        chosen = _settings(like, models, conditions, services)
+        chosen = _one_each(*read_given(study, given, file, how.n), services)
         if how.plan or how.only_plan or len(chosen) > 1:
-            planned = partial(plan_study, design, services=services, measure=how.measure, estimate=how.only_plan)
-            plans = [planned(settings) for settings in chosen]
+            plans = [lay_out(one, services, measure=how.measure, estimate=how.only_plan) for one in chosen]
             _agree(plans, services, how)
             if how.only_plan:
                 return
             for plan in plans:
                 _draw(plan, services, keep=how.keep)
         if how.measure:
-            _measure(design, chosen, services, how)
+            _measure(chosen, services, how)
 
 
 def _agree(plans: Sequence[StudyPlan], services: "Services", how: How) -> None:
@@ -208,13 +204,11 @@ def _agree(plans: Sequence[StudyPlan], services: "Services", how: How) -> None:
             raise typer.Exit(1)
 
 
-def _settings(
-    like: StudySettings, models: Sequence[str], conditions: Sequence[str], services: "Services"
-) -> list[StudySettings]:
+def _one_each(asked: Settled, models: Sequence[str], conditions: Sequence[str], services: "Services") -> list[Settled]:
     """One per model and condition; models without conditions, beside some that have them, come once."""
     has = {name: bool(services.model_info(name).conditions) for name in models}
     return [
-        replace(like, model=name, condition=condition)
+        asked.with_settings(model=name, condition=condition)
         for name in has
         for condition in (dict.fromkeys(conditions) if has[name] or not any(has.values()) else [""])
     ]
@@ -224,7 +218,7 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
     """The table of costs; whether the user should think about it."""
     from bias_core.studies.kit.readers import reading_words
     from bias_core.studies.running.checklist import outlook
-    from bias_core.studies.running.run import plan_notes
+    from bias_core.studies.running.plan import plan_notes
     from bias_core.studies.running.size import study_cost
 
     costs = [study_cost(plan, services) for plan in plans]
@@ -303,13 +297,13 @@ def _why_not(services: "Services", name: str) -> str:
 
 def _show_refusals(plans: Sequence[StudyPlan], services: "Services", *, measure: bool) -> None:
     """Say which plans are too large, and who cannot read their pictures; the latter ends what measures."""
-    from bias_core.studies.running.run import check_study_readers
+    from bias_core.studies.running.plan import check_study_readers
     from bias_core.studies.running.size import check_size
 
     for plan in plans:
         try:
             if isinstance(plan.rows, RowMaker):
-                check_size(plan.design, plan.settings, services.settings, plan.rows)
+                check_size(plan.asked, services.settings, plan.rows)
         except InvalidInput as error:
             show_warning(f"This will be refused: {error}")
         try:
@@ -353,11 +347,11 @@ def _named(plan: StudyPlan, setting: str) -> str:
     return " and ".join(dict.fromkeys(getattr(arm.settings, setting) for arm in plan.arms or (plan,)))
 
 
-def _measure(design: Design, chosen: Sequence[StudySettings], services: "Services", how: How) -> None:
-    from bias_core.studies.running.run import run_study
+def _measure(chosen: Sequence[Settled], services: "Services", how: How) -> None:
+    from bias_core.studies.running.run import run
 
-    for settings in chosen:
-        report = run_with_bar(run_study, design, settings, services)
+    for asked in chosen:
+        settings, report = asked.settings, run_with_bar(run, asked, services)
         if how.keep:
             services.manifests.keep(report.run_id)
         show_study_report(report, services)

@@ -15,12 +15,13 @@ from bias_core.library.tab_compare import ComparePart, open_any, shipped_example
 from bias_core.studies.explore.options import KIND, NO_WORDS, attribute_text, read_attributes
 from bias_core.studies.explore.study import NOBODY, UNMEASURED
 from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import find_design, list_designs, study_of
+from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings
 from bias_core.studies.reports.saved import Example, SavedReport
 from bias_core.studies.reports.text import title_of
 from bias_core.studies.running import history
-from bias_core.studies.running.run import run_study, with_options
+from bias_core.studies.running.plan import settle
+from bias_core.studies.running.run import run_study
 from bias_core.ui import messages
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
@@ -72,7 +73,8 @@ def look_through(path: Path) -> Imported:
 
 
 def _fit(design: Design, source: ImportedImages) -> Fit:
-    shots = study_of(design).shots(with_options(design, StudySettings()))
+    asked = settle(design, StudySettings())
+    shots = asked.study.shots(asked.settings)
     return Fit(
         design=design,
         n_found=sum(min(shot.n, source.n_of(shot.prompt)) for shot in shots) if shots else sum(source.counts.values()),

@@ -18,7 +18,7 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import page_of
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.running.run import library_versions
+from bias_core.studies.running.plan import library_versions
 from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.templates import render, script
 

@@ -5,7 +5,7 @@ Each file of this folder ends with the cards of its measures, ``CARDS``. ``METRI
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -254,7 +254,7 @@ def card_lines(card: Card) -> list[str]:
     return [
         *(f"### {card.name}", "", card.summary, ""),
         f"- Range: {low} to {high}; no bias reads: {null}; higher: {card.higher_means}.",
-        f"- Source: {with_works(card.source)}.",
+        f"- Source: {with_works([card.source])[0]}.",
         f"- Reads: {inputs}.",
         f"- Limits: {card.limits}",
         f"- Function: `{function}`" + (f", its `{card.field}`." if card.field else "."),
@@ -301,13 +301,13 @@ def work(key: str) -> str:
     return works[key].short if key in works else key
 
 
-def with_works(text: str) -> str:
-    """A text with works of the bibliography by their authors and year, where it has their keys.
+def with_works(texts: Sequence[str]) -> list[str]:
+    """Replace the keys of the bibliography in texts by authors and year.
 
-    >>> with_works("bls2024 (2024) as Table 14 of wan2024pst prints it")
-    'U.S. Bureau of Labor Statistics 2024 (2024) as Table 14 of Wan and Chang 2024 prints it'
+    >>> with_works(["bls2024 (2024) as Table 14 of wan2024pst prints it"])
+    ['U.S. Bureau of Labor Statistics 2024 (2024) as Table 14 of Wan and Chang 2024 prints it']
     """
-    return _KEY.sub(lambda found: work(found[0]), text)
+    return [_KEY.sub(lambda found: work(found[0]), text) for text in texts]
 
 
 def _reference(entry: re.Match[str]) -> Reference:

@@ -27,7 +27,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.types import Shot, StudySettings
 from bias_core.studies.running.drawn import before_drawing, while_drawing
-from bias_core.studies.running.run import plan_study
+from bias_core.studies.running.plan import plan_study
 from bias_core.types import Attribute, ImageRow, ModelInfo, Sampler
 from bias_core.waiting import FairLock
 from tests.adapters import tiny_families

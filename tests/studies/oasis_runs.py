@@ -11,7 +11,8 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, study_of
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.running.run import complete, run_study, with_options
+from bias_core.studies.running.plan import settle
+from bias_core.studies.running.run import complete, run_study
 
 
 def real_services(folder):
@@ -28,7 +29,7 @@ def run(services, study, *, cancelled=lambda: False, **settings):
 def shots_of(study, **settings):
     """What a study, which is given by its name or its design, draws with these settings."""
     design = find_design(study) if isinstance(study, str) else study
-    return study_of(design).shots(with_options(design, StudySettings(**settings)))
+    return study_of(design).shots(settle(design, StudySettings(**settings)).settings)
 
 
 def findings(report):

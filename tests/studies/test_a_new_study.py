@@ -91,7 +91,7 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import settings_from_dict
 from bias_core.studies.running.export import to_command, to_python
-from bias_core.studies.running.run import with_options
+from bias_core.studies.running.plan import settle
 from bias_core.ui.links import LINK_NAMES
 from bias_core.ui.study.form import FIELDS, FORM
 
@@ -106,7 +106,7 @@ heavy = {"torch", "diffusers", "transformers", "open_clip", "matplotlib"} & set(
 rendered = {"model": "calibration-renderer", "scale": 0.5}
 report = Tools(services).run_study("hats", options=["least=0.1"], **rendered)
 design = find_design("t2iat-tests")
-settings = with_options(design, settings_from_dict({"strength": 1.5}))
+settings = settle(design, settings_from_dict({"strength": 1.5})).settings
 print(json.dumps({
     "list": told("study", "list"),
     "show": told("study", "show", "hats"),

@@ -18,15 +18,16 @@ from bias_core.settings import Settings
 from bias_core.studies.explore.headline import arms_headline
 from bias_core.studies.explore.options import arm_template, compare_settings, explore_settings
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.kit.types import Arm, StudySettings, each_arm
 from bias_core.studies.reports.figures import draw
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import table_of
-from bias_core.studies.running.arms import arm_names, arm_text, each_arm, parse_arms
+from bias_core.studies.running.arms import arm_names, arm_text, parse_arms
 from bias_core.studies.running.export import to_command
 from bias_core.studies.running.history import go_on, list_runs
-from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.studies.running.plan import plan_study
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from bias_core.ui.study.downloads import take
 from tests import shared

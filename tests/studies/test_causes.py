@@ -11,7 +11,7 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.headline import headline
-from bias_core.studies.running.run import plan_study
+from bias_core.studies.running.plan import plan_study
 from bias_core.types import GeneratedImage
 from tests.shared import RealServices
 from tests.studies.oasis_runs import extremes, figures, findings, run, table

@@ -25,7 +25,8 @@ from bias_core.studies.kit.types import Arm, StudySettings, mapped
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.export import to_export
-from bias_core.studies.running.run import complete, run_study, with_options
+from bias_core.studies.running.plan import settle
+from bias_core.studies.running.run import complete, run_study
 from tests.shared import RealServices
 
 N_STEPS, SCALE = 2, 1e-6
@@ -181,7 +182,7 @@ def test_every_study_of_the_papers_is_here():
 
 def test_a_study_that_needs_a_diffusion_model_has_one_by_default_and_refuses_what_is_asked_for_in_its_place(services):
     for name in ("oasis-spi", "causes"):
-        assert with_options(find_design(name), StudySettings()).model == DIFFUSION
+        assert settle(find_design(name), StudySettings()).settings.model == DIFFUSION
         with pytest.raises(InvalidInput, match="diffusion model"):
             list(run_study(find_design(name), StudySettings(model=RENDERER, scale=SCALE), services))
 

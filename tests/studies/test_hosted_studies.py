@@ -20,7 +20,8 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.running.export import to_export
-from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.studies.running.plan import plan_study
+from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.visitor import Visitor, on_arrive
 from tests.hosted_server import HostedServer, picture, refused
 from tests.shared import RealServices

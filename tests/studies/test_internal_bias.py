@@ -21,7 +21,8 @@ from bias_core.studies.reports.figures import draw
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import to_export
-from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.studies.running.plan import plan_study
+from bias_core.studies.running.run import complete, run_study
 from tests import shared
 from tests.explored import pictures_of
 from tests.studies.oasis_runs import shots_of

@@ -22,7 +22,8 @@ from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.saved import from_text, to_text
 from bias_core.studies.running.export import to_command, to_export
-from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.studies.running.plan import plan_study
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute, KnownPicture
 from tests.every import every
 from tests.explored import explore

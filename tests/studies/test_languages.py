@@ -19,7 +19,8 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.reports.saved import from_text, to_text
 from bias_core.studies.running.export import to_command, to_python
-from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.studies.running.plan import plan_study
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute, Estimate, ImageRow
 from bias_core.wordings import planted_languages, wordings_of
 from tests import shared

@@ -20,7 +20,8 @@ from bias_core.studies.kit.designs import find_design, list_designs, study_of
 from bias_core.studies.kit.limits import Stoppable, TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.running.run import complete, plan_study, run_study, with_options
+from bias_core.studies.running.plan import plan_study, settle
+from bias_core.studies.running.run import complete, run_study
 from bias_core.studies.running.size import n_asked
 from bias_core.types import Attribute
 from tests.explored import explore, own_pictures
@@ -51,7 +52,7 @@ def test_every_study_is_refused_before_its_rows_are_built(services, design, monk
 def test_the_largest_scale_that_would_do_is_named_and_does(services):
     design, asked = find_design("oasis-nationalities"), StudySettings()
     services.settings = services.settings.model_copy(update={"max_images": 5000})
-    assert n_asked(design, with_options(design, asked)) == 6000
+    assert n_asked(settle(design, asked)) == 6000
     with pytest.raises(InvalidInput, match=r"asks for 6,000 pictures.* at most 5,000 .*scale of 0.83 \(83 %"):
         plan_study(design, asked, services)
     plan = plan_study(design, replace(asked, scale=0.83), services)
@@ -64,7 +65,7 @@ def test_pictures_that_are_drawn_while_measuring_count_too(services):
     settings = StudySettings(scale=0.004, options={"n_generated": 10})
     design = find_design("oasis-stop")
     # 3 nationalities x 8 pictures, and 3 x 2 clusters x 10.
-    assert n_asked(design, with_options(design, settings)) == 3 * 8 + 3 * 2 * 10
+    assert n_asked(settle(design, settings)) == 3 * 8 + 3 * 2 * 10
 
 
 def test_exploring_and_comparing_count_all_their_pictures(services):
@@ -156,8 +157,7 @@ def test_a_space_allows_less(monkeypatch):
     monkeypatch.delenv("SPACE_ID", raising=False)
     here = Settings()
     for design in list_designs():  # and the three models of a paper in one run
-        asked = with_options(design, StudySettings())
-        assert 3 * n_asked(design, asked) <= here.max_images, design.name
+        assert 3 * n_asked(settle(design, StudySettings())) <= here.max_images, design.name
     monkeypatch.setenv("SPACE_ID", "somebody/explorer")
     there = Settings()
     assert there.max_images < here.max_images

@@ -30,7 +30,8 @@ from bias_core.studies.reports.saved import from_text, to_text
 from bias_core.studies.running.arms import check_arms
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.next_steps import next_steps
-from bias_core.studies.running.run import complete, run_study, with_options
+from bias_core.studies.running.plan import settle
+from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.templates import render
 from tests import shared
 from tests.ui.tabs import built
@@ -284,7 +285,7 @@ def test_the_command_line_and_the_api_say_what_does_it(tmp_path, monkeypatch, se
 def test_objects_without_a_base_are_offered_one():
     for name, option in (("tbyb-general", {}), ("tbyb-task", {"base": False})):
         design = find_design(name)
-        settings = with_options(design, StudySettings(options=option))
+        settings = settle(design, StudySettings(options=option)).settings
         base, _ = with_plain_scenes(design, settings)
         assert with_plain_scenes(design, base) is None
 

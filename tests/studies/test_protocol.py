@@ -30,8 +30,9 @@ from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.running.arms import parse_arms
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import is_shipped, to_export
+from bias_core.studies.running.plan import plan_study, settle
 from bias_core.studies.running.replication import papers_settings, replicate
-from bias_core.studies.running.run import complete, plan_study, run_study, with_options
+from bias_core.studies.running.run import complete, run_study
 from bias_core.studies.running.size import n_asked
 from bias_core.types import ImageRow
 from bias_core.ui import messages
@@ -254,7 +255,7 @@ STATUSES = {"met", "differs", "not printed", "our reading"}
 
 
 def as_in_the_paper(name, **given):
-    return with_options(find_design(name), StudySettings(protocol="paper", **given))
+    return settle(find_design(name), StudySettings(protocol="paper", **given)).settings
 
 
 def checklist(report):
@@ -314,11 +315,11 @@ def test_what_somebody_gives_stays_also_where_it_is_the_default():
     assert given.options.paper_wording is False
     assert given.options.captioner == given.encoder == "auto"  # the readers of photographs do not know that world
     copied = replace(StudySettings(protocol="paper"), scale=0.5)
-    assert with_options(find_design("t2iat-tests"), copied).model == "stable-diffusion-2-1"
+    assert settle(find_design("t2iat-tests"), copied).settings.model == "stable-diffusion-2-1"
     typed = StudySettings(protocol="paper", options=typed_options(find_design("tbyb-general"), {"sets": ["objects"]}))
-    filled = with_options(find_design("tbyb-general"), typed).options
+    filled = settle(find_design("tbyb-general"), typed).settings.options
     assert (filled.sets, filled.captioner) == (("objects",), "blip-base")
-    fair = with_options(find_design("t2iat-tests"), StudySettings(protocol="paper", arms=(Arm(), Arm(size="64x64"))))
+    fair = settle(find_design("t2iat-tests"), StudySettings(protocol="paper", arms=(Arm(), Arm(size="64x64")))).settings
     assert (fair.size, fair.arms[1].size) == ("512x512", "64x64")
 
 
@@ -491,7 +492,7 @@ def test_replicating_runs_the_papers_design_on_the_chosen_model_as_far_as_the_li
         ]  # fmt: skip
         assert filled["condition"]["value"] == "fair"
     report = last[tab.parts["report"]]
-    assert report.n_images <= 200 < n_asked(report.design, replace(report.settings, scale=report.settings.scale + 0.01))
+    assert report.n_images <= 200 < n_asked(a_bit_more(report))
     assert filled["percent"] == 100 * report.settings.scale
     html = last[tab.parts["beside_paper"]]
     assert "<details" not in html  # open
@@ -501,6 +502,10 @@ def test_replicating_runs_the_papers_design_on_the_chosen_model_as_far_as_the_li
     assert printed
     assert all(f.title in html for f in printed)
     assert tab.finished(report)[tab.parts["beside_paper"]] == ""  # of a run that replicates nothing
+
+
+def a_bit_more(report):
+    return settle(report.design, replace(report.settings, scale=report.settings.scale + 0.01))
 
 
 def test_what_is_refused_as_too_large_is_run_by_a_button_at_the_largest_share_that_fits(replicating):
@@ -514,9 +519,7 @@ def test_what_is_refused_as_too_large_is_run_by_a_button_at_the_largest_share_th
     assert "at most 200 here" in refused[tab.parts["status"]]
     *_, last = tab.on_largest(Visitor(), *values)
     report = last[tab.parts["report"]]
-    assert (
-        report.n_planned <= 200 < n_asked(report.design, replace(report.settings, scale=report.settings.scale + 0.01))
-    )
+    assert report.n_planned <= 200 < n_asked(a_bit_more(report))
     assert last[tab.form["percent"]] == 100 * report.settings.scale
     assert not last[largest]["visible"]
     services.settings = limits.model_copy(update={"max_images": 5})
@@ -540,13 +543,13 @@ def test_how_much_is_replicated_follows_from_the_time_of_a_picture_and_what_does
     design = find_design("t2iat-human")
     settings = papers_settings(design, services, model="calibration-renderer", condition="fair", scale=0.02)
     asked = StudySettings(model="calibration-renderer", condition="fair", scale=0.02)
-    n = n_asked(design, with_options(design, asked))
+    n = n_asked(settle(design, asked))
     services.rates.find = lambda *_: Rate(seconds=600 / n, n_bytes=1, n=99)  # ten minutes for so many pictures
-    assert complete(replicate(design, settings, services)).n_planned == n
+    assert complete(replicate(settle(design, settings), services)).n_planned == n
     services.rates.find = lambda *_: None  # nobody knows: the scale of the settings
-    assert complete(replicate(design, settings, services)).settings.scale == 0.02
+    assert complete(replicate(settle(design, settings), services)).settings.scale == 0.02
     with pytest.raises(InvalidInput, match=r"1 % of “.*” is \d+ pictures, and 5 can be drawn here"):
-        complete(replicate(design, settings, services, most=5))
+        complete(replicate(settle(design, settings), services, most=5))
 
 
 def test_the_papers_model_runs_or_says_why_not_in_one_place_that_names_no_variable(replicating, monkeypatch):

@@ -23,7 +23,8 @@ from bias_core.studies.origins.cells import own_concepts
 from bias_core.studies.origins.stop import regenerate
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.running.export import as_asked, to_command, to_export
-from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.studies.running.plan import plan_study
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from bias_core.ui.study.view import header_html
 from tests import shared

@@ -14,7 +14,8 @@ from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.rewriting import FAIR_INSTRUCTION
 from bias_core.studies.kit.types import Arm
-from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.studies.running.plan import plan_study
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import ImageRow, ModelInfo
 from tests.adapters.test_judges import chat
 from tests.hosted_server import FakeServer

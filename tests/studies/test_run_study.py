@@ -29,7 +29,8 @@ from bias_core.studies.kit.types import Arm, Finding, Results, StudySettings, St
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.text import markdown_table, plain
 from bias_core.studies.running.export import to_command, to_export, to_python
-from bias_core.studies.running.run import followed, plan_study, run_study, with_options
+from bias_core.studies.running.plan import plan_study, settle
+from bias_core.studies.running.run import followed, run_study
 from bias_core.types import Estimate
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.view import findings_html, tables_html
@@ -109,12 +110,12 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_drawn(services, 
 def test_options_take_the_type_that_their_study_declares():
     stop = find_design("oasis-stop")
     told = {"contrast": "yes", "nationalities": "Iranian, Indian", "n_tokens": "7", "prefix": 5, "top_k": 2.0}
-    options = with_options(stop, StudySettings(options=told)).options
+    options = settle(stop, StudySettings(options=told)).settings.options
     assert (options.contrast, options.nationalities) == (True, ("Iranian", "Indian"))
     assert (options.n_tokens, options.prefix, options.top_k) == (7, "5", 2)
     assert options.n_candidates == stop.options["n_candidates"]
-    assert with_options(stop, StudySettings(options=options)).options == options
-    assert with_options(find_design("internal-bias"), StudySettings()).options.minimum_text_text == 0.002
+    assert settle(stop, StudySettings(options=options)).settings.options == options
+    assert settle(find_design("internal-bias"), StudySettings()).settings.options.minimum_text_text == 0.002
 
 
 @every([
@@ -124,14 +125,14 @@ def test_options_take_the_type_that_their_study_declares():
 def test_options_of_another_type_are_refused_by_label(name, value):
     stop = find_design("oasis-stop")
     with pytest.raises(InvalidInput, match=f"“{settings_of(study_of(stop).options)[name].label}”"):
-        with_options(stop, StudySettings(options={name: value}))
+        settle(stop, StudySettings(options={name: value}))
 
 
 def test_every_shipped_design_has_its_program_and_something_to_draw(services):
     folder = Path(__file__).parents[2] / "bias_core" / "studies"
     assert {path.stem for path in folder.glob("*/designs/*.yaml")} == {design.name for design in list_designs()}
     for design in list_designs():
-        settings = with_options(design, StudySettings(scale=0.02))
+        settings = settle(design, StudySettings(scale=0.02)).settings
         if design.name == "tbyb-dataset":  # draws nothing: it reads a folder
             continue
         shots = study_of(design).shots(settings)
@@ -139,7 +140,7 @@ def test_every_shipped_design_has_its_program_and_something_to_draw(services):
         assert min(shot.n for shot in shots) >= 1
         assert design.summary.endswith("."), design.name
     rows = RowMaker.build(replace(SMALL, seed=100), services)
-    (shot,) = study_of(DESIGN).shots(with_options(DESIGN, SMALL))[:1]
+    (shot,) = study_of(DESIGN).shots(settle(DESIGN, SMALL).settings)[:1]
     assert [row.seed for row in rows.of(shot)] == [100 + k for k in range(shot.n)]
 
 
@@ -335,23 +336,23 @@ def test_a_file_that_cannot_be_used_is_refused_in_a_line(tmp_path, assets):
 
 def test_commands_and_python_lines_give_the_settings_again(monkeypatch):
     design = find_design("t2iat-tests")
-    settings = with_options(
+    settings = settle(
         design,
         StudySettings(
             scale=0.1, num_inference_steps=5, negative_prompt="a 'hat'", confidence=0.9, force=True,
             options={"tests": ["science_arts", "career_family"]},
             arms=(Arm(condition="fair"), Arm(guidance_scale=2.0)),
         ),
-    )  # fmt: skip
+    ).settings  # fmt: skip
     drawn = []
-    monkeypatch.setattr("bias_core.cli.study._measure", lambda design, chosen, *_: drawn.extend(chosen))
+    monkeypatch.setattr("bias_core.cli.study._measure", lambda chosen, *_: drawn.extend(chosen))
     result = CliRunner().invoke(app, shlex.split(to_command(design, settings))[3:])
     assert result.exit_code == 0, result.output
-    assert [with_options(design, one) for one in drawn] == [settings]
+    assert [one.settings for one in drawn] == [settings]
     scope: dict = {}
     lines = to_python(design, settings).splitlines()
     exec("\n".join(line for line in lines if "import" in line or line.startswith("settings")), scope)
-    assert with_options(design, scope["settings"]) == settings
+    assert settle(design, scope["settings"]).settings == settings
 
 
 def test_a_design_has_defaults_of_its_own_for_settings(tmp_path, services):

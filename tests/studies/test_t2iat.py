@@ -19,7 +19,8 @@ from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.saved import list_examples, open_example
 from bias_core.studies.running.checklist import outlook
 from bias_core.studies.running.export import to_command, to_export
-from bias_core.studies.running.run import complete, plan_study, run_study, with_options
+from bias_core.studies.running.plan import plan_study, settle
+from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.pictures import Look
 from tests import shared
 from tests.every import every
@@ -95,7 +96,7 @@ def test_p_of_pictures_and_eq_3_as_printed_are_options_and_the_report_says_how_p
             ("Eq. 3" if name != "pictures" else "single neutral") in note for note in reports[name].results.notes
         )
     assert rows["prompts"]["p"] == rows["prompts"]["smallest p"] > 0
-    paper = with_options(TESTS, StudySettings(protocol="paper"))
+    paper = settle(TESTS, StudySettings(protocol="paper")).settings
     assert (paper.options.p_value, paper.options.n_permutations) == ("eq3", 1000)
 
 
@@ -265,7 +266,7 @@ def test_answers_about_other_pictures_or_in_other_words_are_refused(services, ju
 
 
 def test_the_groups_of_a_test_go_by_their_own_names():
-    settings = with_options(TESTS, StudySettings(scale=0.05, options={"tests": ["science_arts"]}))
+    settings = settle(TESTS, StudySettings(scale=0.05, options={"tests": ["science_arts"]})).settings
     shots = association_shots(TESTS, settings)
     assert {shot.facts["about"] for shot in shots} == {"Science", "Arts"}
     assert {shot.facts["edited with"] for shot in shots} == {"nothing", "Male", "Female"}
@@ -433,11 +434,12 @@ def flowers(services):
 
 def test_the_smallest_p_of_few_prompts_is_said_before_anything_is_drawn(services):
     few = StudySettings(scale=0.01, options={"tests": ["science_arts"]})
-    assert size_note(TESTS, with_options(TESTS, few)) == "with 4 against 4 prompts p is 0.029 at best"
+    assert size_note(TESTS, settle(TESTS, few).settings) == "with 4 against 4 prompts p is 0.029 at best"
     assert "pictures (with 4 against 4 prompts p is 0.029 at best) with" in outlook(
         plan_study(TESTS, few, services, estimate=True), services
     )
     several = StudySettings(options={"tests": ["science_arts", "flowers_insects"]})
     assert (
-        size_note(TESTS, with_options(TESTS, several)) == "with 25 against 25 prompts p is 0.0010 at best in one test"
+        size_note(TESTS, settle(TESTS, several).settings)
+        == "with 25 against 25 prompts p is 0.0010 at best in one test"
     )

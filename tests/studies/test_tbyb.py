@@ -25,7 +25,8 @@ from bias_core.studies.objects.headline import headline
 from bias_core.studies.objects.study import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.text import finding_rows, table_of
-from bias_core.studies.running.run import complete, plan_study, run_study, with_options
+from bias_core.studies.running.plan import plan_study, settle
+from bias_core.studies.running.run import complete, run_study
 from bias_core.world.grammar import parse
 from bias_core.world.planted import planted_object_rate, sample_scene
 from tests.every import every
@@ -317,7 +318,7 @@ def test_two_equal_conditions_show_no_change():
     prompts, asked = ["a cup", "a cup", "a dog", "a dog"], [("cup",), ("cup",), ("dog",), ("dog",)]
     distances = jaccard_distances(asked, [("cup",), ("cup", "man"), ("dog",), ("cat",)])
     part = pd.DataFrame({"prompt": prompts, "H_J": distances, "stronger": [0.1, 0.9, 0.2, 0.2]})
-    settings = with_options(CONTROLLED, SMALL)
+    settings = settle(CONTROLLED, SMALL).settings
     change = changes_of(part, part, settings)
     assert (change["H_J"].value, change["M_G"].value) == (0, 0)
     assert math.isnan(change["H_J"].low)  # no spread is not a sure 0

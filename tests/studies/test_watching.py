@@ -29,7 +29,8 @@ from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import report_facts
 from bias_core.studies.running.drawn import refusals
 from bias_core.studies.running.history import go_on, list_runs
-from bias_core.studies.running.run import complete, followed as steps_of, plan_study, run_study, with_options
+from bias_core.studies.running.plan import plan_study
+from bias_core.studies.running.run import complete, followed as steps_of, run_study, settle
 from bias_core.types import Attribute, ImageRow, StoredImage
 from tests import shared
 from tests.browser.timing import slowdown
@@ -260,7 +261,7 @@ def test_captions_are_watched_and_a_rule_ends_a_study_of_objects(world):
 def test_a_study_without_shares_refuses_a_rule():
     for name in ("t2iat-tests", "oasis-stop", "tbyb-controlled"):
         with pytest.raises(InvalidInput, match="no shares that a stop rule could watch"):
-            with_options(find_design(name), StudySettings(stop_within=0.1))
+            settle(find_design(name), StudySettings(stop_within=0.1))
 
 
 def test_refused_pictures_are_a_share_too():
@@ -414,7 +415,7 @@ DESIGN = design_of_prompts(find_design("tbyb-general"), ["a man with a dog", "a 
 
 
 def study_data(services, **options):
-    settings = with_options(DESIGN, STUDY)
+    settings = settle(DESIGN, STUDY).settings
     study = study_of(DESIGN)
     rows = RowMaker.build(settings, services)
     return StudyData(settings, services, rows, ahead=study.read_ahead, **options), study.shots(settings)
@@ -438,7 +439,7 @@ def test_what_was_read_ahead_is_not_read_again(slow):
 def test_internal_bias_reads_with_every_encoder_ahead(slow):
     slow.generator.pace = 0.0
     design = find_design("internal-bias")
-    settings = with_options(design, replace(STUDY, scale=0.01, options={"encoders": ["one", "two"]}))
+    settings = settle(design, replace(STUDY, scale=0.01, options={"encoders": ["one", "two"]})).settings
     study = study_of(design)
     data = StudyData(settings, slow, RowMaker.build(settings, slow), ahead=study.read_ahead)
     list(data.draw(study.shots(settings)[:2]))

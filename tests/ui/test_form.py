@@ -28,7 +28,7 @@ from bias_core.studies.objects.tab import ObjectsTab
 from bias_core.studies.paired.tab import PairedTab
 from bias_core.studies.reports.documents import to_markdown
 from bias_core.studies.reports.saved import SavedReport
-from bias_core.studies.running.run import with_options
+from bias_core.studies.running.plan import settle
 from bias_core.studies.running.size import check_number, check_size, n_asked
 from bias_core.types import Attribute
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
@@ -199,9 +199,9 @@ def test_every_preset_of_a_study_is_within_the_limits_of_a_space(fakes, tmp_path
     presets = [(tab.key, preset) for tab in TABS for preset in getattr(tab, "presets", ())]
     for key, preset in presets:
         design = find_design(preset.study)
-        settings = with_options(design, StudySettings(**preset.settings))
-        check_size(design, settings, limits, RowMaker.build(settings, fakes))
-        assert 12 <= n_asked(design, settings) <= (500 if key == "origins" else 400), preset  # a minute or two
+        asked = settle(design, StudySettings(**preset.settings))
+        check_size(asked, limits, RowMaker.build(asked.settings, fakes))
+        assert 12 <= n_asked(asked) <= (500 if key == "origins" else 400), preset  # a minute or two
     assert len(presets) > 15
 
 
@@ -211,10 +211,11 @@ def test_an_untouched_form_asks_for_the_defaults_and_holds_every_option(fakes):
         for design in tab.designs.values():
             form = {name: tab.form[name].value for name in tab.fields()} | {"study": design.name}
             form |= {name: update["value"] for name, update in option_updates(design).items()}
-            settings = with_options(design, read_settings(form, design))
-            assert settings == with_options(design, StudySettings(scale=tab.first_percent / 100)), (kind, design.name)
+            asked = settle(design, read_settings(form, design))
+            usual = settle(design, StudySettings(scale=tab.first_percent / 100))
+            assert asked.settings == usual.settings, (kind, design.name)
             if design.name == kind.studies[0]:  # what a visitor finds there fits into one run
-                check_number(design, settings, Settings())
+                check_number(asked, Settings())
             for name, one in option_settings(design).items():
                 held = tab.form[f"option.{name}"]
                 assert isinstance(held, gr.Number) == (one.kind in (int, float)), (kind, design.name, name)
@@ -276,14 +277,14 @@ def test_every_setting_and_option_travels(services):
         options={"tests": ["science_arts", "career_family"], "crossing": "full", "n_permutations": 50},
     )  # fmt: skip
     design = find_design("t2iat-tests")
-    settings = with_options(design, settings)
+    settings = settle(design, settings).settings
     report = SimpleNamespace(settings=settings, design=design)
     link = read_link(dict(parse_qsl(address_of("association", report)[1:])), LINKED, services)
     assert notice_html(link) == ""
     form = {key: one.shown(getattr(settings, one.name)) for key, one in FORM.items()}
     form |= {key: value for key, value in link.values.items() if key != "options"}
     form |= {f"option.{name}": value for name, value in link.values["options"].items()}
-    assert with_options(design, read_settings(form, design)) == settings
+    assert settle(design, read_settings(form, design)).settings == settings
 
 
 def test_what_is_not_known_is_left_out_and_said(services):
@@ -503,7 +504,7 @@ def test_the_link_and_the_form_have_the_arms_of_the_run(objects, compared):
 def test_own_pictures_of_an_arm_do_not_travel_in_an_address(compared, objects):
     report = compared[objects.parts["report"]]
     settings = StudySettings(arms=(Arm(), Arm(images="/secret/old.zip")))
-    own = SimpleNamespace(design=report.design, settings=with_options(report.design, settings))
+    own = SimpleNamespace(design=report.design, settings=settle(report.design, settings).settings)
     assert address_of("objects", own) == ""  # which the page then does not show
 
 

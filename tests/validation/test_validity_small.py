@@ -16,7 +16,8 @@ from bias_core.studies.kit.designs import typed_options
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import table_of
-from bias_core.studies.running.run import complete, run_study, with_options
+from bias_core.studies.running.plan import settle
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import GeneratedImage, Step
 from bias_core.world.render import render
 from tests import shared
@@ -342,7 +343,7 @@ def test_models_without_steps_are_refused(tmp_path):
 
 CAUSES = find_study("validity-causes")
 with validity_studies():
-    CAUSE_SETTINGS = with_options(CAUSES, StudySettings())
+    CAUSE_SETTINGS = settle(CAUSES, StudySettings()).settings
 N_POOL = 211
 
 

@@ -109,19 +109,22 @@ class ExploreOptions(Options):
 
 
 def explore_options(settings: StudySettings) -> ExploreOptions:
-    """The options that stand in the settings; InvalidInput quotes one that cannot be used, and says what would do."""
-    given = option_values(settings.options)
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}  # of YAML
-    if isinstance(settings.options, PackOptions):
-        given |= {**NO_WORDS, "concept": ""}
-    options = ExploreOptions(**given)
+    """Return the options of complete settings; those of a prompt pack as an exploration has them."""
+    options = settings.options
+    if isinstance(options, PackOptions):
+        return ExploreOptions(**option_values(options) | {**NO_WORDS, "concept": ""})
+    return options if isinstance(options, ExploreOptions) else ExploreOptions(**option_values(options))
+
+
+def check_options(settings: StudySettings) -> None:
+    """Raise InvalidInput for options that cannot be used together; it says what would do."""
+    options = explore_options(settings)
     _check(options, settings)
     if len(settings.negative_prompt) > MAX_PROMPT_CHARACTERS:
         raise InvalidInput(
             f"the negative prompt has {len(settings.negative_prompt):,} characters; "
             f"at most {MAX_PROMPT_CHARACTERS:,} are allowed"
         )
-    return options
 
 
 def scored_attributes(settings: StudySettings) -> tuple[Attribute, ...]:

@@ -26,6 +26,7 @@ from bias_core.studies.explore.options import (
     NO_WORDS,
     ExploreOptions,
     attributes_of_cells,
+    check_options,
     explore_options,
     explore_settings,
     explore_words,
@@ -292,6 +293,10 @@ class Explore(Study):
     def command(self, settings: StudySettings) -> Sequence[str]:
         """Return the words of ``explore``."""
         return explore_words(settings)
+
+    def check_settings(self, settings: StudySettings) -> None:
+        """Raise InvalidInput for options that cannot be used together."""
+        check_options(settings)
 
     def arms(self, settings: StudySettings) -> tuple[Arm, ...]:
         """Return an arm for each language."""

@@ -39,15 +39,16 @@ class AttributeSet:
 def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet, ...]:
     """All sets, in the order of the file."""
     return tuple(
-        AttributeSet(**entry | {"attributes": tuple(map(to_attribute, entry["attributes"]))})
+        AttributeSet(**entry | {"attributes": to_attributes(entry["attributes"])})
         for entry in read_yaml(folder / "attribute_sets.yaml")["sets"]
     )
 
 
-def to_attribute(entry: Mapping[str, Any]) -> Attribute:
-    """An attribute of the shipped data: its source in words, and without the name that the paper prints."""
-    facts = {key: value for key, value in entry.items() if key != "published_name"}
-    return Attribute(**facts | {"reference_source": with_works(facts.get("reference_source", ""))})
+def to_attributes(entries: Sequence[Mapping[str, Any]]) -> tuple[Attribute, ...]:
+    """Return attributes of the shipped data: their sources in words, and without the names that papers print."""
+    sources = with_works([entry.get("reference_source", "") for entry in entries])
+    facts = ({key: value for key, value in entry.items() if key != "published_name"} for entry in entries)
+    return tuple(Attribute(**one | {"reference_source": source}) for one, source in zip(facts, sources, strict=True))
 
 
 def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:

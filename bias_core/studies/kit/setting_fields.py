@@ -18,7 +18,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.given_values import check_texts
+from bias_core.given_values import check_each, check_texts
 
 __all__ = ["settings_class"]  # which type checkers take for an import of another module
 _INFO = "setting"
@@ -216,9 +216,8 @@ else:
                     build(self, **values)
                 except ValidationError as error:
                     raise InvalidInput(_sentence(made, error)) from error
-                for name, value in values.items():
-                    if not isinstance(value, Mapping):  # options, which are checked by their own names
-                        check_texts(labels[name], value)
+                # Options are checked under their own names.
+                check_each({labels[name]: value for name, value in values.items() if not isinstance(value, Mapping)})
                 if isinstance(self, RemembersNames):
                     object.__setattr__(self, "_given", frozenset(values))
 

@@ -5,7 +5,7 @@ A new study is a subclass of :class:`Study` in a folder of its own, with a desig
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import pandas as pd
@@ -26,6 +26,7 @@ from bias_core.studies.kit.types import (
     Shot,
     StudyReport,
     StudySettings,
+    each_arm,
 )
 from bias_core.studies.kit.watching import ShareValues
 from bias_core.types import Attribute, StoredImage
@@ -117,6 +118,9 @@ class Study(ABC):
         ``measures``: whether the pictures will be measured, so that every model for it must be here.
         """
 
+    def check_settings(self, settings: StudySettings) -> None:  # noqa: B027
+        """Raise InvalidInput for options that cannot be used together."""
+
     def n_later(self, settings: StudySettings) -> int:
         """Return the largest number of pictures that are drawn while measuring, in addition to the shots."""
         return 0
@@ -183,6 +187,33 @@ class Study(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Settled:
+    """What a run is asked, complete: protocol, defaults and options are filled in, and arms have names."""
+
+    study: Study
+    settings: StudySettings
+
+    @property
+    def design(self) -> Design:
+        """The design of the study."""
+        return self.study.design
+
+    @property
+    def arms(self) -> "tuple[Settled, ...]":
+        """Each arm as if it were run alone; the run itself if it has no arms."""
+        return tuple(replace(self, settings=one) for one in each_arm(self.settings))
+
+    @property
+    def has_arms(self) -> bool:
+        """Whether several arms are compared."""
+        return len(self.settings.arms) > 1
+
+    def with_settings(self, **changes: Any) -> "Settled":
+        """Return the same with other values of some settings."""
+        return replace(self, settings=replace(self.settings, **changes))
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudyPlan:
     """Everything that a run will draw."""
 
@@ -199,6 +230,11 @@ class StudyPlan:
     def design(self) -> Design:
         """The design of the study."""
         return self.study.design
+
+    @property
+    def asked(self) -> Settled:
+        """What the run was asked."""
+        return Settled(study=self.study, settings=self.settings)
 
     @property
     def each(self) -> "tuple[StudyPlan, ...]":

@@ -7,7 +7,7 @@ The functions at the end make these of estimates and rows; studies say which of 
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -154,6 +154,21 @@ class StudySettings(RemembersNames):
         "Arms",
         "Several ways to draw the same, which are compared; each key=value|key=value, such as condition=fair",
     )
+
+
+def each_arm(settings: StudySettings) -> tuple[StudySettings, ...]:
+    """Return the settings of every arm, each as if it were run alone; of a run without arms, its own.
+
+    >>> [one.condition for one in each_arm(StudySettings(arms=(Arm(condition="fair"), Arm())))]
+    ['fair', 'published']
+    """
+    return tuple(arm_alone(settings, arm) for arm in settings.arms) or (settings,)
+
+
+def arm_alone(settings: StudySettings, arm: Arm) -> StudySettings:
+    """Return the settings of one arm, as if it were run alone."""
+    own = {name: value for name, value in asdict(arm).items() if value is not None and name not in ("name", "template")}
+    return replace(settings, **own, arms=(Arm(template=arm.template),) if arm.template else ())
 
 
 def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:

@@ -13,7 +13,7 @@ from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_
 from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import mean_sample, share_test_without_p
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
-from bias_core.studies.kit.attributes import to_attribute
+from bias_core.studies.kit.attributes import to_attributes
 from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import read_table, settings_with
 from bias_core.studies.kit.rows import scaled
@@ -127,7 +127,7 @@ def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
 
 def own_attributes(design: Design, nationality: str) -> list[Attribute]:
     """The attributes that the design lists for a nationality, with their real-world rates."""
-    return [to_attribute(entry) for entry in design.data["nationalities"][nationality]["attributes"]]
+    return [*to_attributes(design.data["nationalities"][nationality]["attributes"])]
 
 
 def own_by_nationality(design: Design, settings: StudySettings) -> dict[str, list[Attribute]]:
@@ -139,7 +139,7 @@ def doctor_by_concept(design: Design, _settings: StudySettings) -> dict[str, lis
     """The one attribute of Table 2, for doctors of no nationality and of each."""
     doctor = design.data["doctor"]
     names = [PLAIN, *(f"{nationality} {PLAIN}" for nationality in doctor["nationalities"])]
-    return {name: [to_attribute(doctor["attribute"])] for name in names}
+    return {name: [*to_attributes([doctor["attribute"]])] for name in names}
 
 
 def read_cells(

@@ -29,7 +29,7 @@ from bias_core.studies.arms.statistics import (
     two_shares,
 )
 from bias_core.studies.kit.attribute_scores import watch_attributes
-from bias_core.studies.kit.attributes import to_attribute
+from bias_core.studies.kit.attributes import to_attributes
 from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.rows import scaled
@@ -498,7 +498,7 @@ class DoctorPrevalence(_NationalityStudy):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """P(man) of each concept, and what a nationality adds to it."""
-        attribute = to_attribute(self.design.data["doctor"]["attribute"])
+        (attribute,) = to_attributes([self.design.data["doctor"]["attribute"]])
         labels = people_labels(data, doctor_by_concept(self.design, settings))
         read = yield from read_concepts(
             data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from itertools import combinations
 from typing import Any
 
@@ -12,7 +12,7 @@ from bias_core.prompts import SLOT, WORD_SLOT
 from bias_core.studies.kit.rewriting import FAIR, OFF, OWN
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.study import StudyPlan
-from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.kit.types import Arm, StudySettings, arm_alone, each_arm
 
 MOST_ARMS = 8
 SEPARATOR = "|"
@@ -23,20 +23,6 @@ _LONGEST_NAME = 40
 _REWRITING = {
     "": "prompts as they are", OFF: "prompts as they are", OWN: "rewritten by the model", FAIR: "rewritten to be fair",
 }  # fmt: skip
-
-
-def each_arm(settings: StudySettings) -> tuple[StudySettings, ...]:
-    """The settings of every arm, each as if it were run alone; of a run without arms, its own.
-
-    >>> [one.condition for one in each_arm(StudySettings(arms=(Arm(condition="fair"), Arm())))]
-    ['fair', 'published']
-    """
-    return tuple(_alone(settings, arm) for arm in settings.arms) or (settings,)
-
-
-def _alone(settings: StudySettings, arm: Arm) -> StudySettings:
-    own = {name: value for name, value in asdict(arm).items() if value is not None and name not in ("name", "template")}
-    return replace(settings, **own, arms=(Arm(template=arm.template),) if arm.template else ())
 
 
 def check_arms(settings: StudySettings) -> StudySettings:
@@ -111,7 +97,7 @@ def arm_names(settings: StudySettings) -> tuple[str, ...]:
 
 def _in_words(settings: StudySettings, arm: Arm) -> dict[str, str]:
     """What an arm asks for, each in words, by the field that says so; pictures brought along say it all."""
-    one, words = _alone(settings, arm), dict.fromkeys(ARM_WORDS, "")
+    one, words = arm_alone(settings, arm), dict.fromkeys(ARM_WORDS, "")
     if one.images:
         return words | {"images": re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}
     guidance, steps = one.guidance_scale, one.num_inference_steps

@@ -132,7 +132,7 @@ def outlook(plan: StudyPlan, services: StudyServices) -> str:
     The plan is one that was made to estimate: nothing is drawn or loaded for it.
     """
     settings = plan.settings
-    n = n_asked(plan.design, settings) or len(plan.manifest.rows)
+    n = n_asked(plan.asked) or len(plan.manifest.rows)
     model = " and ".join(dict.fromkeys(_drawn_by(arm, services) for arm in plan.each))
     facts = [services.reader_facts(reader.role, reader.name) for reader in plan.study.readers(settings)]
     readers = [f"{one.name}{_download(one.download_gb)}" for one in dict.fromkeys(facts)]
@@ -185,7 +185,7 @@ def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
             yield f"{name}: {fit.says.rstrip('.')}"
     try:
         if isinstance(plan.rows, RowMaker):
-            check_size(plan.design, plan.settings, services.settings, plan.rows)
+            check_size(plan.asked, services.settings, plan.rows)
     except InvalidInput as error:
         yield str(error)
     yield from _in_place(protocol_of(plan.design).items())

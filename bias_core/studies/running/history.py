@@ -16,7 +16,7 @@ from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, Stat
 from bias_core.studies.kit.designs import study_classes, with_known_options
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
+from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, each_arm, settings_from_dict
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.saved import (
     NO_LONGER,
@@ -31,7 +31,6 @@ from bias_core.studies.reports.saved import (
     report_store,
     with_note_on,
 )
-from bias_core.studies.running.arms import each_arm
 from bias_core.studies.running.run import run_study
 
 _LONGEST = 60  # characters of an option in the list

@@ -12,7 +12,7 @@ from bias_core.stats.exact_shares import EXACT
 from bias_core.studies.kit.designs import known_study
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.study import Study
+from bias_core.studies.kit.study import Settled, Study
 from bias_core.studies.kit.types import Design, Finding, StudyReport, StudySettings
 from bias_core.studies.reports.headline import AGAINST_P_STAR
 from bias_core.studies.running.arms import arm_text
@@ -78,13 +78,13 @@ def _more_pictures(report: StudyReport, settings: StudySettings, study: Study, l
     if report.stopped:
         every = [report.n_planned / max(1, report.n_images)]
     else:
-        most = limits.max_images / n_asked(report.design, settings)
+        most = limits.max_images / n_asked(Settled(study=study, settings=settings))
         every = [times for times in _times(widest, settings.confidence) if times <= most] or [most]
     steps = []
     for times in every:
         enlarged, larger = (study, settings) if report.stopped else study.enlarged(settings, times)
         design = enlarged.design
-        n = n_asked(design, larger)
+        n = n_asked(Settled(study=enlarged, settings=larger))
         if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
             continue
         before, after = _half_width(widest), _half_after(widest, times, settings.confidence)
@@ -101,7 +101,7 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
     if report.arms or (with_base := study.with_baseline(settings)) is None:
         return
     other, prompt = with_base
-    if n_asked(report.design, other) <= limits.max_images:
+    if n_asked(Settled(study=study, settings=other)) <= limits.max_images:
         yield _run(
             report,
             "base",

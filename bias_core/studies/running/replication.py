@@ -9,10 +9,10 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.studies.kit.limits import most_pictures
 from bias_core.studies.kit.protocol import papers_readers, protocol_of
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.study import StudyPlan
+from bias_core.studies.kit.study import Settled, StudyPlan
 from bias_core.studies.kit.types import AUTO, Design, Progress, StudyReport, StudySettings
-from bias_core.studies.running.arms import each_arm
-from bias_core.studies.running.run import plan_study, read_files, run_study, with_options
+from bias_core.studies.running.plan import lay_out, read_files, settle
+from bias_core.studies.running.run import run
 from bias_core.studies.running.size import largest_scale, n_asked, study_cost, warm_up
 
 _MOST_MINUTES = 10.0  # of drawing that a visitor waits for
@@ -31,7 +31,7 @@ def papers_settings(
     if not model and (item is None or item.value is None):
         raise InvalidInput(f"the paper of “{design.title}” names no model; replicate it with a model of your choice")
     chosen: dict[str, Any] = {"model": model, "condition": condition} if model else {}
-    settings = with_options(design, StudySettings(protocol="paper", scale=scale, **chosen))
+    settings = settle(design, StudySettings(protocol="paper", scale=scale, **chosen)).settings
     fit, name = services.model_fit(settings.model), services.model_info(settings.model).name
     if not fit.works:
         why = fit.says.rpartition(". ")[2].partition(";")[0].rstrip(".")  # its last sentence, without its advice
@@ -44,8 +44,7 @@ def papers_settings(
 
 
 def replicate(
-    design: Design,
-    settings: StudySettings,
+    asked: Settled,
     services: StudyServices,
     *,
     most: float = math.inf,
@@ -56,29 +55,28 @@ def replicate(
     """Run these settings at the largest scale of at most ``most`` pictures and ``minutes`` of drawing that fits here.
 
     One run has its limits of pictures, work and time. Where nobody can tell how long
-    a picture takes, the scale of the settings stays the largest. Raises what :func:`run_study` raises.
+    a picture takes, the scale of the settings stays the largest. Raises what :func:`run` raises.
     """
-    for model in dict.fromkeys(arm.model for arm in each_arm(settings)):
+    for model in dict.fromkeys(arm.settings.model for arm in asked.arms):
         yield from read_files(model, services, cancelled)
-    trial = plan_study(design, replace(settings, scale=_TRIAL), services, cancelled=cancelled)
+    trial = lay_out(asked.with_settings(scale=_TRIAL), services, cancelled=cancelled)
     if math.isnan(study_cost(trial, services).seconds):
         yield from warm_up(trial, services, cancelled=cancelled)
     seconds, limits = [_seconds_each(arm, services) for arm in trial.each], services.settings
     if not any(map(math.isnan, seconds)):
-        settings = replace(settings, scale=1.0)
+        asked = asked.with_settings(scale=1.0)
         minutes = min(minutes, limits.max_minutes / 2)  # the other half is for measuring
         most = min(most, 60 * minutes / max(seconds))
     firsts = [arm.manifest.rows[0] for arm in trial.each]
     most = min(most, *(most_pictures(limits, row.num_inference_steps, row.width * row.height) for row in firsts))
-    scale = largest_scale(design, settings, most)
+    scale = largest_scale(asked, most)
     if not scale:
-        n = n_asked(design, replace(settings, scale=_TRIAL))
+        n = n_asked(asked.with_settings(scale=_TRIAL))
         raise InvalidInput(
-            f"1 % of “{design.title}” is {n:,} pictures, and {math.floor(most):,} can be drawn here; choose a faster "
-            "model or another study"
+            f"1 % of “{asked.design.title}” is {n:,} pictures, and {math.floor(most):,} can be drawn here; choose a "
+            "faster model or another study"
         )
-    settings = replace(settings, scale=scale)
-    return (yield from run_study(design, settings, services, cancelled=cancelled, session=session))
+    return (yield from run(asked.with_settings(scale=scale), services, cancelled=cancelled, session=session))
 
 
 def _seconds_each(plan: StudyPlan, services: StudyServices) -> float:

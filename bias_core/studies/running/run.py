@@ -3,43 +3,31 @@
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
-from functools import cache, partial
-from importlib import metadata
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import pandas as pd
 
 from bias_core.errors import Cancelled, InvalidInput, StorageError
-from bias_core.given_values import check_texts
-from bias_core.models.catalogue import check_condition
 from bias_core.models.hosted import hosted_name
-from bias_core.store.manifests import STALE_SECONDS, Manifest, Status
+from bias_core.store.manifests import STALE_SECONDS, Status
 from bias_core.studies.arms.results import compare_arms
 from bias_core.studies.kit.data import StudyData, nothing_ahead
-from bias_core.studies.kit.designs import study_of, typed_options
-from bias_core.studies.kit.labels import check_answers_fit
-from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
-from bias_core.studies.kit.protocol import papers_readers, with_protocol
-from bias_core.studies.kit.readers import check_readers, chosen_readers, fetch_reader, reader_note, resolve_readers
-from bias_core.studies.kit.rewriting import rewriting_note
-from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment, words_without_effect
+from bias_core.studies.kit.limits import TimeLimit
+from bias_core.studies.kit.readers import fetch_reader, reader_note
+from bias_core.studies.kit.rows import treated, treatment
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import given_settings, option_values
-from bias_core.studies.kit.study import Study, StudyPlan
-from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, Shot, StudyReport, StudySettings, mapped
+from bias_core.studies.kit.study import Settled, StudyPlan
+from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, StudyReport, StudySettings, mapped
 from bias_core.studies.kit.watching import stop_rule
-from bias_core.studies.reports.saved import encode, keep_report
-from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm, with_arms_of_options
+from bias_core.studies.reports.saved import keep_report
 from bias_core.studies.running.checklist import protocol_tables
 from bias_core.studies.running.drawing import as_watched, draw_arms, too_early, what_is_there, what_was_read
-from bias_core.studies.running.drawn import before_drawing, refusals, rewritten_prompts, while_drawing
+from bias_core.studies.running.drawn import refusals, rewritten_prompts, while_drawing
+from bias_core.studies.running.plan import lay_out, plan_notes, read_files, settle
 from bias_core.studies.running.readers import beside
-from bias_core.studies.running.run_ids import run_id
 from bias_core.studies.running.settings_table import settings_table
-from bias_core.studies.running.size import MOST_ESTIMATED, check_size, check_work_of_arms, n_asked
-from bias_core.types import ImageRow
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -50,16 +38,18 @@ _SECONDS_BETWEEN_UPDATES = 0.5  # while files of weights are read
 
 
 def run_study(
-    design: Design,
-    settings: StudySettings,
-    services: StudyServices,
-    *,
-    cancelled: Callable[[], bool] = lambda: False,
-    session: str = "",
+    design: Design, settings: StudySettings, services: StudyServices, **how: Any
 ) -> Generator[Progress, None, StudyReport]:
-    """Draw what the design asks for and measure it; the generator returns the report.
+    """Settle what is asked (:func:`bias_core.studies.running.plan.settle`), then :func:`run` it."""
+    return run(settle(design, settings), services, **how)
 
-    The same design, settings and weights give the same report (but for ``seconds``).
+
+def run(
+    asked: Settled, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False, session: str = ""
+) -> Generator[Progress, None, StudyReport]:
+    """Draw and measure; the generator returns the report.
+
+    The same settings and weights give the same report (but for ``seconds``).
 
     Raises InvalidInput, UnknownModel: before anything is drawn, for settings that cannot be used; Cancelled:
     ``cancelled()`` turned true, or the time of a run is over (Interrupted); what was finished is kept, and the same
@@ -67,11 +57,10 @@ def run_study(
     """
     started = time.monotonic()
     limit = TimeLimit(services.settings, cancelled)
-    settings = with_protocol(design, settings)
     with limit.explained():
-        for name in dict.fromkeys(arm.model for arm in each_arm(settings) if not arm.images):
+        for name in dict.fromkeys(arm.settings.model for arm in asked.arms if not arm.settings.images):
             yield from read_files(name, services, limit)
-        plan = plan_study(design, settings, services, session=session, cancelled=limit)
+        plan = lay_out(asked, services, session=session, cancelled=limit)
         report = yield from _on_record(_measure(plan, services, limit), plan, services)
     if report.stopped:
         services.manifests.save(replace(plan.manifest, status="cancelled"))
@@ -79,192 +68,6 @@ def run_study(
     report = replace(report, seconds=time.monotonic() - started)
     keep_report(report, services)
     return report
-
-
-def read_files(model: str, services: StudyServices, cancelled: Callable[[], bool]) -> Iterator[Progress]:
-    """Find out which weights a name stands for; says how far that is only where it takes its time."""
-    last = time.monotonic()
-    for done, total in services.reading_files(model):
-        if time.monotonic() - last >= _SECONDS_BETWEEN_UPDATES:
-            last = time.monotonic()
-            if cancelled():
-                raise Cancelled("stopped while the files of the model were read; nothing was drawn yet")
-            yield Progress(message=f"reading the model's files: {done / 1e9:.1f} of {total / 1e9:.1f} GB")
-
-
-def plan_study(
-    design: Design,
-    settings: StudySettings,
-    services: StudyServices,
-    *,
-    session: str = "",
-    measure: bool = True,
-    estimate: bool = False,
-    any_world: bool = False,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> StudyPlan:
-    """Lay a study out; InvalidInput, UnknownModel or ModelUnavailable where it cannot be run.
-
-    Models that are needed to ``measure`` need not be here for drawing alone. Only to ``estimate`` what it
-    would cost, the model that draws need not be here or on a hub either: the revision of its rows is "" then.
-    Nor is it refused then for its size, or for who reads it; whoever estimates asks for that.
-    Readers that nobody named are those that suit the pictures; with ``any_world``, those of any pictures.
-    Raises Cancelled once ``cancelled()`` turned true.
-    """
-    settings = with_options(design, settings)
-    study = study_of(design)
-    if settings.arms[1:]:
-        if not estimate:
-            check_size(design, settings, services.settings)
-        plan_arm = partial(plan_study, design, measure=measure, estimate=estimate, cancelled=cancelled)
-        plans = tuple(plan_arm(arm, services) for arm in each_arm(settings))
-        if any(chosen_readers(plan.settings) != chosen_readers(plans[0].settings) for plan in plans):
-            plans = tuple(plan_arm(arm, services, any_world=True) for arm in each_arm(settings))  # who can read all
-        settings = _with_readers_of(plans[0].settings, settings)
-        if not estimate:
-            check_work_of_arms(design, settings, plans, services.settings)
-        return _plan_together(design, settings, plans, session)
-    if settings.labels and not study.takes_labels:
-        raise InvalidInput(
-            f"{design.name} has no use for people's answers: what its pictures show is read by a program. Leave labels "
-            "out; a task that corrects a finished run is made with: study label RUN"
-        )
-    check = looks_at_stop(cancelled)
-    settings, rows, shots = _laid_out(design, settings, services, study, check, estimate=estimate)
-    world = rows.world(shots, services)
-    settings = resolve_readers(settings, services, "" if any_world else world, papers_readers(design))
-    read = measure and not estimate
-    warning = check_study_readers(study, settings, world, services) if read else ""
-    is_here = bool(rows.revision or settings.images)
-    if is_here:
-        study.check(settings, services, measures=False)
-    manifest = Manifest(
-        id=run_id(design, settings, session),
-        study=design.name,
-        session=session,
-        title=study.title(settings),
-        settings=asdict(settings),
-        design=encode(design, Path()),
-        rows=tuple(_rows_of(shots, rows, check)),
-        versions=library_versions() | {"model_revision": rows.revision},
-    )
-    if settings.labels and is_here:
-        check_answers_fit(settings.labels, {row.id for row in manifest.rows})
-    if read and is_here:
-        study.check(settings, services, measures=True)
-    return StudyPlan(study=study, settings=settings, rows=rows, shots=shots, manifest=manifest, warning=warning)
-
-
-def check_study_readers(study: Study, settings: StudySettings, world: str, services: StudyServices) -> str:
-    """What the report must say first of who reads pictures of this world; InvalidInput where they cannot."""
-    if settings.further_encoders and settings.encoder not in {reader.name for reader in study.readers(settings)}:
-        raise InvalidInput("the encoder reads nothing under these settings, so further encoders would change nothing")
-    if settings.judge and not study.judged:
-        raise InvalidInput(
-            "this study looks for no attribute in single pictures, so a judge would change nothing; leave judge empty"
-        )
-    return check_readers(study.readers(settings), services, source=settings.model, world=world, force=settings.force)
-
-
-def _with_readers_of(other: StudySettings, settings: StudySettings) -> StudySettings:
-    """The settings, read by who reads the pictures of the others."""
-    names = chosen_readers(other)
-    encoder = names.pop("encoder")
-    return replace(settings, encoder=encoder, options=replace(settings.options, **names))
-
-
-def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:
-    for shot in shots:
-        check()
-        yield from rows.of(shot)
-
-
-def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPlan, ...], session: str) -> StudyPlan:
-    """One plan of several arms; InvalidInput where two of them draw the same."""
-    names = [arm.name for arm in settings.arms]
-    check_arms_differ(plans, names)
-    manifests = [plan.manifest for plan in plans]
-    revisions = dict.fromkeys(manifest.versions["model_revision"] for manifest in manifests)
-    rows = {(row.id, row.group): row for manifest in manifests for row in manifest.rows}
-    manifest = replace(
-        manifests[0],
-        id=run_id(design, settings, session),
-        session=session,
-        title=f"{manifests[0].title}: {' against '.join(names)}",
-        settings=asdict(settings),
-        rows=tuple(rows.values()),
-        versions={**manifests[0].versions, "model_revision": " and ".join(filter(None, revisions))},
-    )
-    warning = " ".join(dict.fromkeys(plan.warning for plan in plans if plan.warning))
-    return replace(plans[0], settings=settings, manifest=manifest, warning=warning, arms=plans)
-
-
-def _laid_out(
-    design: Design,
-    settings: StudySettings,
-    services: StudyServices,
-    study: Study,
-    check: Callable[[], None],
-    *,
-    estimate: bool,
-) -> tuple[StudySettings, Rows, list[Shot]]:
-    """Where the pictures come from, and which; imported ones take the place of the model's."""
-    settings = settings if settings.images else study.settled(settings, services)
-    shots = study.shots(settings)
-    if settings.images:
-        template = treatment(settings) if shots else ""  # without shots their prompts are the study's
-        imported = ImportedRows.build(settings.images, check, template)
-        check_budget(
-            imported.n_found(shots or imported.shots(settings.scale, settings.seed)),
-            services.settings,
-            what=f"{design.name} on {imported.source.name}",
-            advice="bring fewer pictures or take a smaller scale",
-        )
-        if not shots:
-            imported.examine()
-            shots = imported.shots(settings.scale, settings.seed)
-        imported.refuse_none(shots)
-        # Whatever is known of the model is not true of these pictures.
-        return replace(settings, model=f"imported:{imported.source.name}", condition=""), imported, shots
-    if not shots:
-        raise InvalidInput(
-            f"{design.name} has nothing to draw with the options {option_values(settings.options)}; a study "
-            "of a dataset needs a folder or zip of pictures (images; in a terminal `study run` with --images)"
-        )
-    rows = RowMaker.build(settings, services, estimate=estimate)
-    check_texts("a negative prompt", rows.negative_prompt)
-    if not estimate or n_asked(design, settings) > MOST_ESTIMATED:
-        check_size(design, settings, services.settings, rows)
-    prompts = (prompt for shot in shots for prompt in (shot.prompt, shot.later_prompt) if prompt)
-    for prompt in dict.fromkeys(prompts):  # which may hold words of one's own
-        check_texts("a prompt", treated(prompt, rows.template))
-    conditions = (condition for shot in shots for condition in (shot.condition, shot.text_condition) if condition)
-    for condition in dict.fromkeys(conditions):
-        check_condition(rows.info, condition)
-    return replace(settings, condition=rows.condition), rows, shots
-
-
-def with_options(design: Design, settings: StudySettings) -> StudySettings:
-    """The settings with the paper's where asked, the design's and its options; InvalidInput for one that cannot be."""
-    settings = with_protocol(design, settings)
-    own = {name: value for name, value in design.settings.items() if name not in given_settings(settings)}
-    study = study_of(design)
-    if not study.watches_shares and stop_rule(settings) is not None:
-        raise InvalidInput(
-            f"{design.name} has no shares that a stop rule could watch; leave both ways to stop early out"
-        )
-    settings = replace(settings, **{**own, "options": typed_options(design, settings.options)})
-    return check_arms(with_arms_of_options(settings, study.arms(settings)))
-
-
-@cache
-def library_versions() -> dict[str, str]:
-    """Versions of what decides the numbers, for those that are installed."""
-    from bias_core import __version__
-
-    installed = {dist.name.lower().replace("-", "_"): dist.version for dist in metadata.distributions()}
-    names = ("torch", "diffusers", "transformers", "open_clip_torch", "numpy", "scipy", "scikit_learn")
-    return {"bias_core": __version__} | {name: installed[name] for name in names if name in installed}
 
 
 def draw_study(
@@ -452,17 +255,6 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
 
 def _models_of(plan: StudyPlan) -> set[str]:
     return {one.settings.model for one in plan.each}
-
-
-def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:
-    """What is known before one arm is drawn: settings and words without effect, prompts not read to their end."""
-    if plan.settings.images:
-        return []
-    ignored = plan.rows.ignored if isinstance(plan.rows, RowMaker) else ()
-    rows = plan.manifest.rows
-    return [
-        *rewriting_note(plan.settings), *ignored, *words_without_effect(rows), *before_drawing(services, rows)
-    ]  # fmt: skip
 
 
 def _on_record(

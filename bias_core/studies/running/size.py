@@ -3,45 +3,44 @@
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 
 from bias_core.engine.local import Cost, estimate_cost
 from bias_core.errors import TooLarge
 from bias_core.models.hosted import hosted_name
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import study_of
 from bias_core.studies.kit.limits import check_budget, check_work, most_pictures
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.study import StudyPlan
-from bias_core.studies.kit.types import Design, Progress, StudySettings
-from bias_core.studies.running.arms import each_arm
+from bias_core.studies.kit.study import Settled, StudyPlan
+from bias_core.studies.kit.types import Progress
 
 MOST_ESTIMATED = 100_000  # pictures that are laid out to say what they would cost, whatever the limit of a run
 
 
-def check_number(design: Design, settings: StudySettings, limits: Settings) -> None:
+def check_number(asked: Settled, limits: Settings) -> None:
     """Refuse too many pictures before anything waits, as :func:`check_size`; own ones are counted when opened."""
-    if settings.arms[1:] or not settings.images:
-        check_size(design, settings, limits)
+    if asked.has_arms or not asked.settings.images:
+        check_size(asked, limits)
 
 
-def check_size(design: Design, settings: StudySettings, limits: Settings, rows: RowMaker | None = None) -> None:
+def check_size(asked: Settled, limits: Settings, rows: RowMaker | None = None) -> None:
     """Refuse a study that would draw more in all its arms than is allowed here; no row is made for that.
 
     Without ``rows`` the size of a picture and its steps are not known yet, and not looked at. The sentence of
     the InvalidInput names the largest scale that would do.
     """
-    n, what = n_asked(design, settings), f"{design.name} at {100 * settings.scale:g} % of its size"
+    design, settings = asked.design, asked.settings
+    n, what = n_asked(asked), f"{design.name} at {100 * settings.scale:g} % of its size"
     less, advice = "less in its options, its prompts or their number of pictures", "ask for a smaller scale"
     if settings.arms[1:]:
         what, less = f"{design.name} with {len(settings.arms)} arms{what.removeprefix(design.name)}", "fewer arms"
     elif not design.reference:
-        what = f"exploring “{study_of(design).title(settings)}”"
+        what = f"exploring “{asked.study.title(settings)}”"
     n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
     scale = 0.0
     if n > (most := most_pictures(limits, n_steps, pixels)):
-        scale = largest_scale(design, settings, most)
+        scale = largest_scale(asked, most)
         advice = f"ask for {f'a scale of {scale:g} ({100 * scale:g} % of the full size)' if scale else less}"
     with _allowing(scale):
         check_budget(n, limits, what=what, advice=advice, n_steps=n_steps, pixels=pixels)
@@ -57,7 +56,7 @@ def _allowing(scale: float) -> Iterator[None]:
         raise
 
 
-def check_work_of_arms(design: Design, settings: StudySettings, plans: Sequence[StudyPlan], limits: Settings) -> None:
+def check_work_of_arms(asked: Settled, plans: Sequence[StudyPlan], limits: Settings) -> None:
     """Refuse arms of more pictures, imported ones too, or of more steps than one run may have here."""
     n, work = 0, 0.0
     for plan in plans:
@@ -67,30 +66,29 @@ def check_work_of_arms(design: Design, settings: StudySettings, plans: Sequence[
         if not plan.settings.images:  # what is brought along was drawn elsewhere
             sizes = [row.num_inference_steps * row.width * row.height for row in rows]
             work += (sum(sizes) + later * sizes[0]) / 1e6
-    what = f"{design.name} with {len(plans)} arms"
+    what = f"{asked.design.name} with {len(plans)} arms"
     advice = "ask for a smaller scale or fewer arms"
     check_budget(n, limits, what=what, advice=advice)
     most = n * limits.max_megapixel_steps / work if work else math.inf
-    with _allowing(largest_scale(design, settings, most) if n > most else 0.0):
+    with _allowing(largest_scale(asked, most) if n > most else 0.0):
         check_work(work, limits, what=what, of=f"{n:,} pictures of all arms", advice=advice)
 
 
-def n_asked(design: Design, settings: StudySettings) -> int:
-    """Pictures that a study may draw in all its arms, those included that it draws while it measures."""
-    study = study_of(design)
-    if settings.arms[1:]:
-        return sum(n_asked(design, arm) for arm in each_arm(settings) if not arm.images)
-    return sum(shot.n for shot in study.shots(settings)) + study.n_later(settings)
+def n_asked(asked: Settled) -> int:
+    """Return the largest number of pictures that all arms draw, those drawn while measuring included."""
+    if asked.has_arms:
+        return sum(n_asked(arm) for arm in asked.arms if not arm.settings.images)
+    return sum(shot.n for shot in asked.study.shots(asked.settings)) + asked.study.n_later(asked.settings)
 
 
-def largest_scale(design: Design, settings: StudySettings, most: float) -> float:
-    """The largest scale that asks for at most ``most`` pictures: the settings', else a whole percentage; 0 for none."""
-    if n_asked(design, settings) <= most:
-        return settings.scale
-    low, high = 0, math.ceil(100 * settings.scale) - 1
+def largest_scale(asked: Settled, most: float) -> float:
+    """Return the largest scale that asks for at most ``most`` pictures: the settings', or a whole percentage; or 0."""
+    if n_asked(asked) <= most:
+        return asked.settings.scale
+    low, high = 0, math.ceil(100 * asked.settings.scale) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        fits = n_asked(design, replace(settings, scale=middle / 100)) <= most
+        fits = n_asked(asked.with_settings(scale=middle / 100)) <= most
         low, high = (middle, high) if fits else (low, middle - 1)
     return low / 100
 

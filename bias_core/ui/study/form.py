@@ -11,10 +11,11 @@ from bias_core.models.hosted import hosted_name, request_words
 from bias_core.services import Services
 from bias_core.studies.kit.designs import find_design, option_settings, settings_with, study_of
 from bias_core.studies.kit.setting_fields import Setting, is_nothing, option_values, settings_of
+from bias_core.studies.kit.study import Settled, Study
 from bias_core.studies.kit.types import Arm, Design, StudySettings
-from bias_core.studies.running.arms import MOST_ARMS, each_arm
+from bias_core.studies.running.arms import MOST_ARMS
 from bias_core.studies.running.hand_on import FORMS
-from bias_core.studies.running.run import with_options
+from bias_core.studies.running.plan import settle
 from bias_core.studies.running.size import check_number
 from bias_core.ui import messages
 from bias_core.ui.links import OPTION, query_of, read_link
@@ -293,35 +294,34 @@ class StudyForm:
     def on_count(self, *values: Any) -> str:
         """How many pictures these settings ask for; nothing is said of settings that cannot be used."""
         with messages.user_errors():
-            return self.count_of(*self.design_and_settings(values))
+            return self.count_of(self.asked(values))
         return ""
 
-    def count_of(self, design: Design, settings: StudySettings) -> str:
-        """How many pictures a design asks for with these settings."""
+    def count_of(self, asked: Settled) -> str:
+        """Return the number of pictures that a run draws, in words."""
         with messages.user_errors():
-            arms = each_arm(with_options(design, settings))
+            arms, study = [arm.settings for arm in asked.arms], asked.study
             drawn = [arm for arm in arms if not (arm.images and arms[1:])]
-            study = study_of(design)
             shots = [shot for arm in drawn for shot in study.shots(study.settled(arm, self.services))]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
             with messages.user_errors() as too_many:
-                check_number(design, with_options(design, settings), self.services.settings)
+                check_number(asked, self.services.settings)
             count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
             if arms[1:]:
                 brought = len(arms) - len(drawn)
                 beside = f", {brought} of them of pictures brought along" if brought else ""
                 most = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
                 count += f" in {len(arms)} arms{beside}; a run has at most {most}"
-            count += "".join(f"; {words}" for words in self._requests(design, drawn))
+            count += "".join(f"; {words}" for words in self._requests(study, drawn))
             return render("status", kind="warning", text=too_many.message) if too_many else count
         return ""
 
-    def _requests(self, design: Design, arms: Sequence[StudySettings]) -> list[str]:
+    def _requests(self, study: Study, arms: Sequence[StudySettings]) -> list[str]:
         """What is to be asked of hosted models, at most: pictures that exist already are not asked for again."""
         n_requests: Counter[str] = Counter()
         for arm in arms:
             if not arm.images and hosted_name(arm.model):
-                n_requests[arm.model] += sum(shot.n for shot in study_of(design).shots(arm))
+                n_requests[arm.model] += sum(shot.n for shot in study.shots(arm))
         return [f"up to {request_words(n, self.services.model_info(name))}" for name, n in n_requests.items()]
 
     def on_remember(self, *values: Any) -> dict[str, Any]:
@@ -348,11 +348,15 @@ class StudyForm:
         own = [*(one.value for one in self.own.values()), False] if self.own else []
         return self.arms.show(arms) | {self.parts["count"]: self.on_count(*form, arms, *own)}
 
-    def checked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
+    def asked(self, values: Sequence[Any]) -> Settled:
+        """Return what the form asks for, complete; InvalidInput if it cannot be used."""
+        return settle(*self.design_and_settings(values))
+
+    def checked(self, values: Sequence[Any]) -> Settled:
         """:meth:`asked`; more pictures than one run may have are refused before it waits in line."""
-        design, settings = self.design_and_settings(values)
-        check_number(design, with_options(design, settings), self.services.settings)
-        return design, settings
+        asked = self.asked(values)
+        check_number(asked, self.services.settings)
+        return asked
 
     def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
@@ -376,7 +380,9 @@ class StudyForm:
             **self.options_of(design.name, above.options),
             **({self.parts["use_own"]: False} if self.own else {}),
             **self.arms.show(arms),
-            self.parts["count"]: self.count_of(design, settings),  # arms that are folded away are seen by no listener
+            self.parts["count"]: self.count_of(
+                settle(design, settings)
+            ),  # arms that are folded away are seen by no listener
         }
 
     def options_of(self, name: str, chosen: Any = None) -> Updates:

@@ -8,6 +8,7 @@ import gradio as gr
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.next_steps import N_LABELS, NextStep, next_steps
+from bias_core.studies.running.plan import settle
 from bias_core.ui import messages
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, then_run
@@ -50,7 +51,7 @@ class NextPart:
             design, settings = chosen[0].design, chosen[0].settings
             if design == tab.designs.get(design.name):
                 yield tab.form_of(design, settings)
-            yield from tab.run_asked(visitor, lambda: (design, settings), chosen[1])
+            yield from tab.run_asked(visitor, lambda: settle(design, settings), chosen[1])
 
         inputs, changed = [parts["visitor"], parts["report"]], [parts["status"], parts["run"], parts["stop"]]
         click = parts["header"].select(on_step, inputs, [*tab.outputs(), self.chosen], queue=False, **messages.QUIET)

@@ -19,11 +19,13 @@ from bias_core.protocols import OnLentGpu
 from bias_core.services import Services
 from bias_core.studies.kit.designs import designs_in, find_design
 from bias_core.studies.kit.setting_fields import changed_settings
+from bias_core.studies.kit.study import Settled
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.reports.saved import Example, SavedReport, is_example
 from bias_core.studies.running.export import as_asked
+from bias_core.studies.running.plan import settle
 from bias_core.studies.running.replication import papers_settings, replicate
-from bias_core.studies.running.run import followed, run_study, with_options
+from bias_core.studies.running.run import followed, run
 from bias_core.ui import messages
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
@@ -251,7 +253,7 @@ class StudyTab(ResultPage):
             yield self.form_of(design, settings)
             most = self.pictures_left(visitor, settings.model, settings.num_inference_steps)
             run = partial(replicate, most=math.inf if most is None else most)
-            yield from self.run_asked(visitor, lambda: (design, settings), None, run=run, show=self.replicated)
+            yield from self.run_asked(visitor, lambda: settle(design, settings), None, run=run, show=self.replicated)
         if problem:
             yield self.refused(problem)
 
@@ -268,12 +270,11 @@ class StudyTab(ResultPage):
     def on_largest(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the largest share of what the form asks for that one run may have here."""
         with messages.user_errors() as problem:
-            design, settings = self.design_and_settings(values)
-            settings = with_options(design, settings)
-            left = self.pictures_left(visitor, settings.model, settings.num_inference_steps)
+            asked = self.asked(values)
+            left = self.pictures_left(visitor, asked.settings.model, asked.settings.num_inference_steps)
             run = partial(replicate, most=math.inf if left is None else left, minutes=math.inf)
             before = self.report_before(values)
-            yield from self.run_asked(visitor, lambda: (design, settings), before, run=run, show=self.scaled_down)
+            yield from self.run_asked(visitor, lambda: asked, before, run=run, show=self.scaled_down)
         if problem:
             yield self.refused(problem)
 
@@ -301,16 +302,16 @@ class StudyTab(ResultPage):
     def run_asked(
         self,
         visitor: Visitor,
-        what: Callable[[], tuple[Design, StudySettings]],
+        what: Callable[[], Settled],
         last: StudyReport | None,
         *,
-        run: Callable[..., Generator[Progress, None, StudyReport]] = run_study,
+        run: Callable[..., Generator[Progress, None, StudyReport]] = run,
         show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
         """Run what is asked for, where that can be used; ``last`` is shown again where nothing comes of it."""
         with messages.user_errors() as problem:
             start = partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
-            steps = in_line(self.services, visitor, partial(start, *what(), visitor.services(self.services)), self.key)
+            steps = in_line(self.services, visitor, partial(start, what(), visitor.services(self.services)), self.key)
             yield from self.following(visitor, steps, last=last, show=show)
         if problem:
             yield self.refused(problem)
