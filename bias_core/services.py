@@ -52,6 +52,8 @@ from bias_core.world.drawn_rates import true_rate
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_pictures
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bias_core.adapters.remote_t2i import RemoteTextToImage
     from bias_core.annotation.label_copy import LabelCopy
     from bias_core.annotation.label_store import LabelStore
@@ -108,6 +110,15 @@ class Services:
         url = self.settings.labels_url or URL.create("sqlite", database=str(data.absolute() / "labels.sqlite"))
         open_store = partial(LabelStore, url, pictures=data / "label_pictures", most_picture_bytes=most)
         return self._built.get("labels", "", open_store)
+
+    def run_answers(self, run_id: str) -> "pd.DataFrame | None":
+        """People's answers about a run, as a frame; None if no labelling task was made for it."""
+        manifest = self.manifests.find(run_id) if run_id.isalnum() else None
+        if manifest is None or not manifest.label_tasks:
+            return None  # the store is not opened for nothing
+        from bias_core.annotation.collected import run_answers
+
+        return run_answers(self.labels, run_id, manifest.label_tasks)
 
     def label_copy(self) -> "LabelCopy | None":
         """The copying of answers to a hub's dataset, running from now on; None where none is wanted."""

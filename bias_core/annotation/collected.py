@@ -18,6 +18,7 @@ import pandas as pd
 import yaml
 from sqlalchemy import Connection, Select, exists, func, select
 
+from bias_core.annotation.answers import frame_of
 from bias_core.annotation.crowd import ids_frame
 from bias_core.annotation.judgements import judgements_frame
 from bias_core.annotation.label_store import LabelStore
@@ -254,6 +255,32 @@ def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> l
     with store.read() as connection:
         rows = connection.execute(select(tasks).where(tasks.c.id.in_(task_ids), tasks.c.status != "deleted")).all()
         return [(one, _labelled_of(connection, one.id)) for one in known_tasks(store, rows) if one.run_id == run_id]
+
+
+def run_answers(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> pd.DataFrame | None:
+    """The answers of all tasks that correct this run, as a frame; None if there is no such task."""
+    frames = [task_answers(task, labelled) for task, labelled in labels_for_run(store, run_id, task_ids)]
+    return pd.concat(frames, ignore_index=True) if frames else None
+
+
+def task_answers(task: Task, labelled: Sequence[LabelledItem]) -> pd.DataFrame:
+    """The answers to a task, as a frame (:data:`bias_core.annotation.answers.COLUMNS`), without attention checks.
+
+    A picture that nobody has answered yet has one row without an answer.
+    """
+    of_task = {"task": task.title, "sample": task.sample, "stratified_by": task.stratified_by}
+    rows = []
+    for one in labelled:
+        if one.item.gold is not None:
+            continue
+        picture = {**of_task, "image_id": one.item.image_id}
+        rows += [] if one.answers else [picture]
+        for given in one.answers:
+            for position, answer in given.choices.items():
+                attribute, question = task.attributes.get(position, ("", ""))
+                about = {"position": position, "attribute": attribute, "question": question}
+                rows.append({**picture, **about, "answer": answer, "rater": given.rater})
+    return frame_of(rows)
 
 
 _ITEM_NAMES = ("picture", "image_id", "identities", "gold", "question")

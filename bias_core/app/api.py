@@ -46,7 +46,7 @@ from bias_core.studies.reports.documents import to_dict
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import plain
 from bias_core.studies.running.arms import check_several, parse_arms
-from bias_core.studies.running.corrected import correct_run, with_corrections
+from bias_core.studies.running.corrected import corrected, correction_of
 from bias_core.studies.running.hand_on import FORMS, to_form
 from bias_core.studies.running.next_steps import next_steps
 from bias_core.studies.running.plan import settle
@@ -335,9 +335,9 @@ class Tools:
             run_id: The run_id in the report of that call; label_run made a task of it.
         """
         report = self._saved(run_id)
-        if (correction := correct_run(report, self.services.manifests, lambda: self.services.labels)) is None:
+        if (answers := self.services.run_answers(run_id)) is None:
             raise InvalidInput(f"no labelling task serves the run {run_id}: make one with label_run")
-        return dict(plain(correction.values()))
+        return dict(plain(correction_of(report, answers).values()))
 
     def _saved(self, run_id: str) -> StudyReport:
         manifest = self.services.manifests.find(run_id)
@@ -348,7 +348,7 @@ class Tools:
 
     def _corrected(self, run_id: str) -> StudyReport:
         """The report of a run with the numbers that people's labels correct."""
-        return with_corrections(self._saved(run_id), self.services.manifests, lambda: self.services.labels)
+        return corrected(self._saved(run_id), self.services.run_answers(run_id), self.services)
 
     def list_studies(self) -> list[dict[str, Any]]:
         """List the studies of run_study: what each asks, after which paper, its size and its options."""

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from bias_core.cli.common import console, open_services, show_table, user_errors
+from bias_core.cli.reports import save_study_report, show_study_report
 from bias_core.errors import InvalidInput
 from bias_core.store.files import write_atomically
 
@@ -57,17 +58,30 @@ def label(
 
 
 def corrected(
-    run: Run, out: Annotated[Path | None, typer.Option(help="File (name.json or name.csv) for the numbers.")] = None
+    run: Run,
+    labels: Annotated[
+        str, typer.Option(help="File of answers (CSV, or JSON of Label Studio) in place of those collected here.")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="File for the numbers, name.json or name.csv; as --out of run with --labels.")
+    ] = None,
 ) -> None:
     """Show the numbers of a run as people's labels correct them, and how many more labels they need."""
+    from bias_core.annotation.answers import read_answers
     from bias_core.exchange.export import csv_bytes
     from bias_core.studies.reports.text import excerpt, plain
-    from bias_core.studies.running.corrected import correct_run
+    from bias_core.studies.running import corrected as corrections
 
     with user_errors(), open_services() as services:
-        correction = correct_run(_report(services, run), services.manifests, lambda: services.labels)
-        if correction is None:
+        report = _report(services, run)
+        if labels:
+            report = corrections.corrected(report, read_answers(labels), services)
+            show_study_report(report)
+            save_study_report(report, out)
+            return
+        if (answers := services.run_answers(run)) is None:
             raise InvalidInput(f"no labelling task serves the run {run}: make one with study label {run}")
+        correction = corrections.correction_of(report, answers)
         if not correction.numbers:
             raise InvalidInput(" ".join(correction.notes))
         of_numbers = correction.table()

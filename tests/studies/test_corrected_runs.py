@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bias_core.annotation.collected import GivenAnswer, LabelledItem, task_items
+from bias_core.annotation.collected import GivenAnswer, LabelledItem, task_answers, task_items
 from bias_core.annotation.judgements import keep_judgements
 from bias_core.annotation.task_owner import delete_task
 from bias_core.annotation.tasks import Item, own_task
@@ -17,7 +17,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.saved import open_report
-from bias_core.studies.running.corrected import Corrector, PeopleAnswers, correct_run, shares_of_attribute
+from bias_core.studies.running.corrected import Corrector, PeopleAnswers, correction_of, shares_of_attribute
 from bias_core.studies.running.history import delete_run, restore_run
 from bias_core.studies.running.run import complete, run_study
 from bias_core.studies.running.run_readings import Reading, readings_of, strata_of
@@ -57,7 +57,8 @@ def labelled(services, report, **how):
 
 
 def corrected(services, report):
-    return correct_run(report, services.manifests, lambda: services.labels)
+    answers = services.run_answers(report.run_id)
+    return None if answers is None else correction_of(report, answers)
 
 
 def is_man(report, image_id):
@@ -235,7 +236,7 @@ def test_answers_of_a_task_are_kept_apart_by_the_sentence_that_they_are_about():
     task = replace(own_task("?", ["yes", "no"]), attributes={"picture": ("man", "a man")})
     item = Item(id=1, picture="0", image_id="a", identities={})
     given = GivenAnswer(item=item, rater="r", choices={"picture": "yes"}, task_version=1, seconds=1.0, at="")
-    answers = PeopleAnswers([(task, [LabelledItem(item=item, answers=[given])])])
+    answers = PeopleAnswers(task_answers(task, [LabelledItem(item=item, answers=[given])]))
     for sentence, code in (("a man", 1.0), ("a tall man", math.nan)):
         about = Attribute(name="man", positive=sentence, negative="no")
         reading = Reading(arm="", group="", attribute=about, image_ids=("a",), positions=("",), codes=np.array([1]))

@@ -10,19 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bias_core.annotation.collected import labelled_items, task_items, task_progress
+from bias_core.annotation.collected import labelled_items, task_answers, task_items, task_progress
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import CreatedTask, create_task, set_status
 from bias_core.annotation.tasks import association_task, own_task, pst_task
 from bias_core.errors import InvalidInput
-from bias_core.labels.report import (
-    automatic_answers,
-    label_report,
-    people_labels,
-    psi_with_labels,
-    score_with_labels,
-    takes_labels,
-)
+from bias_core.labels.report import answers_about, automatic_answers, label_report, people_labels
 from bias_core.labels.sources import (
     Candidate,
     candidates,
@@ -35,6 +28,7 @@ from bias_core.labels.sources import (
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.running.corrected import corrected
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from tests import shared
@@ -52,6 +46,9 @@ class Labelled:
     store: LabelStore
     made: CreatedTask
     truth: dict[tuple[str, str], str]
+
+    def answers(self) -> Any:
+        return task_answers(self.made.task, labelled_items(self.store, self.made.key))
 
     def report(self, **automatic: Any) -> StudyReport:
         progress = task_progress(self.store, self.made.key)
@@ -84,9 +81,8 @@ def finding(report, key):
     return findings(report)[key]
 
 
-def test_the_planted_score_lies_in_the_interval_of_people_s_labels(services, study, three, tmp_path):
-    labels = people_labels(three.store, three.made.key)
-    by_people = complete(score_with_labels(study, labels, services, path=tmp_path / "labels.csv"))
+def test_the_planted_score_lies_in_the_interval_of_people_s_labels(services, study, three):
+    by_people = corrected(study, three.answers(), services)
     found = finding(by_people, "paired_overall")
     assert found.expected == finding(study, "paired_overall").expected  # the same pictures
     assert found.estimate.low <= found.expected <= found.estimate.high
@@ -203,27 +199,28 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
     people = called | dict.fromkeys(men[::5], False)
     truth = {(image_id, "picture"): "yes" if is_man else "no" for image_id, is_man in people.items()}
     simulate(services.labels, made, truth, error=0.0, rater=0)
-    found = psi_with_labels(
-        report, made.task, labelled_items(services.labels, made.key), attribute="man", present="yes"
-    )
+    answers = task_answers(made.task, labelled_items(services.labels, made.key))
+    asked = answers_about(report, made.task, answers, attribute="man", present="yes")
+    found = corrected(report, asked, services).results.frame("corrected").set_index("number")
     # All pictures were labelled, so the correction gives back the share that people see.
     share = sum(people.values()) / len(people)
-    assert finding(found, "corrected").estimate.value == pytest.approx(share)
-    assert finding(found, "psi_corrected").estimate.value == pytest.approx(max(0.0, share - 0.5))
-    assert finding(found, "psi_read").estimate.value > finding(found, "psi_corrected").estimate.value
+    assert found.loc["man: P", "corrected"] == pytest.approx(share)
+    assert found.loc["man: Ψ", "corrected"] == pytest.approx(max(0.0, share - 0.5))
+    assert found.loc["man: Ψ", "as read"] > found.loc["man: Ψ", "corrected"]
     other = replace(made.task, run_id="0123")
     with pytest.raises(InvalidInput, match="a sample of another run, 0123"):
-        psi_with_labels(report, other, [], attribute="man", present="yes")
+        answers_about(report, other, answers, attribute="man", present="yes")
     for attribute, present, words in (("beard", "yes", "no attribute"), ("man", "maybe", "no answer")):
         with pytest.raises(InvalidInput, match=words):
-            psi_with_labels(report, made.task, [], attribute=attribute, present=present)
+            answers_about(report, made.task, answers, attribute=attribute, present=present)
+    with pytest.raises(InvalidInput, match="Nobody has answered"):
+        corrected(report, asked.assign(answer="", rater=""), services)
 
 
 def test_neutral_pictures_of_an_association_are_judged_and_their_orders_compared(services, tmp_path):
     settings = StudySettings(scale=0.04, options={"tests": ["flowers_insects", "instruments_weapons"]})
     report = complete(run_study(find_design("t2iat-human"), settings, services))
     assert kind_of(report) == "association"
-    assert takes_labels(report)
     assert candidates(report, "association", words=("pleasant", "unpleasant"))
     of_no_test = candidates(report, "association", words=("old", "young"))
     assert len(of_no_test) == len(candidates(report, "association"))  # all that it judges
@@ -233,8 +230,7 @@ def test_neutral_pictures_of_an_association_are_judged_and_their_orders_compared
     made = create_task(services.labels, task, task_pictures(asked, task))
     set_status(services.labels, made.key, "open")
     simulate(services.labels, made, truth, error=0.0, rater=0)  # people who see what the reader sees
-    labels = people_labels(services.labels, made.key)
-    by_people = complete(score_with_labels(report, labels, services, path=tmp_path / "labels.csv"))
+    by_people = corrected(report, task_answers(task, labelled_items(services.labels, made.key)), services)
     assert finding(by_people, "order").estimate == finding(report, "order").estimate
     assert "judged by people" in by_people.results.notes[1]
 

@@ -1,5 +1,6 @@
 """People's answers: read as they are, four about looks, and a judge's beside them."""
 
+import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bias_core.annotation.answers import read_answers
 from bias_core.annotation.collected import (
     GivenAnswer,
     LabelledItem,
@@ -26,10 +28,10 @@ from bias_core.labels.sources import Candidate, recorded_answers
 from bias_core.labels.tab import LabelTab
 from bias_core.metrics.paired_labels import ANDROGYNOUS, CANNOT_IDENTIFY, merge_ratings
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.labels import kappa_finding, majority, read_answers
+from bias_core.studies.kit.labels import check_words, kappa_finding, majority
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.headline import headline
-from bias_core.studies.paired.labelling import chosen, with_answers
+from bias_core.studies.paired.labelling import chosen, labels_frame, with_answers
 from bias_core.studies.paired.scores import relabelled
 from bias_core.studies.paired.tab import Labelling, labels_html
 from bias_core.studies.running.corrected import Corrector, _score, _unclear
@@ -55,26 +57,29 @@ def test_words_are_read_whatever_their_case_and_blanks(tmp_path):
     path = saved(
         tmp_path, "rater,Image_ID,position,answer,comment\n1, x ,Left,Cannot identify,hm\n2,x,left,FEMININE,\n"
     )
-    answers = read_answers(path, allowed=WORDS)
-    assert answers.columns.tolist() == ["image_id", "position", "answer", "rater"]
-    assert answers.to_numpy().tolist() == [["x", "left", "cannot_identify", "1"], ["x", "left", "feminine", "2"]]
+    answers = read_answers(path)
+    assert answers["task"].tolist() == ["answers.csv"] * 2
+    assert answers[["image_id", "position", "answer", "rater"]].to_numpy().tolist() == [
+        ["x", "left", "cannot_identify", "1"],
+        ["x", "left", "feminine", "2"],
+    ]
 
 
 def test_rows_without_an_answer_are_passed_over_and_a_byte_order_mark_is_too(tmp_path):
-    answers = read_answers(saved(tmp_path, "\ufeffimage_id,answer\na,feminine\nb,\n"), allowed=WORDS)
+    answers = read_answers(saved(tmp_path, "\ufeffimage_id,answer\na,feminine\nb,\n"))
     assert answers["image_id"].tolist() == ["a"]
     assert answers[["position", "rater"]].to_numpy().tolist() == [["", ""]]
 
 
 def test_ids_that_look_like_numbers_stay_text(tmp_path):
-    answers = read_answers(saved(tmp_path, "image_id,answer\n007,feminine\n1e5,feminine\n"), allowed=WORDS)
+    answers = read_answers(saved(tmp_path, "image_id,answer\n007,feminine\n1e5,feminine\n"))
     assert answers["image_id"].tolist() == ["007", "1e5"]
 
 
 def test_what_cannot_be_used_is_quoted(tmp_path):
     path = tmp_path / "answers.csv"
     with pytest.raises(StorageError, match=r"answers\.csv"):
-        read_answers(str(path), allowed=WORDS)
+        read_answers(str(path))
     for content, error, message in (
         (b"image,answer\na,feminine\n", InvalidInput, "no column image_id"),
         (b"image_id,answer\na,female\n", InvalidInput, "'female' in line 2"),
@@ -87,7 +92,30 @@ def test_what_cannot_be_used_is_quoted(tmp_path):
     ):
         path.write_bytes(content)
         with pytest.raises(error, match=message):
-            read_answers(str(path), allowed=WORDS)
+            check_words(read_answers(str(path)), WORDS)
+
+
+def test_what_label_studio_exports_is_read_without_checks_of_attention(tmp_path):
+    def annotation(rater, *answers, **more):
+        result = [{"from_name": "left", "type": "choices", "value": {"choices": [answer]}} for answer in answers]
+        return {"completed_by": rater, "result": result, "was_cancelled": False, "ground_truth": False} | more
+
+    tasks = [
+        {"data": {"image": "/data/local-files/?d=a%20b/abc.png"}, "annotations": [annotation(3, "Feminine")]},
+        {"data": {"image_id": "x", "image": "y.png"}, "annotations": [
+            annotation({"id": 4, "email": "ada@lab"}, "masculine"), annotation(5),
+            annotation(6, "feminine", was_cancelled=True),
+        ]},
+        {"data": {"image_id": "known"}, "annotations": [
+            annotation(3, "feminine"), annotation(1, "masculine", ground_truth=True),
+        ]},
+    ]  # fmt: skip
+    answers = read_answers(saved(tmp_path, json.dumps(tasks)))
+    assert answers[["image_id", "position", "answer", "rater"]].to_numpy().tolist() == [
+        ["abc", "left", "feminine", "3"], ["x", "left", "masculine", "ada@lab"],
+    ]  # fmt: skip
+    with pytest.raises(InvalidInput, match="names no image_id"):
+        read_answers(saved(tmp_path, json.dumps([{"data": {}, "annotations": [annotation(3, "feminine")]}])))
 
 
 def test_most_votes_win_and_a_tie_decides_nothing():
@@ -199,7 +227,10 @@ def test_labels_by_hand_may_be_any_of_the_four():
     )  # fmt: skip
     step = chosen(people, ("p", "left"), "androgynous")
     assert step == {("p", "left"): "androgynous", ("p", "right"): CANNOT_IDENTIFY}
-    assert chosen(with_answers(people, step), ("p", "right"), "unclear") == {("p", "right"): "unclear"}
+    people = people.assign(setting="paired", identity="nurse", stereotyped_gender="feminine")
+    assert chosen(with_answers(people, labels_frame(people, step))[0], ("p", "right"), "unclear") == {
+        ("p", "right"): "unclear"
+    }
 
 
 def test_people_who_are_labelled_androgynous_count_for_neither_side_in_the_paired_test(services):

@@ -30,7 +30,7 @@ from bias_core.studies.kit.types import Arm, Shot, StudyReport, StudySettings
 from bias_core.studies.reports.documents import to_dict, to_markdown
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.text import finding_rows, table_of
-from bias_core.studies.running.corrected import correct_run
+from bias_core.studies.running.corrected import correction_of
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.history import list_runs, open_run
 from bias_core.studies.running.identities import people_of
@@ -100,7 +100,7 @@ def test_people_correct_what_is_read_in_pictures_of_one_s_own(services, report):
     }
     assert len(truth) == 15
     simulate(services.labels, made, truth, error=0.0, rater=0)
-    p = correct_run(report, services.manifests, lambda: services.labels).numbers[0]
+    p = correction_of(report, services.run_answers(report.run_id)).numbers[0]
     assert (p.title, p.n_labelled, p.corrected.n) == ("dark skin: P", 15, 20)
     assert p.corrected.low < 12 / 20 < p.corrected.high
 

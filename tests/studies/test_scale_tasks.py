@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bias_core.annotation.collected import LabelledItem
+from bias_core.annotation.collected import LabelledItem, task_answers
 from bias_core.annotation.tasks import CANNOT_TELL, SINGLE, Item, checked_task, scale_task, task_from, task_texts
 from bias_core.errors import InvalidInput
 from bias_core.labels.report import label_report
@@ -136,7 +136,7 @@ def labels_of(report, n):
     """What two raters say of the first pictures."""
     task = replace(AGES, attributes={SINGLE: (AGES.scale, AGES.questions[SINGLE])})
     stored = list(report.stored.items())[:n]
-    return PeopleAnswers([(task, [labelled(image_id, [one.truth["age"]] * 2) for image_id, one in stored])])
+    return PeopleAnswers(task_answers(task, [labelled(image_id, [one.truth["age"]] * 2) for image_id, one in stored]))
 
 
 def test_a_task_on_a_scale_serves_its_run(services, report):

@@ -270,7 +270,7 @@ def test_an_exploration_is_corrected_by_people(tab, services, visitor):
     assert chosen[tab.scores.parts["attribute"]]["value"] == "man"
     assert chosen[tab.scores.parts["present"]]["value"] == "yes"
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
-    assert "fewer than 2 pictures of this run have an answer" in told[tab.scores.parts["status"]]
+    assert "Nobody has answered yet" in told[tab.scores.parts["status"]]
     answer_all(services, key, "yes")  # of one kind only: no error rate could be had
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
     assert "corrected by people" in told[tab.scores.parts["used"]]

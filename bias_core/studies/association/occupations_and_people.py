@@ -20,8 +20,9 @@ from bias_core.studies.association.headline import headline
 from bias_core.studies.association.tests import SETS, CrossingOptions, association_shots
 from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.labels import answers_counted, kappa_finding, majority, read_answers
+from bias_core.studies.kit.labels import answers_counted, check_words, kappa_finding, majority
 from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import (
@@ -39,6 +40,7 @@ from bias_core.studies.kit.types import (
     intervals,
     lean,
     marks,
+    pictures_of,
 )
 from bias_core.types import Estimate
 
@@ -141,12 +143,12 @@ def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.nda
 
 
 def _by_people(
-    lines: Mapping[str, Line], judged: pd.DataFrame, settings: StudySettings, data: StudyData
-) -> list[bool | None]:
-    """Whether most raters chose A; None where they are even or nobody answered."""
-    answers = read_answers(settings.labels, allowed=_words(lines.values()))
+    lines: Mapping[str, Line], judged: pd.DataFrame, answers: pd.DataFrame
+) -> tuple[list[bool | None], list[str]]:
+    """Whether most raters chose A, None where they are even or nobody answered; and how many answers counted."""
+    check_words(answers, _words(lines.values()))
     is_judged = answers["image_id"].isin(judged["image_id"])
-    data.notes.append(answers_counted(settings.labels, answers, is_judged, dict.fromkeys(judged["image_id"], ())))
+    notes = [answers_counted(answers, is_judged, dict.fromkeys(judged["image_id"], ()))]
     answers = answers.merge(judged[["image_id", "concept"]])
     letters = []
     for answer, concept in zip(answers["answer"], answers["concept"], strict=True):
@@ -156,10 +158,8 @@ def _by_people(
         letters.append(letter_of[answer])
     by_picture = majority(answers.assign(answer=letters))
     if n_split := int((by_picture == "").sum()):
-        data.notes.append(
-            f"Raters are split on {n_split:,} of {len(by_picture):,} pictures, which count for neither side."
-        )
-    return [{"a": True, "b": False}.get(letter) for letter in judged["image_id"].map(by_picture)]
+        notes.append(f"Raters are split on {n_split:,} of {len(by_picture):,} pictures, which count for neither side.")
+    return [{"a": True, "b": False}.get(letter) for letter in judged["image_id"].map(by_picture)], notes
 
 
 def _share(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
@@ -215,13 +215,12 @@ def _order(design: Design, table2: pd.DataFrame, settings: StudySettings) -> lis
     return [order, finding("order_signed", title, "kendall_tau", tau, says, published=published)]
 
 
-def _share_finding(design: Design, line: Line, share: Estimate, judged: pd.DataFrame) -> Finding:
+def _share_finding(design: Design, line: Line, share: Estimate, expected: float | None) -> Finding:
     titles, concept = design.data["titles"], line["concept"]
-    record = judged.loc[judged["concept"] == concept, "record"]
     a, b = (titles[line[side]].lower() for side in ("a", "b"))
     leaning = lean(share, f"mostly {a}", f"mostly {b}", "as often the one as the other", null=0.5)
     title, says = f"{titles[concept]}, closer to {a} than to {b}", f"Pictures of {titles[concept].lower()}: {leaning}."
-    of_others = {"published": float(line["score"]), "expected": float(record.mean()) if record.notna().all() else None}
+    of_others = {"published": float(line["score"]), "expected": expected}
     return finding(f"share_{concept}", title, "attribute_prevalence", share, says, **of_others)
 
 
@@ -360,9 +359,11 @@ class AssociationAndPeople(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """The pictures of the association tests whose concepts people judged."""
-        if settings.labels:
-            read_answers(settings.labels, allowed=_words(self.design.data["human_comparison"]["scores"]))
         return association_shots(self.design, settings)
+
+    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+        """Raise InvalidInput for an answer that names no attribute."""
+        check_words(answers, _words(self.design.data["human_comparison"]["scores"]))
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Share judged closer to A per concept, its mean association, and how far their orders agree."""
@@ -381,21 +382,59 @@ class AssociationAndPeople(Study):
             )
             chosen = np.sort(rng.permutation(len(sets[0]))[: settings.options.n_images])
             parts.append(_judged(self.design, line, sets[0].iloc[chosen], embedded[0][chosen], data))
-        judged = pd.concat(parts)
-        judged["people"] = _by_people(lines, judged, settings, data) if settings.labels else None
-        judged["choice"] = judged["people" if settings.labels else "reader"]
-        shares = {name: _share(judged.loc[judged["concept"] == name, "choice"], settings) for name in lines}
+        judged = pd.concat(parts).assign(people=None)
+        records = judged.groupby("concept")["record"]
+        expected = {str(name): float(of.mean()) if of.notna().all() else None for name, of in records}
+        return self._results(settings, lines, means, judged, expected)
+
+    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
+        """Return the report with the choices of people in place of the encoder's."""
+        settings, results, lines = report.settings, report.results, _lines(self.design, pictures_of(report))
+        table2 = results.frame("table2").set_index("concept")
+        means = {}
+        for concept in lines:
+            row = table2.loc[self.design.data["titles"][concept]]
+            low, high = float(row["association low"]), float(row["association high"])
+            value, null_value = float(row["association"]), float(row["even mix"])
+            means[concept] = Estimate(value=value, low=low, high=high, n=int(row["prompts"]), null_value=null_value)
+        judged = results.frame("judged").copy()
+        first = [lines[concept]["a"] for concept in judged["concept"]]
+        judged["reader"] = judged["reader"] == first
+        judged["people"], notes = _by_people(lines, judged, answers)
+        expected = {one.key.removeprefix("share_"): one.expected for one in results.findings}
+        new = self._results(settings, lines, means, judged, expected, by_people=True)
+        stay = [note for note in results.notes if note not in (self._judges(settings), *new.notes)]
+        stale = ("order", "order_signed", "kappa")
+        new = results.renewed(replace(new, notes=(*notes, *new.notes, *stay)), stale)
+        return replace(report, results=new)
+
+    def _judges(self, settings: StudySettings, *, by_people: bool = False) -> str:
+        who = "people, most votes win" if by_people else f"{settings.encoder}, by the closer sentence"
+        return TEXTS.note("judges", who=who)
+
+    def _results(
+        self,
+        settings: StudySettings,
+        lines: Mapping[str, Line],
+        means: Mapping[str, Estimate],
+        judged: pd.DataFrame,
+        expected: Mapping[str, float | None],
+        *,
+        by_people: bool = False,
+    ) -> Results:
+        """What choices of people, or else of the encoder, say beside the mean associations."""
+        choices = judged["people" if by_people else "reader"]
+        shares = {name: _share(choices[judged["concept"] == name], settings) for name in lines}
         table2 = _table2(self.design, lines, shares, means)
-        who = "people, most votes win" if settings.labels else f"{settings.encoder}, by the closer sentence"
         return Results(
             findings=(
                 *_order(self.design, table2, settings),
-                *(_share_finding(self.design, line, shares[concept], judged) for concept, line in lines.items()),
+                *(_share_finding(self.design, line, shares[name], expected[name]) for name, line in lines.items()),
                 *_reader_against_people(judged, settings),
             ),
             tables=(TEXTS.table("table2", table2), TEXTS.table("judged", _judged_frame(lines, judged))),
             figures=_figures(table2),
-            notes=(TEXTS.note("judges", who=who), TEXTS.note("few concepts")),
+            notes=(self._judges(settings, by_people=by_people), TEXTS.note("few concepts")),
         )
 
     def headline(self, report: StudyReport) -> str:

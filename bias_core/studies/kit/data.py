@@ -9,7 +9,7 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from bias_core.studies.kit.limits import Countdown, Stoppable, leaving
 from bias_core.studies.kit.readers import cut_texts
 from bias_core.studies.kit.rows import Rows
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Progress, Shot, StudySettings
+from bias_core.studies.kit.types import Progress, Shot, StudyReport, StudySettings, pictures_of
 from bias_core.studies.kit.watching import REFUSED, DrawingView, ShareValues, StopRule, Watch, once, stop_rule
 from bias_core.types import ImageRow, StoredImage
 from bias_core.waiting import never
@@ -94,6 +94,15 @@ class StudyData(Stoppable):
         self.notes: list[str] = []
         self.images_by_id: dict[str, StoredImage] = {}
         self.drawn_pictures: list[DrawnPicture] = []
+
+    @classmethod
+    def of_report(cls, report: StudyReport, services: StudyServices) -> "StudyData":
+        """The pictures of a finished run, to be read once more; none is drawn."""
+        data = cls(report.settings, services, cast("Rows", None))
+        data.frame = pictures_of(report).reset_index(drop=True)
+        data.drawn, data.images_by_id = data.frame.copy(), dict(report.stored)
+        data.stopped = "the run was stopped" if report.stopped else ""
+        return data
 
     @property
     def fixed_n(self) -> bool:

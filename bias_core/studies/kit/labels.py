@@ -1,19 +1,16 @@
-"""People's answers about pictures, from a table: checked at the door, and merged over raters."""
+"""People's answers about pictures: checked, counted, and merged over raters."""
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from bias_core.errors import InvalidInput, StorageError
-from bias_core.exchange.tables import read_table
+from bias_core.errors import InvalidInput
 from bias_core.metrics.agreement import agreement_estimate
 from bias_core.studies.kit.types import Finding, finding
 
 AUTOMATIC = "automatic"
-"""As the rater of a CSV: a reader's answer and no person's."""
-COLUMNS = ("image_id", "position", "answer", "rater")
+"""As a rater: a reader's answer and no person's."""
 _FEWEST = 2  # labels of both sources
 
 
@@ -40,49 +37,31 @@ def kappa_finding(
     return finding(key, title, "cohen_kappa", kappa, f"{equal:.1f} % of {len(some):,} labels are equal.")
 
 
-def read_answers(path: str, *, allowed: Collection[str]) -> pd.DataFrame:
-    """One row per answer: ``image_id, position, answer, rater``, as text.
-
-    StorageError where the file cannot be read; InvalidInput where it lacks a column, has no answer, or an answer is
-    none of the words; the message quotes it.
-
-    Parameters
-    ----------
-    path : a table (:mod:`bias_core.exchange.tables`). ``position`` may be missing where pictures show one thing,
-        ``rater`` where there is one. Other columns are passed over, and so are rows without an answer.
-    allowed : the words that an answer may be; case, blanks and hyphens do not matter.
-    """
-    answers = _read(path)
-    for name in ("position", "answer"):
-        answers[name] = answers[name].str.lower().str.replace(r"[\s-]+", "_", regex=True)
-    answers = answers[answers["answer"] != ""]
+def check_words(answers: pd.DataFrame, allowed: Collection[str]) -> None:
+    """Raise InvalidInput that quotes an answer that is none of the words."""
     strange = answers.loc[~answers["answer"].isin(list(allowed)), "answer"]
-    if answers.empty or len(strange):
-        example = f"{strange.iloc[0]!r} in {strange.index[0]}" if len(strange) else "no answer at all"
-        raise InvalidInput(f"answers in {Path(path).name} are one of {', '.join(allowed)}; got {example}")
-    return answers.reset_index(drop=True)
+    if len(strange):
+        where = f"{strange.iloc[0]!r} in {strange.index[0]}"
+        raise InvalidInput(f"answers in {_origin(answers)} are one of {', '.join(allowed)}; got {where}")
 
 
-def check_answers_fit(path: str, image_ids: Collection[str]) -> None:
-    """Raise InvalidInput where no answer is about one of these pictures; StorageError where there is no such file."""
-    answers = _read(path)
-    answers_counted(path, answers, answers["image_id"].isin(list(image_ids)), dict.fromkeys(image_ids, ()))
+def check_answers_fit(answers: pd.DataFrame, image_ids: Collection[str]) -> None:
+    """Raise InvalidInput if no answer is about one of these pictures."""
+    answers_counted(answers, answers["image_id"].isin(list(image_ids)), dict.fromkeys(image_ids, ()))
 
 
-def answers_counted(
-    path: str, answers: pd.DataFrame, counted: "pd.Series[bool]", positions: Mapping[str, Sequence[str]]
-) -> str:
-    """Say how many of the answers of people in the file counted, who gave them, and why others were passed over.
+def answers_counted(answers: pd.DataFrame, counted: "pd.Series[bool]", positions: Mapping[str, Sequence[str]]) -> str:
+    """Say how many of the answers of people counted, who gave them, and why others were passed over.
 
-    InvalidInput with the same reasons where none counted.
+    InvalidInput with the same reasons if none counted.
 
     Parameters
     ----------
-    answers : of :func:`read_answers`.
+    answers : a frame of answers (:data:`bias_core.annotation.answers.COLUMNS`).
     counted : for each answer.
     positions : of each picture that answers may be about, by its id.
     """
-    name, by_people = Path(path).name, answers["rater"] != AUTOMATIC
+    name, by_people = _origin(answers), answers["rater"] != AUTOMATIC
     there = answers["image_id"].isin(list(positions))
     elsewhere, nowhere = answers[~there], answers[there & ~counted]
     reasons = []
@@ -107,15 +86,9 @@ def answers_counted(
     return f"{says} {over}" if n_over else says
 
 
-def _read(path: str) -> pd.DataFrame:
-    """The rows of the file by their places, with the columns of COLUMNS as text without blanks at the ends."""
-    try:
-        data = Path(path).expanduser().read_bytes()
-    except OSError as error:
-        raise StorageError(f"cannot read people's answers {path}: {error}") from error
-    rows = read_table(Path(path).name, data, needs=[["image_id"], ["answer"]], further=COLUMNS)
-    table = pd.DataFrame([row for _, row in rows], [place for place, _ in rows], COLUMNS, dtype=object).fillna("")
-    return table.map(lambda value: str(value).strip())
+def _origin(answers: pd.DataFrame) -> str:
+    """The name of the file or of the tasks that the answers come from."""
+    return ", ".join(answers["task"].unique())
 
 
 def majority(answers: pd.DataFrame) -> "pd.Series[str]":

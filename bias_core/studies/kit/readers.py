@@ -100,12 +100,15 @@ def reading_words(facts: ReaderFacts) -> str:
 ERRORS_KNOWN = "its errors on these pictures are known from held-out renders of their world"
 
 
+READ_BY = "Read by "  # how a note on a reader begins
+
+
 def reader_note(facts: ReaderFacts, *, errors_known: bool) -> str:
     """Who read the pictures, and whether its errors on them are known, in a sentence."""
     revision = f", revision {facts.revision[:12]}" if facts.revision else ""
     unknown = "how often it errs on these pictures is not known: the numbers say what this reader sees"
     errors = ERRORS_KNOWN if errors_known else unknown
-    return f"Read by {facts.name} ({facts.id}{revision}, {_WORDS[facts.role]}); {errors}."
+    return f"{READ_BY}{facts.name} ({facts.id}{revision}, {_WORDS[facts.role]}); {errors}."
 
 
 def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:

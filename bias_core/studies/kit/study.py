@@ -65,7 +65,7 @@ class Study(ABC):
     options : the options that a design or a user may set.
     judged : what a judge is asked about: "attributes" of pictures, which of two sentences is true of "people", the
         "things" that prompts name, or nothing.
-    takes_labels : whether people's labels (``StudySettings.labels``) are used.
+    takes_labels : whether a file of people's answers (``StudySettings.labels``) may be given with a run.
     shows_anything : whether its pictures may show no people at all.
     watches_shares : whether :meth:`watch` reads shares while pictures are drawn.
     fewest_when_stopped : the fewest finished pictures with which a stopped run is measured; None: it never is.
@@ -121,6 +121,9 @@ class Study(ABC):
     def check_settings(self, settings: StudySettings) -> None:  # noqa: B027
         """Raise InvalidInput for options that cannot be used together."""
 
+    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:  # noqa: B027
+        """Raise InvalidInput for people's answers that :meth:`correct` cannot use; asked before anything is drawn."""
+
     def n_later(self, settings: StudySettings) -> int:
         """Return the largest number of pictures that are drawn while measuring, in addition to the shots."""
         return 0
@@ -148,6 +151,14 @@ class Study(ABC):
         return Results()
 
     # After a run
+
+    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport | None:
+        """Return a report of one arm with the numbers that people's answers give.
+
+        None if the answers correct the classifier's shares, as in every study without a way of its own.
+        ``answers`` is a frame (:data:`bias_core.annotation.answers.COLUMNS`); InvalidInput if none of them counts.
+        """
+        return None
 
     def headline(self, report: StudyReport) -> str:
         """Return what stands out in a report of one arm, in a sentence or two; "" for the sentence of every study.
@@ -192,6 +203,8 @@ class Settled:
 
     study: Study
     settings: StudySettings
+    # people's answers that correct the report once it is measured (``settings.labels``); None if no file was given
+    answers: pd.DataFrame | None = field(default=None, compare=False, repr=False)
 
     @property
     def design(self) -> Design:

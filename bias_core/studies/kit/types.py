@@ -306,6 +306,13 @@ class Results:
         """What the table of this key holds; empty where there is none."""
         return next((table.frame for table in self.tables if table.key == key), pd.DataFrame())
 
+    def renewed(self, new: "Results", gone: Sequence[str] = ()) -> "Results":
+        """Return ``new`` with the findings and tables of these results whose keys it lacks, but for those ``gone``."""
+        keys = {*gone, *(one.key for one in new.findings), *(one.key for one in new.tables)}
+        findings = [one for one in self.findings if one.key not in keys]
+        tables = [one for one in self.tables if one.key not in keys]
+        return replace(new, findings=(*new.findings, *findings), tables=(*new.tables, *tables))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
@@ -352,6 +359,13 @@ class StudyReport(Measured):
 S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def pictures_of(report: StudyReport) -> pd.DataFrame:
+    """The frame of scored pictures; InvalidInput if the report has none."""
+    if report.pictures is None:
+        raise InvalidInput("this report names no pictures that people's answers could be about")
+    return report.pictures
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,9 @@ from bias_core.annotation.tasks import answer_key
 from bias_core.errors import InvalidInput
 from bias_core.metrics.direction import image_direction
 from bias_core.stats.effects import share_interval
-from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.labels import answers_counted, majority, read_answers
-from bias_core.studies.kit.types import StudySettings, StudyTable, columns
+from bias_core.studies.kit.labels import answers_counted, check_words, majority
+from bias_core.studies.kit.types import StudyTable, columns
 from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)
@@ -22,32 +21,31 @@ Labels = Mapping[str, "pd.Series[float]"]
 _ANSWERS = {"yes": 1.0, "no": 0.0, "cannot_tell": np.nan}
 
 
-def check_labels(settings: StudySettings, attributes: Mapping[str, Sequence[Attribute]]) -> None:
-    """Raise InvalidInput (or StorageError) for a file of labels that cannot be used with the attributes of concepts."""
-    if settings.labels:
-        _answers(settings.labels, attributes)
+def people_labels(
+    frame: pd.DataFrame, answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attribute]]
+) -> tuple[Labels, str]:
+    """The answer of most raters about the pictures of ``frame``, and in words how many answers counted."""
+    answers = answers_about(answers, attributes)
+    counted, positions = answers["image_id"].isin(frame["image_id"]), dict.fromkeys(frame["image_id"], ())
+    says = f"{answers_counted(answers, counted, positions)} P, P − P* and Ψ stay the classifier's."
+    by_name = answers[counted].groupby("position", sort=False)
+    return {str(name): majority(own).map(_ANSWERS) for name, own in by_name}, says
 
 
-def people_labels(data: StudyData, attributes: Mapping[str, Sequence[Attribute]]) -> Labels:
-    """The answer of most raters about the pictures of a run, whose report says how many answers counted."""
-    if not (path := data.settings.labels):
-        return {}
-    answers = _answers(path, attributes)
-    counted, positions = answers["image_id"].isin(data.frame["image_id"]), dict.fromkeys(data.frame["image_id"], ())
-    data.notes.append(f"{answers_counted(path, answers, counted, positions)} P, P − P* and Ψ stay the classifier's.")
-    answers = answers[counted]
-    return {str(name): majority(own).map(_ANSWERS) for name, own in answers.groupby("position", sort=False)}
+def answers_about(answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attribute]]) -> pd.DataFrame:
+    """People's answers, the position being an attribute's name; of a single attribute it may be left out.
 
-
-def _answers(path: str, attributes: Mapping[str, Sequence[Attribute]]) -> pd.DataFrame:
-    """People's answers, the position being an attribute's name; of a single attribute it may be left out."""
+    InvalidInput for other positions and for other answers than yes, no and cannot tell.
+    """
     names = {_key(one.name): one.name for own in attributes.values() for one in own}
-    answers = read_answers(path, allowed=_ANSWERS)
+    check_words(answers, _ANSWERS)
     only = next(iter(names.values())) if len(names) == 1 else None
-    positions = answers["position"].map(lambda text: only if only and not text else names.get(_key(text)))
+    about = answers["attribute"].where(answers["attribute"] != "", answers["position"])
+    positions = about.map(lambda text: only if only and not text else names.get(_key(text)))
     if positions.isna().any():
-        strange = answers.loc[positions.isna(), "position"].iloc[0]
-        raise InvalidInput(f"positions of answers in {path} are one of {', '.join(names.values())}; got {strange!r}")
+        strange = about[positions.isna()].iloc[0]
+        where = ", ".join(answers["task"].unique())
+        raise InvalidInput(f"positions of answers in {where} are one of {', '.join(names.values())}; got {strange!r}")
     return answers.assign(position=positions)
 
 

@@ -33,6 +33,7 @@ from bias_core.studies.kit.attributes import to_attributes
 from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import ReportTexts
 from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import (
@@ -44,12 +45,14 @@ from bias_core.studies.kit.types import (
     StudyFigure,
     StudyReport,
     StudySettings,
+    StudyTable,
     columns,
     drawable,
     finding,
     finding_mark,
     marks,
     or_nan,
+    pictures_of,
     point,
 )
 from bias_core.studies.kit.watching import ShareValues
@@ -68,7 +71,14 @@ from bias_core.studies.origins.cells import (
     wanted_nationalities,
 )
 from bias_core.studies.origins.headline import BEYOND, headline
-from bias_core.studies.origins.labelled import accuracy_tables, check_labels, labelled_directions, people_labels
+from bias_core.studies.origins.labelled import (
+    Labels,
+    accuracy_tables,
+    answers_about,
+    labelled_directions,
+    people_labels,
+)
+from bias_core.studies.running.run import complete
 from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)
@@ -111,6 +121,11 @@ def _measurable_shots(design: Design, settings: StudySettings) -> list[Shot]:
         if not own_attributes(design, nationality):
             raise InvalidInput(f"{design.name} has no attributes for {nationality}")
     return nationality_shots(design, settings)
+
+
+def _checked_by_people(results: Results, accuracy: Sequence[StudyTable], says: str) -> Results:
+    """The results with the accuracy of the classifier; ``says`` how many answers it is of."""
+    return replace(results, tables=(*results.tables, *accuracy), notes=(says, *results.notes))
 
 
 def _celeba(design: Design, _part: str, attribute: str) -> dict[str, float]:
@@ -392,22 +407,38 @@ class NationalityStereotypes(_NationalityStudy):
     takes_labels = True
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Pictures of each nationality; refuses options and labels that cannot be used."""
+        """Pictures of each nationality; refuses options that cannot be used."""
         if settings.options.direction != "text" and not settings.labels:
             raise InvalidInput(
                 f"direction={settings.options.direction} needs a CSV of people's answers about pictures of this run in "
                 "the setting labels: image_id, position (the attribute), answer (yes, no, cannot tell), rater"
             )
-        check_labels(settings, own_by_nationality(self.design, settings))
         return _measurable_shots(self.design, settings)
+
+    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+        """Raise InvalidInput for answers about something else than the attributes."""
+        answers_about(answers, self.attributes(settings))
+
+    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
+        """Return the report with the classifier's accuracy, and with directions from labelled pictures if asked for."""
+        settings, results, frame = report.settings, report.results, pictures_of(report)
+        labels, says = people_labels(frame, answers, self.attributes(settings))
+        if settings.options.direction != "text":
+            again = complete(self._measured(settings, StudyData.of_report(report, services), labels))
+            results = replace(results.renewed(again), notes=results.notes)
+        accuracy = accuracy_tables(labels, {"all": frame}, settings.confidence, partial(_celeba, self.design))
+        return replace(report, results=_checked_by_people(results, accuracy, says))
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """P, P − P* and the share of variance of every attribute for every nationality; Ψ and WALS beside them."""
+        return self._measured(settings, data, {})
+
+    def _measured(self, settings: StudySettings, data: StudyData, labels: Labels) -> Measuring:
+        """The same; directions that labelled pictures give are nan for attributes without labels."""
         published, options = Published(self.design), settings.options
         nationalities = [
             n for n in wanted_nationalities(self.design, settings) if (data.frame["nationality"] == n).any()
         ]
-        labels = people_labels(data, own_by_nationality(self.design, settings))
 
         def variety_of(rows: np.ndarray) -> dict[str, Any]:
             how = {"literal_wals": options.wals == "literal"}
@@ -442,7 +473,6 @@ class NationalityStereotypes(_NationalityStudy):
             tables=(
                 TEXTS.table("table1", [_table_row(cell, published) for cell in own]),
                 TEXTS.table("figure4", variety),
-                *accuracy_tables(labels, {"all": data.frame}, settings.confidence, partial(_celeba, self.design)),
             ),
             figures=_figures(cells, own, findings, variety, settings),
             notes=(
@@ -488,7 +518,6 @@ class DoctorPrevalence(_NationalityStudy):
         if published not in doctor["prevalence_man"]:
             models = ", ".join(doctor["prevalence_man"])
             raise InvalidInput(f"Table 2 has no model {published!r}; it has {models}")
-        check_labels(settings, doctor_by_concept(self.design, settings))
         plain, national = doctor["templates"]
         prompts = {PLAIN: plain} | {f"{n} {PLAIN}": fill_template(national, n) for n in doctor["nationalities"]}
         n = scaled(self.design.images_per_prompt, settings.scale, least=FEWEST_PICTURES)
@@ -496,10 +525,25 @@ class DoctorPrevalence(_NationalityStudy):
             Shot(prompt=prompt, n=n, group=concept, facts={"concept": concept}) for concept, prompt in prompts.items()
         ]
 
+    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+        """Raise InvalidInput for answers about something else than the attribute."""
+        answers_about(answers, self.attributes(settings))
+
+    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
+        """Return the report with the classifier's accuracy, for each concept."""
+        frame, by_hand = pictures_of(report), self.design.data["clip_accuracy"]["gender_of_doctors"]
+        labels, says = people_labels(frame, answers, self.attributes(report.settings))
+
+        def table4(concept: str, _attribute: str) -> dict[str, float]:
+            return {f"{m}, published": share / 100 if concept == PLAIN else math.nan for m, share in by_hand.items()}
+
+        parts = {str(name): some for name, some in frame.groupby("concept", sort=False)}
+        accuracy = accuracy_tables(labels, parts, report.settings.confidence, table4)
+        return replace(report, results=_checked_by_people(report.results, accuracy, says))
+
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """P(man) of each concept, and what a nationality adds to it."""
         (attribute,) = to_attributes([self.design.data["doctor"]["attribute"]])
-        labels = people_labels(data, doctor_by_concept(self.design, settings))
         read = yield from read_concepts(
             data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]
         )
@@ -524,15 +568,9 @@ class DoctorPrevalence(_NationalityStudy):
                 }
             )
         model = settings.options.published_model
-        parts = {str(name): frame for name, frame in data.frame.groupby("concept", sort=False)}
-        by_hand = self.design.data["clip_accuracy"]["gender_of_doctors"]
-
-        def table4(concept: str, _attribute: str) -> dict[str, float]:
-            return {f"{m}, published": share / 100 if concept == PLAIN else math.nan for m, share in by_hand.items()}
-
         return Results(
             findings=tuple(findings),
-            tables=(TEXTS.table("table2", table2), *accuracy_tables(labels, parts, settings.confidence, table4)),
+            tables=(TEXTS.table("table2", table2),),
             figures=(TEXTS.figure("table2", map(finding_mark, findings), model=model),),
             notes=(TEXTS.note("classifier"),),
         )

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
+from bias_core.annotation.answers import frame_of
 from bias_core.annotation.tasks import POSITIONS, SINGLE
 from bias_core.crops import Box, boxes_text, crop_people, person_halves, whole_picture
 from bias_core.errors import InvalidInput
@@ -25,7 +26,7 @@ from bias_core.store.readings import open_picture
 from bias_core.studies.kit.attributes import find_attribute, load_attribute_sets
 from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.judging import CALLS, ask_judge, calls_of, question_about
-from bias_core.studies.kit.labels import AUTOMATIC, answers_counted, read_answers
+from bias_core.studies.kit.labels import AUTOMATIC, answers_counted
 from bias_core.studies.kit.limits import leaving
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.services import StudyServices
@@ -87,7 +88,7 @@ class PairOptions(LabellingOptions):
 
 
 def check_labelling(settings: StudySettings) -> None:
-    """Raise InvalidInput (or StorageError) for options and labels that cannot be used, before drawing."""
+    """Raise InvalidInput for options that cannot be used, before drawing."""
     options = settings.options
     if options.labeller == "people" and not settings.labels:
         raise InvalidInput("the labeller “people” needs a CSV of people's answers, under “People's answers”")
@@ -103,8 +104,6 @@ def check_labelling(settings: StudySettings) -> None:
             "what is also seen of people is read by an encoder of each person that is cut out: take the "
             "labeller “finder” without a judge, or leave “Also seen” empty"
         )
-    if settings.labels:
-        read_answers(settings.labels, allowed=ALL_ANSWERS)
 
 
 def also_seen(texts: Sequence[str]) -> tuple[Attribute, ...]:
@@ -136,7 +135,7 @@ def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
 def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
     """Look for the models that will label, or say what they lack."""
     options, blank = settings.options, Image.new("RGB", (64, 64))
-    if settings.labels:
+    if options.labeller == PEOPLE:
         return
     if options.labeller == "vqa":
         answerer = services.answerer(options.answerer)
@@ -178,18 +177,15 @@ def n_asked_for(people: pd.DataFrame) -> "pd.Series[int]":
 
 
 def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[pd.DataFrame]:
-    """``people`` with the answers of a reader, of people and of the record, as far as there are any.
-
-    InvalidInput where the labels are of other pictures.
+    """``people`` with the answers of a reader and of the record, as far as there are any.
 
     Returns
     -------
-    DataFrame : with the columns ``automatic``, ``human``, ``truth`` (None where there is none), ``lean`` (by how much
-        the reader prefers the masculine sentence, a difference of cosines, or of a judge's probabilities of yes; nan
-        where it was not asked), ``boxes`` (:func:`bias_core.crops.boxes_text` of everybody whom the finder found in the
-        picture, where one looked), those of :func:`column_of` for what is also seen,
-        ``perceived_gender``: people's answer where labels were given, else the reader's; None where nobody labelled the
-        person; ``rater``: who gave it; and RATERS_SPLIT, where labels were given.
+    DataFrame : with the columns ``automatic``, ``human`` (empty), ``truth`` (None where there is none), ``lean`` (by
+        how much the reader prefers the masculine sentence, a difference of cosines, or of a judge's probabilities of
+        yes; nan where it was not asked), ``boxes`` (:func:`bias_core.crops.boxes_text` of everybody whom the finder
+        found in the picture, where one looked), those of :func:`column_of` for what is also seen,
+        ``perceived_gender``: the reader's answer, None where people alone label; and ``rater``: who gave it.
     """
     labelled = people.assign(**dict.fromkeys(("automatic", "human", "truth", "perceived_gender")), lean=np.nan)
     labeller = settings.options.labeller
@@ -205,12 +201,6 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
         for truth, position, n in zip(data.truths(people), people["position"], n_asked_for(people), strict=True)
     ]
     labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
-    if settings.labels:
-        ratings, counted = people_answers(people, settings.labels)
-        labelled["human"], _ = _merged(people, ratings[ratings["rater"] != AUTOMATIC])
-        labelled["perceived_gender"], labelled[RATERS_SPLIT] = _merged(people, ratings)
-        labelled["rater"] = np.where(labelled["human"].notna(), PEOPLE, AUTOMATIC)
-        data.notes.append(counted + _split_note(labelled))
     return labelled
 
 
@@ -229,19 +219,47 @@ def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, lis
     return columns
 
 
-def people_answers(people: pd.DataFrame, path: str) -> tuple[pd.DataFrame, str]:
-    """People's answers as ratings, one row per answer with the person it is about; and how many count, in words.
+def with_answers(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """``people`` with the labels that answers give in place of theirs; the answers as ratings; and notes on them.
 
-    InvalidInput where none does.
+    Raters are merged by majority. Who has no answer is labelled by nobody; in a setting without answers everyone keeps
+    the reader's label. InvalidInput if no answer counts.
     """
-    answers = read_answers(path, allowed=ALL_ANSWERS)
+    ratings, counted = _ratings(people, answers)
+    is_new = people["setting"].isin(ratings["setting"])
+    human, _ = _merged(people, ratings[ratings["rater"] != AUTOMATIC])
+    perceived, split = _merged(people, ratings)
+    hand, _ = _merged(people, ratings[ratings["rater"] == BY_HAND])
+    labelled = people.assign(
+        human=human,
+        perceived_gender=perceived.where(is_new, people["automatic"]),
+        rater=np.select([hand.notna(), human.notna()], [BY_HAND, PEOPLE], AUTOMATIC),
+    )
+    by_hand = answers["task"].eq(BY_HAND).all()
+    if by_hand and RATERS_SPLIT in people:  # of answers that were merged before
+        labelled[RATERS_SPLIT] = people[RATERS_SPLIT].astype(bool) & hand.isna()
+    elif not by_hand:
+        labelled[RATERS_SPLIT] = split
+    kept = people.loc[~is_new & people["automatic"].notna(), "setting"].unique()
+    notes = [f"Pictures in the {one} setting keep the reader's labels: people labelled none." for one in kept]
+    return labelled, ratings, [] if by_hand else [*notes, counted + _split_note(labelled)]
+
+
+_PERSON = ["image_id", "position"]
+
+
+def _ratings(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The answers, one row each with the person it is about; and how many count, in words."""
     positions = {str(image_id): tuple(some) for image_id, some in people.groupby("image_id")["position"]}
     there = [positions.get(image_id, ()) for image_id in answers["image_id"]]
     meant = list(map(_position, answers["position"], there))
     counted = pd.Series([one in those for one, those in zip(meant, there, strict=True)], answers.index)
-    says = answers_counted(path, answers, counted, positions)
-    ratings = answers.assign(position=meant).merge(people, on=["image_id", "position"], how="inner")
-    return ratings.rename(columns={"answer": "perceived_gender"}), says
+    says = answers_counted(answers, counted, positions)
+    person = people[[*_PERSON, "setting", "identity", "stereotyped_gender"]]
+    given = (
+        answers[["image_id", "answer", "rater"]].assign(position=meant).rename(columns={"answer": "perceived_gender"})
+    )
+    return given.merge(person, on=_PERSON, how="inner"), says
 
 
 def _position(text: str, positions: Sequence[str]) -> str:
@@ -262,17 +280,13 @@ def _position(text: str, positions: Sequence[str]) -> str:
     return meant.pop() if len(meant) == 1 else text
 
 
-def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> tuple[list[str | None], list[bool]]:
-    """The answer with the most votes for each person, and whether two have equally many."""
-    if ratings.empty:
-        return [None] * len(people), [False] * len(people)
-    merged = merge_ratings(ratings)
-    keys = list(zip(people["image_id"], people["position"], strict=True))
-    answers, split = (
-        dict(zip(zip(merged["image_id"], merged["position"], strict=True), merged[name], strict=True))
-        for name in ("perceived_gender", "is_split")
-    )
-    return [answers.get(key) for key in keys], [bool(split.get(key)) for key in keys]
+def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> tuple["pd.Series[Any]", "pd.Series[Any]"]:
+    """The answer with the most votes for each person, None for nobody's, and whether two have equally many."""
+    columns = ["perceived_gender", "is_split"]
+    merged = pd.DataFrame(columns=[*_PERSON, *columns]) if ratings.empty else merge_ratings(ratings)
+    of_each = people[_PERSON].merge(merged[[*_PERSON, *columns]], on=_PERSON, how="left").set_index(people.index)
+    answers = of_each["perceived_gender"].astype(object).where(of_each["perceived_gender"].notna(), None)
+    return answers, of_each["is_split"].eq(True)
 
 
 def _split_note(labelled: pd.DataFrame) -> str:
@@ -451,15 +465,11 @@ def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, st
     return dict.fromkeys(freed, nobody_says) | {person: answer}
 
 
-def with_answers(people: pd.DataFrame, by_hand: Answers) -> pd.DataFrame:
-    """``people`` with these labels in place of theirs."""
-    keys = zip(people["image_id"], people["position"], strict=True)
-    labels = pd.Series([by_hand.get(key) for key in keys], index=people.index, dtype=object)
-    has_label = labels.notna()
-    split = {RATERS_SPLIT: people[RATERS_SPLIT].astype(bool) & ~has_label} if RATERS_SPLIT in people else {}
-    return people.assign(
-        **split,
-        perceived_gender=people["perceived_gender"].mask(has_label, labels),
-        human=people["human"].astype(object).mask(has_label, labels),
-        rater=people["rater"].mask(has_label, BY_HAND),
+def labels_frame(people: pd.DataFrame, by_hand: Answers) -> pd.DataFrame:
+    """The labels that everybody has, those given by hand in place of others, as a frame of answers."""
+    labels = people.set_index(_PERSON)[["perceived_gender", "rater"]].itertuples()
+    rows = [(*key, by_hand[key], BY_HAND) if key in by_hand else (*key, old, rater) for key, old, rater in labels]
+    columns = (*_PERSON, "answer", "rater")
+    return frame_of(
+        {"task": BY_HAND, **dict(zip(columns, row, strict=True))} for row in rows if isinstance(row[2], str)
     )

@@ -13,14 +13,14 @@ import pandas as pd
 from bias_core.annotation.tasks import SINGLE
 from bias_core.errors import InvalidInput
 from bias_core.metrics.agreement import agreement_estimate
-from bias_core.metrics.paired_labels import ANDROGYNOUS, UNCLEAR, checked_labels, generation_failures
+from bias_core.metrics.paired_labels import ALL_ANSWERS, ANDROGYNOUS, UNCLEAR, checked_labels, generation_failures
 from bias_core.metrics.paired_stereotype import StereotypeTestScore, stereotype_gap, stereotype_test_score
 from bias_core.number_text import format_number, format_share
 from bias_core.studies.arms.statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
 from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import ReportTexts, study_of
-from bias_core.studies.kit.labels import AUTOMATIC, kappa_finding
-from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.labels import AUTOMATIC, check_words, kappa_finding
+from bias_core.studies.kit.readers import READ_BY, Reader
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import (
@@ -88,11 +88,31 @@ class PairedStudy(Study):
         everyone = labelling.people_of(data.frame, self.identities(settings))
         people = yield from labelling.label_people(everyone, self.design, settings, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
-        return self.rescore(settings, people, raters_table(everyone, settings))
+        return self._scored(settings, people)
 
-    def rescore(self, settings: StudySettings, people: pd.DataFrame, raters: Sequence[StudyTable]) -> Results:
+    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+        """Raise InvalidInput for an answer that is no perceived gender."""
+        check_words(answers, ALL_ANSWERS)
+
+    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices | None) -> StudyReport:
+        """Return the report scored from the labels that people's answers give; nothing is read again."""
+        self.check_answers(report.settings, answers)
+        people, ratings, says = labelling.with_answers(labelling.labelled_people(report), answers)
+        pictures, old = report.pictures, report.results
+        if pictures is not None:
+            pictures = pictures.assign(**labelling.seen_in_pictures(people, pictures))
+        new = self._scored(report.settings, people, raters_table(ratings, report.settings))
+        drawn = takewhile(lambda note: not note.startswith(LABELLED), old.notes)
+        read = (note for note in old.notes if note.startswith(READ_BY))
+        stale = ["table12", *(one.key for one in old.findings if one.metric == "cohen_kappa")]
+        results = old.renewed(replace(new, notes=(*says, *drawn, *new.notes, *read)), stale)
+        return replace(report, results=results, pictures=pictures)
+
+    def _scored(self, settings: StudySettings, people: pd.DataFrame, raters: Sequence[StudyTable] = ()) -> Results:
         """Return the scores from labelled people."""
         labelled = people.dropna(subset="perceived_gender").reset_index(drop=True)
+        if labelled.empty:
+            return Results(tables=(labels_table(people),), notes=labelled_by(labelled, settings, len(people)))
         own = joined(self.report(settings, labelled), crossed_scores(labelled, settings, _sample))
         kappas, agreements = agreement(labelled, settings)
         by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []
@@ -370,11 +390,8 @@ def labels_table(people: pd.DataFrame) -> StudyTable:
     return TEXTS.table("labels", frame[[*first, *frame.columns.difference(first, sort=False)]])
 
 
-def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTable]:
+def raters_table(ratings: pd.DataFrame, settings: StudySettings) -> list[StudyTable]:
     """How far people agree among themselves (Table 1); nothing where there is one rater or none."""
-    if not settings.labels:
-        return []
-    ratings, _ = labelling.people_answers(people, settings.labels)
     rows = []
     for setting, some in ratings[ratings["rater"] != AUTOMATIC].groupby("setting", sort=False):
         answers = some.pivot_table("perceived_gender", ["image_id", "position"], "rater", aggfunc="first")
@@ -405,13 +422,13 @@ def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[st
 
 def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
     """Notes on who labelled the people, and on those whom nobody did."""
-    options = settings.options
+    options, by_people = settings.options, bool((people["rater"] == labelling.PEOPLE).any())
     reader = f"the judge {settings.judge}" if settings.judge else settings.encoder
     who = {
         "finder": f"by {reader} on each person cut out by {options.finder}",
         "vqa": f"by {options.answerer}, asked about the whole picture",
         "people": "by people",
-    }["people" if settings.labels else options.labeller]
+    }["people" if by_people else options.labeller]
     notes = [f"{LABELLED} {who}."]
     if len(people) < n_asked:
         notes.append(TEXTS.note("nobody", n=n_asked - len(people), n_asked=n_asked))
@@ -419,7 +436,7 @@ def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> 
     if len(by_hand):
         n = int((by_hand["perceived_gender"] != by_hand["automatic"]).sum())
         notes.append(TEXTS.note("by hand", n_corrected=n, n=len(people), n_left=len(by_hand) - n))
-    if options.labeller == "vqa" and not settings.labels:
+    if options.labeller == "vqa" and not by_people:
         notes.append(TEXTS.note("whole pictures"))
     return tuple(notes)
 
@@ -446,15 +463,7 @@ def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
     ``by_hand`` also has the labels that were looked at and left as they are: agreement is between the automatic label
     and people's wherever there are both. Raises InvalidInput as :func:`labelled_people`, and for other studies.
     """
-    people = labelling.labelled_people(report)
-    study = study_of(report.design)
-    if not isinstance(study, PairedStudy):
+    answers = labelling.labels_frame(labelling.labelled_people(report), by_hand)
+    if not isinstance(study := study_of(report.design), PairedStudy):
         raise InvalidInput(f"{report.design.name} cannot be scored from labels")
-    people = labelling.with_answers(people, by_hand)
-    raters = [table for table in report.results.tables if table.key == "table1"]  # of people's CSV, left as it is
-    pictures = report.pictures
-    if pictures is not None:
-        pictures = pictures.assign(**labelling.seen_in_pictures(people, pictures))
-    results = study.rescore(report.settings, people, raters)
-    drawn = takewhile(lambda note: not note.startswith(LABELLED), report.results.notes)
-    return replace(report, results=replace(results, notes=(*drawn, *results.notes)), pictures=pictures)
+    return study.correct(report, answers, None)

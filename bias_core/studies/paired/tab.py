@@ -21,6 +21,7 @@ from bias_core.studies.paired.labelling import (
     Person,
     chosen,
     labelled_people,
+    labels_frame,
     with_answers,
 )
 from bias_core.studies.paired.pairs import GENDERS
@@ -88,7 +89,8 @@ class Labelling:
 
     def people(self) -> pd.DataFrame:
         """Everybody with the label that holds now."""
-        return with_answers(labelled_people(self.drawn), self.answers)
+        people = labelled_people(self.drawn)
+        return with_answers(people, labels_frame(people, self.answers))[0]
 
     def report(self) -> StudyReport:
         """What these labels give."""

@@ -1,7 +1,8 @@
-"""What people's labels of a part of a run make of its numbers: P, Ψ, differences between arms, the stereotype score.
+"""People's answers correct a report in one way: a frame of answers goes in, the report with its numbers anew comes out.
 
-A task that was made for the run asks people about some of its pictures; the reader has read all of them. The two are
-put together by :mod:`bias_core.stats.two_phase`.
+A study may score answers in its own way (:meth:`bias_core.studies.kit.study.Study.correct`). Elsewhere, and where
+people were asked about a sample of the run, the classifier's reading of all pictures and people's of some are put
+together (:mod:`bias_core.stats.two_phase`): P, Ψ, differences between arms, the stereotype score.
 """
 
 import math
@@ -13,15 +14,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.annotation.collected import LabelledItem, labels_for_run
-from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.tasks import SINGLE, Task, scale_task
+from bias_core.annotation.tasks import SINGLE, answer_key, scale_task
+from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import METRICS
 from bias_core.metrics.ordinal import numbers_of
 from bias_core.metrics.paired_labels import ANDROGYNOUS
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.number_text import format_share
+from bias_core.scales import load_scales
 from bias_core.stats.effects import share_interval
 from bias_core.stats.two_phase import (
     FEWEST_LABELS,
@@ -31,9 +32,13 @@ from bias_core.stats.two_phase import (
     two_phase_estimate,
     two_phase_shares,
 )
-from bias_core.store.manifests import ManifestStore
+from bias_core.studies.arms.results import compare_arms
 from bias_core.studies.arms.statistics import two_shares
-from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable, columns, intervals, table
+from bias_core.studies.kit.designs import known_study
+from bias_core.studies.kit.labels import AUTOMATIC, check_answers_fit
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.study import Study
+from bias_core.studies.kit.types import ArmReport, StudyReport, StudySettings, StudyTable, columns, intervals, table
 from bias_core.studies.reports.claims import CORRECTED
 from bias_core.studies.running.run_readings import (
     CANNOT_TELL,
@@ -86,10 +91,10 @@ class CorrectedNumber:
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """A run with people's labels."""
+    """The shares and scores of a run, corrected by people's answers."""
 
     run_id: str
-    tasks: tuple[Task, ...]  # that serve it
+    samples: tuple[str, ...]  # how the pictures of each task were drawn, in words
     # n_labelled, n_asked: pictures with an answer, and all that people are asked about
     n_labelled: int
     n_asked: int
@@ -106,7 +111,7 @@ class Correction:
         """What programs are told."""
         shared: dict[str, Any] = {name: getattr(self, name) for name in ("run_id", "n_labelled", "n_asked", "notes")}
         numbers = [vars(one) | {"as_read": vars(one.as_read), "corrected": vars(one.corrected)} for one in self.numbers]
-        return shared | {"numbers": numbers, "samples": [task.sample for task in self.tasks]}
+        return shared | {"numbers": numbers, "samples": self.samples}
 
     def added_to(self, report: StudyReport) -> StudyReport:
         """The report with these numbers as its first table, from which its headline and sentences take them."""
@@ -127,60 +132,96 @@ class Correction:
         return table(CORRECTED, "Corrected by people’s labels", rows, " ".join((self.headline, *self.notes)))
 
 
-def correct_run(report: StudyReport, manifests: ManifestStore, store: Callable[[], LabelStore]) -> Correction | None:
-    """The run's numbers with the labels that people gave so far; None where no task serves it.
+def corrected(report: StudyReport, answers: pd.DataFrame | None, services: StudyServices) -> StudyReport:
+    """Return the report with the numbers that people's answers give.
 
-    ``store`` opens the labels; it is called only where a task was made for the run.
+    Answers about a sample that was drawn from the run correct its shares and scores, which stand in a table of their
+    own before the others. Other answers are scored as the study does, if it has a way of its own.
+
+    Parameters
+    ----------
+    answers : a frame (:data:`bias_core.annotation.answers.COLUMNS`), wherever they come from; None if nobody was asked.
+
+    Raises
+    ------
+    InvalidInput : no answer is about this run, or says anything of its numbers.
     """
-    manifest = manifests.find(report.run_id) if report.run_id.isalnum() else None
-    if manifest is None or not manifest.label_tasks:
-        return None
-    if not (labelled := labels_for_run(store(), report.run_id, manifest.label_tasks)):
-        return None
-    answers = PeopleAnswers(labelled)
-    numbers, notes = corrected_numbers(report, answers)
+    if answers is None:
+        return report
+    is_sample, study = (answers["sample"] != "").any(), known_study(report.design)
+    if not is_sample and study is not None:
+        if (given := answers[answers["answer"] != ""]).empty:
+            raise InvalidInput(_NOBODY)
+        check_answers_fit(given, set(report.stored))
+        if (own := _in_its_own_way(study, report, given, services)) is not None:
+            return own
+    correction = correction_of(report, answers)
+    if not (correction.numbers or is_sample):
+        raise InvalidInput(" ".join(correction.notes))
+    return correction.added_to(report)
+
+
+def _in_its_own_way(
+    study: Study, report: StudyReport, answers: pd.DataFrame, services: StudyServices
+) -> StudyReport | None:
+    """What the study itself makes of the answers, arm by arm; None if it has no way of its own."""
+    if not report.arms:
+        return study.correct(report, answers, services)
+    arms, frames = list[ArmReport](), list[pd.DataFrame]()
+    for arm in report.arms:
+        pictures = None if report.pictures is None else report.pictures[report.pictures["arm"] == arm.name]
+        alone = replace(report, arms=(), settings=arm.settings, results=arm.results, pictures=pictures)
+        if (own := study.correct(alone, answers, services)) is None:
+            return None
+        arms.append(replace(arm, results=own.results))
+        frames += [] if own.pictures is None else [own.pictures]
+    results = report.results
+    if any(new.results.findings != old.results.findings for new, old in zip(arms, report.arms, strict=True)):
+        results = results.renewed(compare_arms(study, report.settings, arms))
+    return replace(report, arms=tuple(arms), results=results, pictures=pd.concat(frames) if frames else None)
+
+
+def correction_of(report: StudyReport, answers: pd.DataFrame) -> Correction:
+    """Return the shares and scores of a run as answers about some of its pictures correct them."""
+    people = PeopleAnswers(answers)
+    numbers, notes = corrected_numbers(report, people)
     return Correction(
         run_id=report.run_id,
-        tasks=tuple(task for task, _ in labelled),
-        n_labelled=len(answers.labelled_pictures),
-        n_asked=len({one.item.image_id for _, items in labelled for one in items if one.item.gold is None}),
+        samples=tuple(answers.loc[answers["sample"] != "", ["task", "sample"]].drop_duplicates()["sample"]),
+        n_labelled=len(people.labelled_pictures),
+        n_asked=answers["image_id"].nunique(),
         numbers=tuple(numbers),
         notes=tuple(notes),
     )
 
 
-def with_corrections(report: StudyReport, manifests: ManifestStore, store: Callable[[], LabelStore]) -> StudyReport:
-    """The report with the numbers that people's labels correct; as it is where there are none."""
-    correction = correct_run(report, manifests, store)
-    return report if correction is None else correction.added_to(report)
-
-
 class PeopleAnswers:
-    """What raters say in all tasks of a run; attention checks apart."""
+    """A frame of answers, as codes of the readings of a run."""
 
-    def __init__(self, labelled: Sequence[tuple[Task, Sequence[LabelledItem]]], *, present: str = YES) -> None:
-        self._present = present  # the answer that says that an attribute is there
+    def __init__(self, answers: pd.DataFrame) -> None:
+        given = answers[(answers["answer"] != "") & (answers["rater"] != AUTOMATIC)]
+        self.stratified_by = tuple(filter(None, answers["stratified_by"].unique()))
+        self.labelled_pictures = set(given["image_id"])
+        self.scales = tuple(name for name in answers["attribute"].unique() if name in load_scales())
+        self.raters = sorted(given["rater"].unique())
         self._votes: dict[tuple[str, str, str], dict[str, str]] = {}
-        self.stratified_by = tuple(dict.fromkeys(task.stratified_by for task, _ in labelled if task.stratified_by))
-        self.labelled_pictures: set[str] = set()
-        self.scales = tuple(dict.fromkeys(task.scale for task, _ in labelled if task.scale))
-        for task, items in labelled:
-            for one in items:
-                for given in one.answers if one.item.gold is None else ():
-                    self.labelled_pictures.add(one.item.image_id)
-                    for position, answer in given.choices.items():
-                        name, sentence = task.attributes.get(position, (PEOPLE, position))
-                        self._votes.setdefault((one.item.image_id, name, sentence), {})[given.rater] = answer
-        self.raters = sorted({rater for votes in self._votes.values() for rater in votes})
+        columns = given[["image_id", "attribute", "position", "question", "rater", "answer"]].astype(str)
+        for image_id, attribute, position, question, rater, answer in columns.to_numpy().tolist():
+            self._votes.setdefault((image_id, _plain(attribute or position), question), {})[rater] = answer
+
+    def _votes_about(self, image_id: str, name: str, question: str) -> dict[str, str]:
+        """The answers by rater; a file does not say which sentence was asked about."""
+        votes, name = self._votes, _plain(name)
+        return votes.get((image_id, name, ""), {}) | votes.get((image_id, name, question), {})
 
     def votes(self, reading: Reading) -> np.ndarray:
         """Codes of the raters' answers ``(n, n_raters)``, nan where a rater said nothing."""
         about, places = reading.attribute, {rater: i for i, rater in enumerate(self.raters)}
         codes = np.full((len(reading.image_ids), max(1, len(places))), np.nan)
         for row, (image_id, position) in enumerate(zip(reading.image_ids, reading.positions, strict=True)):
-            key = (image_id, PEOPLE, position) if about is None else (image_id, about.name, about.positive)
-            for rater, answer in self._votes.get(key, {}).items():
-                is_there = answer == (self._present if about else reading.stereotypes[row])
+            name, question = (position, "") if about is None else (about.name, about.positive)
+            for rater, answer in self._votes_about(image_id, name, question).items():
+                is_there = answer == (YES if about else reading.stereotypes[row])
                 codes[row, places[rater]] = 1 if is_there else _NOBODY_TELLS.get(answer, 0)
         return codes
 
@@ -190,10 +231,15 @@ class PeopleAnswers:
         of_raters = {rater: i for i, rater in enumerate(self.raters)}
         codes = np.full((len(pictures.image_ids), max(1, len(of_raters))), np.nan)
         for row, image_id in enumerate(pictures.image_ids):
-            key = (image_id, pictures.scale.name, pictures.scale.question)
-            for rater, answer in self._votes.get(key, {}).items():
+            votes = self._votes_about(image_id, pictures.scale.name, pictures.scale.question)
+            for rater, answer in votes.items():
                 codes[row, of_raters[rater]] = places[answer]
         return codes
+
+
+def _plain(name: str) -> str:
+    """The name of an attribute as a labelling task writes it."""
+    return answer_key(name) if any(one.isascii() and one.isalnum() for one in name) else name.lower()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bias_core.annotation.answers import read_answers
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.given_values import check_texts
 from bias_core.models.catalogue import check_condition
@@ -69,7 +70,11 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
         )
     settings = replace(settings, **{**own, "options": typed_options(design, settings.options)})
     study.check_settings(settings)
-    return Settled(study=study, settings=check_arms(with_arms_of_options(settings, study.arms(settings))))
+    answers = read_answers(settings.labels) if settings.labels else None
+    if answers is not None:
+        study.check_answers(settings, answers)
+    settings = check_arms(with_arms_of_options(settings, study.arms(settings)))
+    return Settled(study=study, settings=settings, answers=answers)
 
 
 def plan_study(design: Design, settings: StudySettings, services: StudyServices, **how: Any) -> StudyPlan:
@@ -117,8 +122,8 @@ def lay_out(
         rows=tuple(_rows_of(shots, rows, check)),
         versions=library_versions() | {"model_revision": rows.revision},
     )
-    if settings.labels and is_here:
-        check_answers_fit(settings.labels, {row.id for row in manifest.rows})
+    if asked.answers is not None and is_here:
+        check_answers_fit(asked.answers, {row.id for row in manifest.rows})
     return StudyPlan(study=study, settings=settings, rows=rows, shots=shots, manifest=manifest, warning=warning)
 
 

@@ -23,6 +23,7 @@ from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, St
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.saved import keep_report
 from bias_core.studies.running.checklist import protocol_tables
+from bias_core.studies.running.corrected import corrected
 from bias_core.studies.running.drawing import as_watched, draw_arms, too_early, what_is_there, what_was_read
 from bias_core.studies.running.drawn import refusals, rewritten_prompts, while_drawing
 from bias_core.studies.running.plan import lay_out, plan_notes, read_files, settle
@@ -62,6 +63,8 @@ def run(
             yield from read_files(name, services, limit)
         plan = lay_out(asked, services, session=session, cancelled=limit)
         report = yield from _on_record(_measure(plan, services, limit), plan, services)
+        if asked.answers is not None:
+            report = corrected(report, asked.answers, services)
     if report.stopped:
         services.manifests.save(replace(plan.manifest, status="cancelled"))
     services.tidy()

@@ -9,7 +9,7 @@ from bias_core.annotation.tasks import SINGLE
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.text import is_known
-from bias_core.studies.running.corrected import BUDGET, Correction, correct_run, with_corrections
+from bias_core.studies.running.corrected import BUDGET, Correction, corrected, correction_of
 from bias_core.studies.running.run_readings import PEOPLE, readings_of
 from bias_core.ui import messages
 from bias_core.ui.templates import render
@@ -68,11 +68,12 @@ class PeoplePart:
 
     def correction(self, report: StudyReport) -> Correction | None:
         """What people say of the run of this report; None where no task serves it."""
-        return correct_run(report, self.services.manifests, lambda: self.services.labels)
+        answers = self.services.run_answers(report.run_id)
+        return None if answers is None else correction_of(report, answers)
 
     def extended(self, report: StudyReport) -> StudyReport:
         """The report with the corrected numbers, to be downloaded."""
-        return with_corrections(report, self.services.manifests, lambda: self.services.labels)
+        return corrected(report, self.services.run_answers(report.run_id), self.services)
 
     def show(self, report: StudyReport) -> tuple[StudyReport, Updates]:
         """The report with the numbers that people's labels correct; and the updates of this part."""

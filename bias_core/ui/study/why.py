@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from bias_core.annotation.collected import labels_for_run
 from bias_core.metrics.paired_labels import GENDERS
 from bias_core.number_text import format_number
 from bias_core.services import Services
@@ -32,7 +31,8 @@ def why_html(report: StudyReport, image_id: str, services: Services) -> str:
     readings = [] if stored is None else [one for one in readings_of(report) if image_id in one.image_ids]
     if stored is None or not readings:
         return ""
-    answers, rows = _people(report, services), list[dict[str, str]]()
+    given, rows = services.run_answers(report.run_id), list[dict[str, str]]()
+    answers = None if given is None else PeopleAnswers(given)
     for reading in readings:
         here = reading.only(np.array([one == image_id for one in reading.image_ids]))
         votes = None if answers is None else answers.votes(here)
@@ -85,14 +85,6 @@ def _of_person(
         "read": str(row.get("automatic", "")).replace("_", " "),
         "record": str(row["truth"]) if isinstance(row.get("truth"), str) else "",
     }
-
-
-def _people(report: StudyReport, services: Services) -> PeopleAnswers | None:
-    """What raters say of the pictures of a run; None where nobody was asked."""
-    manifest = services.manifests.find(report.run_id) if report.run_id.isalnum() else None
-    if manifest is None or not manifest.label_tasks:
-        return None
-    return PeopleAnswers(labels_for_run(services.labels, report.run_id, manifest.label_tasks))
 
 
 def _votes(votes: np.ndarray | None, i: int, reading: Reading) -> str:
