@@ -20,6 +20,7 @@ from bias_core.labels.tab_parts import PARTS, Profile, note, owner_of
 from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.kit.types import Progress, StudyReport
 from bias_core.studies.reports.claims import CORRECTED
+from bias_core.studies.reports.headline import headline
 from bias_core.studies.running.corrected import corrected
 from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
@@ -125,7 +126,9 @@ class LabelScores(StudyTab):
         corrected = [table for table in report.results.tables if table.key == CORRECTED]
         findings = tables_html(corrected) if corrected else findings_html(report)
         html = {"findings": Markup(findings), "notes": Markup(notes_html(report))}
-        shown = {self.parts["used"]: render("label_findings", title=report.design.title, **html)}
+        shown = {
+            self.parts["used"]: render("label_findings", title=report.design.title, headline=headline(report), **html)
+        }
         return {**shown, self.parts["report"]: report, self.parts["status"]: ""}
 
     def _report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
