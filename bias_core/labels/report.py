@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 import bias_core
-from bias_core.annotation.collected import LabelledItem, TaskProgress, answers_frame, winner
+from bias_core.annotation.collected import LabelledItem, TaskProgress, answers_frame, task_answers, winner
 from bias_core.annotation.judgements import MACHINE
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import OwnerKey
@@ -102,7 +102,8 @@ def label_report(
     left out, and a note says so. ``facts`` is what raters say of themselves.
     """
     task = progress.task
-    people, answers = majority_labels(labelled, task), _answers(labelled)
+    people, answers = majority_labels(labelled, task), task_answers(task, labelled)
+    answers = answers[answers["answer"] != ""]
     raters, findings = _raters_table(progress, answers), _agreement(answers, task)
     findings += scale_findings(answers, task) if task.scale else ()
     n_answered = sum(one.item.gold is None and len(one.answers) > 0 for one in labelled)
@@ -150,18 +151,6 @@ def majority_labels(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFram
     return pd.DataFrame(rows, columns=["image_id", "position", "identity", "label", "share", "raters", "answers"])
 
 
-def _answers(labelled: Sequence[LabelledItem]) -> pd.DataFrame:
-    """A row for each answer to an ordinary item."""
-    rows = [
-        (one.item.image_id, position, given.rater, answer)
-        for one in labelled
-        if one.item.gold is None
-        for given in one.answers
-        for position, answer in given.choices.items()
-    ]
-    return pd.DataFrame(rows, columns=["image_id", "position", "rater", "answer"])
-
-
 def _counts_text(votes: Counter[str]) -> str:
     return ", ".join(f"{n} {word}" for word, n in votes.most_common())
 
@@ -206,7 +195,9 @@ def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
     votes = {key: Counter(some) for key, some in votes_of(answers).items()}
     rows = [
         (rater, answer == others)
-        for image_id, position, rater, answer in answers.itertuples(index=False)
+        for image_id, position, rater, answer in answers[["image_id", "position", "rater", "answer"]].itertuples(
+            index=False
+        )
         if (others := winner(votes[image_id, position] - Counter([answer])))
     ]
     return pd.DataFrame(rows, columns=["rater", "equal"])

@@ -355,7 +355,6 @@ class AssociationAndPeople(Study):
 
     kind = "association_and_people"
     options = JudgedOptions
-    takes_labels = True
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """The pictures of the association tests whose concepts people judged."""

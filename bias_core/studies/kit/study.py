@@ -65,7 +65,6 @@ class Study(ABC):
     options : the options that a design or a user may set.
     judged : what a judge is asked about: "attributes" of pictures, which of two sentences is true of "people", the
         "things" that prompts name, or nothing.
-    takes_labels : whether a file of people's answers (``StudySettings.labels``) may be given with a run.
     shows_anything : whether its pictures may show no people at all.
     watches_shares : whether :meth:`watch` reads shares while pictures are drawn.
     fewest_when_stopped : the fewest finished pictures with which a stopped run is measured; None: it never is.
@@ -74,7 +73,6 @@ class Study(ABC):
     kind: ClassVar[str]
     options: ClassVar[type[Options]] = Options
     judged: ClassVar[Literal["", "attributes", "people", "things"]] = ""
-    takes_labels: ClassVar[bool] = False
     shows_anything: ClassVar[bool] = False
     watches_shares: ClassVar[bool] = False
     fewest_when_stopped: ClassVar[int | None] = None
@@ -120,6 +118,11 @@ class Study(ABC):
 
     def check_settings(self, settings: StudySettings) -> None:  # noqa: B027
         """Raise InvalidInput for options that cannot be used together."""
+
+    @property
+    def takes_labels(self) -> bool:
+        """Whether this study scores people's answers, so that a file of them may be given with a run."""
+        return type(self).correct is not Study.correct
 
     def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:  # noqa: B027
         """Raise InvalidInput for people's answers that :meth:`correct` cannot use; asked before anything is drawn."""

@@ -390,6 +390,10 @@ class _NationalityStudy(Study):
         """Return the attributes of each nationality."""
         return own_by_nationality(self.design, settings)
 
+    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+        """Raise InvalidInput for answers about something else than the attributes."""
+        answers_about(answers, self.attributes(settings))
+
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the shares of each nationality's attributes."""
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
@@ -404,7 +408,6 @@ class NationalityStereotypes(_NationalityStudy):
 
     kind = "nationality_stereotypes"
     options = StereotypeOptions
-    takes_labels = True
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Pictures of each nationality; refuses options that cannot be used."""
@@ -414,10 +417,6 @@ class NationalityStereotypes(_NationalityStudy):
                 "the setting labels: image_id, position (the attribute), answer (yes, no, cannot tell), rater"
             )
         return _measurable_shots(self.design, settings)
-
-    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
-        """Raise InvalidInput for answers about something else than the attributes."""
-        answers_about(answers, self.attributes(settings))
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
         """Return the report with the classifier's accuracy, and with directions from labelled pictures if asked for."""
@@ -510,7 +509,6 @@ class DoctorPrevalence(_NationalityStudy):
 
     kind = "doctor_prevalence"
     options = DoctorOptions
-    takes_labels = True
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Doctors of no nationality, then of each."""
@@ -524,10 +522,6 @@ class DoctorPrevalence(_NationalityStudy):
         return [
             Shot(prompt=prompt, n=n, group=concept, facts={"concept": concept}) for concept, prompt in prompts.items()
         ]
-
-    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
-        """Raise InvalidInput for answers about something else than the attribute."""
-        answers_about(answers, self.attributes(settings))
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
         """Return the report with the classifier's accuracy, for each concept."""

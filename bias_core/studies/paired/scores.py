@@ -61,7 +61,6 @@ class PairedStudy(Study):
     """
 
     judged = "people"
-    takes_labels = True
     watches_shares = True
     fewest_when_stopped = 1
     runs: ClassVar[str] = ""

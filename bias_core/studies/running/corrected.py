@@ -36,6 +36,7 @@ from bias_core.studies.arms.results import compare_arms
 from bias_core.studies.arms.statistics import two_shares
 from bias_core.studies.kit.designs import known_study
 from bias_core.studies.kit.labels import AUTOMATIC, check_answers_fit
+from bias_core.studies.kit.readers import READ_BY
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.study import Study
 from bias_core.studies.kit.types import ArmReport, StudyReport, StudySettings, StudyTable, columns, intervals, table
@@ -177,7 +178,8 @@ def _in_its_own_way(
         frames += [] if own.pictures is None else [own.pictures]
     results = report.results
     if any(new.results.findings != old.results.findings for new, old in zip(arms, report.arms, strict=True)):
-        results = results.renewed(compare_arms(study, report.settings, arms))
+        new, read = compare_arms(study, report.settings, arms), (n for n in results.notes if n.startswith(READ_BY))
+        results = results.renewed(replace(new, notes=(*new.notes, *read)))
     return replace(report, arms=tuple(arms), results=results, pictures=pd.concat(frames) if frames else None)
 
 
