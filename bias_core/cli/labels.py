@@ -1,6 +1,7 @@
 """People correct a run, on the command line: a sample of it becomes a labelling task, and its numbers are corrected."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -75,6 +76,7 @@ def corrected(
     with user_errors(), open_services() as services:
         report = _report(services, run)
         if labels:
+            report = replace(report, settings=replace(report.settings, labels=labels))
             report = corrections.corrected(report, read_answers(labels), services)
             show_study_report(report)
             save_study_report(report, out)

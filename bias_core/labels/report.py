@@ -44,7 +44,7 @@ from bias_core.studies.kit.types import (
     figure,
     table,
 )
-from bias_core.studies.running.run_readings import CANNOT_TELL, NO, YES, readings_of
+from bias_core.studies.running.run_readings import CANNOT_TELL, CODES, NO, YES, readings_of
 from bias_core.types import Estimate
 
 Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``
@@ -416,5 +416,6 @@ def answers_about(
     position = next((p for p, (name, _) in task.attributes.items() if name == attribute), task.positions[0])
     about = answers[answers["position"].isin([position, ""])]
     key = task.answer(present).key
-    said = about["answer"].map(lambda given: YES if given == key else NO if given == YES else given)
+    untold = ("", *(word for word, code in CODES.items() if code >= CODES[CANNOT_TELL]))
+    said = about["answer"].map(lambda given: YES if given == key else given if given in untold else NO)
     return about.assign(attribute=attribute, question="", answer=said)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from bias_core.annotation.answers import read_answers
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.alignment import image_direction, weighted_alignment_score
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
@@ -21,7 +22,9 @@ from bias_core.studies.origins.foretelling import HEADING, SPI, agreements, fore
 from bias_core.studies.origins.headline import BEYOND
 from bias_core.studies.origins.nationalities import SUMMARIES, _correlate, _published
 from bias_core.studies.reports.headline import headline
+from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import report_facts
+from bias_core.studies.running.corrected import corrected
 from bias_core.types import Attribute, GeneratedImage, Step
 from tests import shared
 from tests.every import every
@@ -146,6 +149,9 @@ def test_people_s_labels_give_the_direction_and_the_accuracy_of_the_classifier(w
         expected = weighted_alignment_score(iranian_rows(world, found), image_direction(rows, men, kernel=kernel))
         assert cells.loc[("Iranian", "man"), "WALS"] == pytest.approx(expected, rel=1e-4)
         assert math.isnan(cells.loc[("Iranian", "old"), "WALS"])  # nobody labelled it
+    saved = open_report(found.run_id, world).report
+    later = corrected(replace(saved, results=found.results), read_answers(labels), world)
+    assert table(later, "figure4").equals(table(found, "figure4"))
     (line,) = table(found, "accuracy").to_dict("records")
     says = report.pictures.set_index("image_id").loc[ids, "man: nearer by"] > 0
     assert line["accuracy"] == (says.to_numpy() == men).mean() < 1

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from bias_core.adapters.calibration_renderer import scene_of
+from bias_core.annotation.answers import read_answers
 from bias_core.crops import person_halves
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.metrics.cards import METRICS
@@ -30,7 +31,9 @@ from bias_core.studies.paired.labelling import check_labelling, chosen, labelled
 from bias_core.studies.paired.pairs import power_identities
 from bias_core.studies.paired.scores import relabelled
 from bias_core.studies.paired.swapped import SwappedOptions
+from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import report_facts, table_of
+from bias_core.studies.running.corrected import corrected
 from bias_core.studies.running.hand_on import to_form
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import ImageRow
@@ -279,6 +282,10 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     assert findings(report)["paired_overall"].estimate == findings(small)["paired_overall"].estimate
     assert findings(report)["kappa_paired_automatic_human"].estimate.value == 1.0
     assert findings(report)["kappa_paired_human_truth"].estimate.value == 1.0
+    saved = open_report(small.run_id, services).report
+    later = corrected(saved, read_answers(labels), services)
+    assert repr(later.results.findings) == repr(report.results.findings)
+    assert later.results.notes == report.results.notes
     raters = frame(report, "table1")
     assert (raters["raters"] == 3).all()
     assert (raters["Fleiss' κ"] < 0.9).all()

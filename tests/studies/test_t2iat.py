@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from scipy import stats
 
+from bias_core.annotation.answers import read_answers
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association, association_test
 from bias_core.metrics.association_null import even_mix_association
@@ -16,8 +17,9 @@ from bias_core.stats.effects import benjamini_hochberg, permutation_test
 from bias_core.studies.association.tests import association_shots, edited, own_association, parse_words, size_note
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.saved import list_examples, open_example
+from bias_core.studies.reports.saved import list_examples, open_example, open_report
 from bias_core.studies.running.checklist import outlook
+from bias_core.studies.running.corrected import corrected
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.plan import plan_study, settle
 from bias_core.studies.running.run import complete, run_study
@@ -240,6 +242,10 @@ def test_people_s_answers_decide_by_majority_and_are_compared_with_the_reader(se
     assert findings(report)["kappa"].estimate.value < 0.5
     assert (frame(report, "judged")["people"] != "").all()
     assert "judged by people" in report.results.notes[1]
+    saved = open_report(judged.run_id, services).report
+    later = corrected(saved, read_answers(settings.labels), services)
+    assert repr(later.results.findings) == repr(report.results.findings)
+    assert later.results.notes == report.results.notes
 
 
 def test_undecided_pictures_are_left_out(services, judged, tmp_path):

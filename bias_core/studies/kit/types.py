@@ -123,7 +123,7 @@ class StudySettings(RemembersNames):
     confidence: float = setting(0.95, "Confidence", "Of every interval", ge=0.5, lt=1, percent=True)
     images: str = setting("", **_IMAGES)
     labels: str = setting(
-        "", "People's answers", "CSV of people's answers, in place of a reader or to check it", local=True
+        "", "People's answers", "CSV, or JSON of Label Studio, in place of a reader's or to check it", local=True
     )
     options: Any = setting({}, "Options of the study", "Each as name=value")
     force: bool = setting(

@@ -8,6 +8,7 @@ together (:mod:`bias_core.stats.two_phase`): P, Ψ, differences between arms, th
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations, product
 from typing import Any
 
@@ -35,7 +36,7 @@ from bias_core.stats.two_phase import (
 from bias_core.studies.arms.results import compare_arms
 from bias_core.studies.arms.statistics import two_shares
 from bias_core.studies.kit.designs import known_study
-from bias_core.studies.kit.labels import AUTOMATIC, check_answers_fit
+from bias_core.studies.kit.labels import AUTOMATIC, check_words
 from bias_core.studies.kit.readers import READ_BY
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.study import Study
@@ -153,9 +154,9 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
     if not is_sample and study is not None:
         if (given := answers[answers["answer"] != ""]).empty:
             raise InvalidInput(_NOBODY)
-        check_answers_fit(given, set(report.stored))
         if (own := _in_its_own_way(study, report, given, services)) is not None:
             return own
+        check_words(given, CODES)
     correction = correction_of(report, answers)
     if not (correction.numbers or is_sample):
         raise InvalidInput(" ".join(correction.notes))
@@ -239,6 +240,7 @@ class PeopleAnswers:
         return codes
 
 
+@cache
 def _plain(name: str) -> str:
     """The name of an attribute as a labelling task writes it."""
     return answer_key(name) if any(one.isascii() and one.isalnum() for one in name) else name.lower()

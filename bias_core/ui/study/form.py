@@ -42,7 +42,7 @@ after them, called :data:`OPTION` and their name, and then the tab's own inputs.
 LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)  # those that an address may fill
 _ABOVE = ("model", "condition", "percent")
 _READING = ("encoder", "further_encoders", "judge", "force")
-_FILES = {"images": ".zip", "labels": ".csv"}
+_FILES = {"images": [".zip"], "labels": [".csv", ".json"]}
 REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
@@ -190,7 +190,8 @@ class StudyForm:
         if name == "force":
             return force_box(self.key)
         if name in _FILES:
-            label, endings = f"{one.label} ({_FILES[name][1:]})", [_FILES[name]]
+            endings = _FILES[name]
+            label = f"{one.label} ({' or '.join(ending[1:] for ending in endings)})"
             return gr.File(label=label, file_types=endings, height=110, elem_id=elem_id, min_width=240)
         more = {
             "value": one.shown(one.default),
