@@ -151,8 +151,8 @@ def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     parts = of(tab, "explore").parts
     assert last[parts["header"]].startswith('<p class="warning" role="alert">Forced:')
     assert "9 of 9 pictures scored" in last[parts["header"]]
-    assert str(visitor.folder) not in last[parts["shell"]] + last[parts["python"]]
-    assert str(visitor.folder) not in str(last[parts["report"]].settings)
+    assert str(tmp_path) not in last[parts["shell"]] + last[parts["python"]]
+    assert str(tmp_path) not in str(last[parts["report"]].settings)
     own = "tall | a photo of a tall man | a photo of a short man\n\n"
     *_, last = tab.on_measure(*asked, own, True)
     assert "tall, pooled over prompts: P" in last[parts["findings"]]
