@@ -150,7 +150,7 @@ class Uploads:
             return await anyio.to_thread.run_sync(self._kept, files, address)
 
     def _kept(self, files: list[GradioUploadFile], address: str) -> list[str]:
-        return [str(self._store.keep(Path(one.file.name), _name_of(one), address)) for one in files]  # type: ignore[arg-type]
+        return [str(self._store.keep(Path(one.file.name), _name_of(one), address)) for one in files]
 
 
 def _name_of(file: GradioUploadFile) -> str:
