@@ -27,6 +27,6 @@ class OpenPaths:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what is needed."""
-        path = scope.get("path", "/").removeprefix(scope.get("root_path", ""))
+        path = scope.get("path", "/").removeprefix(scope.get("root_path", "").rstrip("/"))
         is_open = scope["type"] == "lifespan" or _OPEN.fullmatch(path)
         await (self._app if is_open else PlainTextResponse("Not Found", 404))(scope, receive, send)

@@ -13,11 +13,12 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
-from weakref import finalize
+from weakref import finalize, ref
 
 from bias_core.errors import InvalidInput, StorageError, UploadsFull
 from bias_core.store.files import evict_oldest
@@ -48,6 +49,7 @@ class _Sent:
     digest: str
     address: str
     owner: str = ""  # who used it first
+    page: Callable[[], "HeldUploads | None"] = lambda: None  # which holds it
     since: float = field(default_factory=time.monotonic)
 
 
@@ -172,30 +174,24 @@ class UploadStore:
         if path not in self._sent:
             raise InvalidInput(_GONE)
 
-    def claim(self, path: str, owner: str) -> str:
-        """The digest of the upload at ``path``, which from its first use on is its owner's alone.
-
-        Raises InvalidInput: there is no such upload, or another's.
-        """
-        sent = self._sent.get(path)
-        if sent is None or sent.owner not in ("", owner):  # another's is not even said to be there
-            raise InvalidInput(_GONE)
-        sent.owner = owner
-        return sent.digest
-
     def hold(self, path: str, owner: str, held: HeldUploads) -> Path:
         """A link to an upload that lasts as long as ``held`` does, one place for the same content and name.
 
-        Above 200 MB the oldest links of ``held`` go. Raises InvalidInput: as :meth:`claim`.
+        From its first use on an upload is its owner's alone. Above 200 MB the oldest links of ``held`` go.
+
+        Raises InvalidInput: there is no such upload, or another's.
         """
-        digest, source = self.claim(path, owner), Path(path)
+        root, sent = self.folder(), self._sent.get(path)
+        if sent is None or sent.owner not in ("", owner):  # another's is not even said to be there
+            raise InvalidInput(_GONE)
+        sent.owner, sent.page = owner, ref(held)
         with self._files:
-            folder = held.folder(source.parents[2] / "held")
-            target = folder / digest[:_DIGITS] / source.name
+            folder = held.folder(root / "held")
+            target = folder / sent.digest[:_DIGITS] / Path(path).name
             try:
                 target.parent.mkdir(exist_ok=True)
                 if not target.exists():
-                    os.link(source, target)
+                    os.link(root / "contents" / sent.digest, target)
                 os.utime(target)
             except FileNotFoundError as error:
                 raise InvalidInput(_GONE) from error
@@ -210,7 +206,8 @@ class UploadStore:
         self._swept = time.monotonic()
         with self._files:
             for path, sent in list(self._sent.items()):
-                if self._swept - sent.since > _LASTS_SECONDS or not Path(path).exists():  # Gradio deletes some
+                is_gone = self._swept - sent.since > _LASTS_SECONDS or not Path(path).exists()  # Gradio deletes some
+                if is_gone and sent.page() is None:
                     shutil.rmtree(Path(path).parent, ignore_errors=True)
                     del self._sent[path]
                     self.count(sent.address, -_OVERHEAD)
