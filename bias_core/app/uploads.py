@@ -7,6 +7,7 @@ requests that end early or name a field otherwise, and remembers every piece of 
 import asyncio
 import json
 import math
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -20,14 +21,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bias_core.errors import StorageError, UploadsFull
+from bias_core.errors import UploadsFull
 from bias_core.store.uploads import UploadStore
 from bias_core.ui.visitor import address_of
 
 _UPLOAD, _PROGRESS, _FILE = "/gradio_api/upload", "/gradio_api/upload_progress", "/gradio_api/file="
-_MOST_FILES = 20  # of one request
+_MOST_FILES = 5  # of one request; each is open until the last has come
 _MOST_AT_ONCE, _MOST_OF_ALL = 8, 64  # uploads under way of one address, and of all
 _SILENT_SECONDS, _WHOLE_SECONDS = 30.0, 600.0  # that an upload may send nothing, and take in all
+_SLOWEST = 5000  # bytes a second, on average, of what takes longer than such a silence
 _LISTENING_SECONDS = 10.0  # that a refused upload is read, so that its sender hears why
 _FORM = 64_000  # bytes of a request that are not of its file
 _DONE = f"data: {json.dumps({'msg': 'done'})}\n\n"
@@ -96,10 +98,14 @@ class Uploads:
                 await anyio.to_thread.run_sync(self._store.sweep)
             async with asyncio.timeout(_WHOLE_SECONDS):
                 return await self._taken(request, address)
-        except (UploadsFull, StorageError) as error:
+        except UploadsFull as error:
             raise _Refused(507, str(error)) from error
         except TimeoutError as error:
             raise _Refused(408, "The upload took too long. Try again, or bring fewer or smaller pictures.") from error
+        except OSError as error:
+            raise _Refused(
+                507, f"The server cannot store the upload: {error.strerror or 'it says not why'}."
+            ) from error
         except (MultiPartException, ValueError) as error:
             why = "What was sent is no upload: send each file as multipart/form-data, in a field named files."
             raise _Refused(400, why) from error
@@ -124,7 +130,7 @@ class Uploads:
     async def _taken(self, request: Request, address: str) -> list[str]:
         """Read a request to its end and keep its files; nothing of it stays where it has no good end."""
         folder = await anyio.to_thread.run_sync(self._store.folder)
-        n_arrived = 0
+        n_arrived, begun = 0, time.monotonic()
 
         async def arriving() -> AsyncGenerator[bytes, None]:
             nonlocal n_arrived
@@ -133,6 +139,8 @@ class Uploads:
                     raise _Refused(413, self._too_large())
                 self._store.count(address, len(piece))
                 n_arrived += len(piece)
+                if n_arrived < _SLOWEST * (time.monotonic() - begun - _SILENT_SECONDS):
+                    raise TimeoutError
                 yield piece
 
         with TemporaryDirectory(dir=folder / "arriving") as own:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 from weakref import finalize, ref
 
-from bias_core.errors import InvalidInput, StorageError, UploadsFull
+from bias_core.errors import InvalidInput, UploadsFull
 from bias_core.store.files import evict_oldest
 
 _NAME = "t2i-bias-uploads-"
@@ -143,24 +143,21 @@ class UploadStore:
     def keep(self, arrived: Path, name: str, address: str) -> Path:
         """The place of an upload, from the file in which it arrived; a content that is there already is not kept twice.
 
-        Raises UploadsFull: as :meth:`count`. StorageError: the disk does not take it.
+        Raises UploadsFull: as :meth:`count`. OSError: the disk does not take it.
         """
         with arrived.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         root, n_bytes = self.folder(), arrived.stat().st_size + _OVERHEAD
         content = root / "contents" / digest
-        try:
-            with self._files:
-                if digest not in self._contents:
-                    self.count(address, n_bytes)
-                    self._contents[digest] = _Content(n_bytes=n_bytes, address=address)
-                    arrived.replace(content)
-                self.count(address, _OVERHEAD)
-                place = Path(tempfile.mkdtemp(prefix=secrets.token_hex(16), dir=root / "sent")) / name
-                self._sent[str(place)] = _Sent(digest=digest, address=address)
-                os.link(content, place)
-        except OSError as error:
-            raise StorageError(f"the upload cannot be kept: {error.strerror or error}") from error
+        with self._files:
+            if digest not in self._contents:
+                self.count(address, n_bytes)
+                self._contents[digest] = _Content(n_bytes=n_bytes, address=address)
+                arrived.replace(content)
+            self.count(address, _OVERHEAD)
+            place = Path(tempfile.mkdtemp(prefix=secrets.token_hex(16), dir=root / "sent")) / name
+            self._sent[str(place)] = _Sent(digest=digest, address=address)
+            os.link(content, place)
         return place
 
     @staticmethod

@@ -1,6 +1,7 @@
 """Uploads that are too many, too large, too slow or end early, and the paths that nothing here needs."""
 
 import asyncio
+import errno
 import gc
 import io
 import os
@@ -100,7 +101,7 @@ def test_what_is_no_whole_upload_leaves_nothing_and_is_not_counted(store, monkey
         "another field": asked(app, form(content, name="video")),
         "a field and no file": asked(app, form(content, filename="")),
         "a file and a field": asked(app, form(content)[:-7] + form(b"x" * 40_000, filename="")),
-        "too many files": asked(app, form(*[b"x"] * 21)),
+        "too many files": asked(app, form(*[b"x"] * 6)),
         "no form": asked(app, b"x" * 40_000),
         "no name": asked(app, b"--X\r\nContent-Type: text/plain\r\n\r\n" + content),
         "a long head": asked(app, b"--X\r\n" + b"A" * 50_000),
@@ -125,6 +126,29 @@ def test_bytes_are_counted_as_they_arrive_by_address_and_in_all(store):
     assert [status for status, *_ in statuses].count(200) == 7
     assert "All visitors together have 0.001 GB" in statuses[-1][1]
     assert on_disk(gradio_folder()) <= 1_000_000
+
+
+def test_a_full_disk_is_said_and_nothing_stays(store, monkeypatch):
+    app = Uploads(None, store, MOST)
+
+    def full(*_of):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", full)
+        status, text, _ = asked(app, form(b"x"))
+    assert (status, text) == (507, "The server cannot store the upload: No space left on device.")
+    store.sweep()
+    assert (store.n_bytes, on_disk(gradio_folder())) == (0, 0)
+
+
+def test_an_upload_that_trickles_holds_its_place_for_a_moment_only(store, monkeypatch):
+    monkeypatch.setattr(door, "_SLOWEST", 1e12)
+    monkeypatch.setattr(door, "_SILENT_SECONDS", 0.001)
+    status, text, n_read = asked(Uploads(None, store, MOST), form(os.urandom(50_000)), piece=10)
+    assert status == 408
+    assert "too long" in text
+    assert n_read < 5000
 
 
 def test_an_address_has_few_uploads_under_way_at_once(store):
@@ -179,6 +203,8 @@ def test_a_run_keeps_an_upload_that_its_page_has_left(store, fakes):
     gc.collect()
     goes_on.set()
     assert complete(steps) == b"x"
+    for thread in [one for one in threading.enumerate() if one.name == "bias-run"]:
+        thread.join(30)
     del steps
     gc.collect()
     assert not held.exists()
