@@ -103,14 +103,14 @@ class Uploads:
         except TimeoutError as error:
             raise _Refused(408, "The upload took too long. Try again, or bring fewer or smaller pictures.") from error
         except OSError as error:
-            raise _Refused(
-                507, f"The server cannot store the upload: {error.strerror or 'it says not why'}."
-            ) from error
+            why = f"The server cannot store the upload: {error.strerror or type(error).__name__}."
+            raise _Refused(507, why) from error
         except (MultiPartException, ValueError) as error:
             why = "What was sent is no upload: send each file as multipart/form-data, in a field named files."
             raise _Refused(400, why) from error
         finally:
             self._under_way[address] -= 1
+            self._under_way += Counter()  # drops those that have none
 
     def _check_head(self, request: Request, address: str) -> None:
         """Refuse what needs no reading to be refused."""

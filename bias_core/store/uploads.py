@@ -126,6 +126,8 @@ class UploadStore:
             if n_bytes > 0:
                 self._check(address, n_bytes)
             self._n_bytes[address] += n_bytes
+            if not self._n_bytes[address]:
+                del self._n_bytes[address]
 
     def _check(self, address: str, n_bytes: int) -> None:
         most_of_one = int(self._limit * _OF_ONE_ADDRESS)
