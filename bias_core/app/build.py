@@ -19,9 +19,11 @@ from starlette.middleware import Middleware
 
 import bias_core
 from bias_core.app import api
-from bias_core.app.doors import HostCheck, ReadableJson, StreamEnd, UploadQuota, allowed_hosts
+from bias_core.app.doors import HostCheck, ReadableJson, StreamEnd, allowed_hosts
 from bias_core.app.first_page import FirstPage
+from bias_core.app.open_paths import OpenPaths
 from bias_core.app.page_state import AnsweringBlocks
+from bias_core.app.uploads import Uploads
 from bias_core.app.warm_up import warm_up
 from bias_core.calibration.tab import CalibrationTab
 from bias_core.errors import StorageError
@@ -205,7 +207,8 @@ def build_app(services: Services) -> AnsweringBlocks:
         _build_header()
         notice = gr.HTML(visible=False, elem_id="link-notice")
         at_work = gr.HTML(visible=False, elem_id="at-work", js_on_load=script("runs"))
-        visitor, arrived = build_visitor(demo)
+        demo.visitor, arrived = build_visitor(demo)
+        visitor = demo.visitor
         built = {tab.key: tab(services) for tab in TABS}
         for tab in built.values():
             tab.build_memory()
@@ -303,7 +306,7 @@ def launch_options(services: Services) -> dict[str, Any]:
         "mcp_server": importlib.util.find_spec("mcp") is not None,
         "max_threads": settings.runs_waiting + _OTHER_THREADS,  # who waits for a run has one
         "state_session_capacity": 200,
-        "max_file_size": f"{settings.upload_mb}mb",
+        "max_file_size": f"{settings.upload_mb}mb",  # which the page looks at before it sends
         "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES), *_gallery_pictures(settings)],
         "blocked_paths": [
             *(str(data / name) for name in ("runs", "reports", "label_pictures", *_DATABASES)),
@@ -314,7 +317,8 @@ def launch_options(services: Services) -> dict[str, Any]:
             "routes": label_routes(services),
             "middleware": [
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
-                Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9)),
+                Middleware(OpenPaths),
+                Middleware(Uploads, store=services.uploads, most=settings.upload_mb * 1024**2),
                 Middleware(ReadableJson),
                 Middleware(StreamEnd),
                 Middleware(FirstPage),

@@ -5,21 +5,17 @@ import json
 import os
 from contextlib import suppress
 from ipaddress import ip_address
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from gradio.utils import get_upload_folder
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bias_core.given_values import check_texts
 from bias_core.settings import Settings
-from bias_core.store.files import total_bytes
 from bias_core.ui.messages import user_errors
 
 _MCP = "/gradio_api/mcp"
-_UPLOAD = "/gradio_api/upload"
 _STREAM = "/gradio_api/queue/data"
 _EVENT = "/gradio_api/queue/join"
 _LAST_WORD = b'data: {"msg":"close_stream"'  # of a stream
@@ -91,27 +87,6 @@ class HostCheck(_Door):
         except ValueError:
             return name.rstrip(".") in self._hosts
         return address.startswith("//") or number.is_loopback or name in self._hosts
-
-
-class UploadQuota(_Door):
-    """Refuses an upload while those of the last hour take more than ``limit`` bytes together."""
-
-    def __init__(self, app: ASGIApp, limit: int, folder: Path | None = None) -> None:
-        super().__init__(app)
-        self._limit, self._folder = limit, folder
-
-    def refusal(self, scope: Scope) -> Response | None:
-        """Of an upload that would be too much."""
-        folder = self._folder or Path(get_upload_folder())
-        if not scope["path"].rstrip("/").endswith(_UPLOAD):
-            return None
-        if total_bytes(path for path in folder.rglob("*") if path.is_file()) <= self._limit:
-            return None
-        return PlainTextResponse(
-            f"All visitors together have uploaded {self._limit / 1e9:g} GB within an hour, and more "
-            "is not kept. Try again in an hour, or bring fewer or smaller pictures.",
-            status_code=507,
-        )
 
 
 class ReadableJson:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import gradio as gr
@@ -14,13 +14,18 @@ from gradio.blocks import Block, BlocksConfig
 from gradio.components.api_component import Api
 from gradio.renderable import Renderable
 from gradio.state_holder import SessionState
+from gradio_client.utils import is_file_obj_with_meta, traverse
 
 from bias_core.app.mcp_answers import answer_in_json
+from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import Newest, is_saved, open_report
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study.view import by_name
+
+if TYPE_CHECKING:
+    from bias_core.ui.visitor import Visitor
 
 _UNREADABLE = (
     "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
@@ -121,6 +126,8 @@ class AnsweringBlocks(gr.Blocks):
     def __init__(self, services: Services, **options: Any) -> None:
         super().__init__(**options)
         self._page_states = PageStates(services)
+        self._services = services
+        self.visitor: Any = None  # the component whose value is the page's visitor
         self.default_config = PageConfig(self)
         self.first_examples: list[Callable[[], object]] = []  # make what each tab opens with, the first tab's first
 
@@ -145,12 +152,30 @@ class AnsweringBlocks(gr.Blocks):
     ) -> list[Any]:
         """As Gradio does it, with an error that has a message, and with the reports of the page's state."""
         try:
+            traverse(inputs, self._check_upload, is_file_obj_with_meta)
             values = await super().preprocess_data(block_fn, inputs, state, explicit_call)
+            if state is not None:
+                values = await anyio.to_thread.run_sync(self._held, block_fn.inputs, values, state)
         except gr.Error:
             raise
+        except InvalidInput as error:
+            raise gr.Error(str(error), print_exception=False) from error
         except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError) as error:
             raise gr.Error(_UNREADABLE, print_exception=False) from error
         return await anyio.to_thread.run_sync(self._page_states.given, block_fn.inputs, values)
+
+    def _check_upload(self, file: dict[str, Any]) -> None:
+        """Refuse a file that is none of the uploads; Gradio 6.31 itself would download an address, however large."""
+        self._services.uploads.check(file["path"])
+
+    def _held(self, inputs: Sequence[Block], values: list[Any], state: SessionState) -> list[Any]:
+        """The values, with links of the visitor's own in place of uploads."""
+        held, uploads = list(values), self._services.uploads
+        for i, (block, value) in enumerate(zip(inputs, values, strict=False)):
+            if value and isinstance(block, gr.File):
+                visitor: Visitor = state[self.visitor._id]  # noqa: SLF001
+                held[i] = str(uploads.hold(str(value), visitor.key, visitor.uploads))
+        return held
 
     async def postprocess_data(
         self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None

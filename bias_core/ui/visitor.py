@@ -1,14 +1,12 @@
 """Who asks: a visitor with an unguessable key, a flag that stops the run and a folder; and whose turn it is."""
 
-import hashlib
 import math
 import re
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -16,11 +14,12 @@ from weakref import WeakValueDictionary
 
 import gradio as gr
 from gradio.context import LocalContext
+from starlette.requests import HTTPConnection
 
 from bias_core.engine.run_line import Asker, Place, RunAtWork, network_of
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
-from bias_core.store.files import evict_oldest
+from bias_core.store.uploads import HeldUploads
 from bias_core.studies.kit.types import Progress, mapped
 from bias_core.studies.reports.saved import Newest
 from bias_core.studies.running.run import complete
@@ -31,7 +30,6 @@ _KEY_BYTES = 16
 _FRESH_SECONDS = 5.0
 TOKEN_HEADER = "x-hosted-model-token"  # of requests of programs
 _SECRET = "t2i-bias-explorer-visitor-1"  # hides the key from a passing look; it is no password
-_OF_ONE_VISITOR = 200_000_000  # bytes of kept imports; the oldest make room
 
 _KEYS = Newest[str](100_000)
 """Whose page each open one is: Gradio lets go of the states of pages that were not used for long."""
@@ -56,6 +54,7 @@ class Visitor:
         self.typed_token = self.signed_in_token = ""  # in memory only, and of this page only
         self._asking, self._gpu_seconds = threading.Lock(), (-math.inf, math.nan)  # when it was asked, and the answer
         self._stop = threading.Event()
+        self.uploads = HeldUploads()  # that the page uses
         self.places: set[str] = set()  # tabs on which a run was begun since the page was opened
 
     def __deepcopy__(self, memo: object) -> "Visitor":
@@ -123,7 +122,8 @@ class Visitor:
         return Path(self._folder.name)
 
     def leave(self) -> None:
-        """Delete the folder; a run that nobody looks at any more ends by itself."""
+        """Delete the folder, and the uploads that no run uses; a run that nobody looks at any more ends by itself."""
+        self.uploads = HeldUploads()
         if "_folder" in self.__dict__:
             self._folder.cleanup()
 
@@ -147,23 +147,12 @@ def on_arrive(
     return visitor.key
 
 
-def keep_upload(path: Path, folder: Path) -> Path:
-    """A copy in its visitor's ``folder``, one place for the same content; above 200 MB the oldest copies go."""
-    target = folder / "imports" / hashlib.sha256(path.read_bytes()).hexdigest()[:16] / path.name
-    if not target.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
-        uploads = [file for file in (folder / "imports").rglob("*") if file.is_file()]
-        evict_oldest(uploads, _OF_ONE_VISITOR, protected=lambda file: file == target)
-    return target
-
-
 def token_of(request: gr.Request | None) -> str:
     """The token that a program sends along to pay for hosted models; "" where it sends none."""
     return "" if request is None else str(request.headers.get(TOKEN_HEADER, "")).strip()
 
 
-def address_of(request: gr.Request | None) -> str:
+def address_of(request: gr.Request | HTTPConnection | None) -> str:
     """Where a request came from, for a fair share; "" where all come from this machine."""
     if request is None:
         return ""
@@ -202,7 +191,13 @@ def in_line(
     """
     check_no_other_run(services, visitor, place)
     asker = Asker(name=visitor.key, address=visitor.address)
-    return steps_in_words(services.run_line.begin(start, asker, visitor.stop, place))
+    with_uploads = partial(_holding, visitor.uploads, start)
+    return steps_in_words(services.run_line.begin(with_uploads, asker, visitor.stop, place))
+
+
+def _holding(_uploads: HeldUploads, start: Callable[[], Generator[S, None, R]]) -> Generator[S, None, R]:
+    """A run that keeps uploads from being deleted until it has ended."""
+    return (yield from start())
 
 
 def steps_in_words(run: RunAtWork[S | Place, R]) -> Generator[S | Progress, None, R]:

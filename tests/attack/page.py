@@ -94,6 +94,22 @@ class PageVisitor:
                 self._show(fn, message["output"])
                 return
 
+    def send(self, name: str, data: bytes) -> str:
+        """Where a file that is uploaded lies."""
+        answer = self.client.post(f"{PREFIX}/upload", files={"files": (name, data)})
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()[0])
+
+    def take(self, component: str, place: str) -> dict[str, Any]:
+        """What the server says to a file that is given to a component."""
+        fn = self._event(component, "upload")
+        file = {"path": place, "meta": {"_type": "gradio.FileData"}}
+        event = self._join(fn, {component.replace("-", "_"): file})
+        message = next(m for m in self._messages() if m.get("event_id") == event and m["msg"] == "process_completed")
+        if message["success"]:
+            self._show(fn, message["output"])
+        return message
+
     def immediately(self, button: str) -> None:
         """Press a button whose event waits in no queue."""
         self._immediately(self.button(button))
