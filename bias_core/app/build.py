@@ -16,11 +16,14 @@ from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 
 import bias_core
 from bias_core.app import api
+from bias_core.app.browsers import PageNames, PageOwners, cors_options
 from bias_core.app.doors import HostCheck, ReadableJson, StreamEnd, UploadQuota, allowed_hosts
 from bias_core.app.first_page import FirstPage
+from bias_core.app.gradio_faults import without_gradios_cors
 from bias_core.app.page_state import AnsweringBlocks
 from bias_core.app.warm_up import warm_up
 from bias_core.calibration.tab import CalibrationTab
@@ -269,7 +272,7 @@ def _build_token(visitor: Any) -> None:
 
 def on_token(visitor: Visitor, typed: str | None) -> None:
     """Pay for this visitor's runs with what was typed; an empty field takes it back."""
-    visitor.typed_token = (typed or "").strip()
+    visitor.type_token(typed or "")
 
 
 def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
@@ -286,6 +289,7 @@ def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
 
 def launch_options(services: Services) -> dict[str, Any]:
     """Everything for ``Blocks.launch``: closed by default, and only pictures are served."""
+    without_gradios_cors()
     settings = services.settings
     data = settings.data_dir
     on_a_space = bool(os.environ.get("SPACE_ID"))  # whose container is reached from outside
@@ -314,6 +318,9 @@ def launch_options(services: Services) -> dict[str, Any]:
             "routes": label_routes(services),
             "middleware": [
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
+                Middleware(CORSMiddleware, **cors_options(hosts, settings.public)),
+                Middleware(PageNames),
+                Middleware(PageOwners),
                 Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9)),
                 Middleware(ReadableJson),
                 Middleware(StreamEnd),

@@ -1,0 +1,164 @@
+"""Whom a browser speaks for: requests of other sites' pages are told apart, and an open page is its browser's alone."""
+
+import json
+import re
+import secrets
+from contextlib import suppress
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bias_core.studies.reports.saved import Newest
+from bias_core.ui.visitor import BROWSER, SECURE_BROWSER, browser_of, own_cookie
+
+API, _MCP = "/gradio_api", "/gradio_api/mcp"
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})
+_MOST_PAGES = 100_000
+_MOST_BYTES = 5_000_000  # of a body in which a page is named
+_IN_PATH = re.compile(r"/(?:heartbeat|stream)/([^/]+)")
+_NAME = "session_hash"  # Gradio's word for an open page
+_WITH_FILES = ("/upload", "/process_recording")  # which name no page in their body
+_TOO_LONG = f"An event may have at most {_MOST_BYTES:,} bytes; upload files, and give their address."
+_NOT_YOURS = "This page was opened in another browser, or the cookies of this one were deleted: load the page again."
+
+
+def speaks_for_another_site(scope: Scope, names: frozenset[str]) -> str:
+    """The other site whose page sends this with a visitor's cookie or password; "" where there is none.
+
+    Browsers say it, and no script can change what they say: by Origin where they send it, else by Sec-Fetch-Site.
+    Opening a page from a link elsewhere is nothing that another site does in the visitor's name. ``names`` are other
+    names of this server, and sites that its owner trusts.
+    """
+    headers = Headers(scope=scope)
+    if "cookie" not in headers and "authorization" not in headers:
+        return ""
+    if origins := headers.getlist("origin"):
+        return next((origin for origin in origins if not _is_own(origin, headers.get("host", ""), names)), "")
+    is_own = headers.get("sec-fetch-site", "none") in ("same-origin", "none") or _opens_a_page(scope, headers)
+    return "" if is_own else "another site"
+
+
+def _is_own(origin: str, host: str, names: frozenset[str]) -> bool:
+    """Whether this is where the request goes to, or a trusted name; nothing else that an address may hold."""
+    address = re.fullmatch(r"https?://((\[[0-9a-f:.]+\]|[^/@:\[\]\s]+)(?::\d+)?)", origin.lower())
+    return address is not None and (address[1] == host.lower() or address[2].rstrip(".") in names)
+
+
+def _opens_a_page(scope: Scope, headers: Headers) -> bool:
+    is_opened = scope.get("method") in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"
+    return is_opened and API not in scope["path"] and not scope["path"].rstrip("/").endswith("/logout")
+
+
+def trusted_names(hosts: frozenset[str], public: bool) -> frozenset[str]:
+    """Names whose pages may speak for a visitor, by the ``hosts`` of the owner: at home whatever this machine serves.
+
+    Pages of another machine's localhost are nothing that the owner of a public server knows.
+    """
+    return hosts - _THIS_MACHINE if public else hosts | _THIS_MACHINE
+
+
+def cors_options(hosts: frozenset[str], public: bool) -> dict[str, Any]:
+    """Which other sites' scripts may read answers, never with a visitor's cookies.
+
+    All sites on a public server, whose programming interface is open to them; else this machine's and the owner's.
+    """
+    names = "|".join(map(re.escape, sorted(hosts | _THIS_MACHINE)))
+    which = {"allow_origins": ["*"]} if public else {"allow_origin_regex": rf"https?://({names})(:\d+)?"}
+    return {**which, "allow_methods": ["*"], "allow_headers": ["*"], "allow_credentials": False}
+
+
+class PageOwners:
+    """Answers a request that names an open page only to the browser that named it first, and gives browsers a cookie.
+
+    Whoever learns or chooses the name of another's page reads no answers there and starts nothing.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._owners = Newest[str](_MOST_PAGES)  # browsers by page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what names no page, or one of this browser."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)
+        if not self._is_owner(browser_of(connection), scope):
+            await PlainTextResponse(_NOT_YOURS, status_code=403)(scope, receive, send)
+            return
+        is_new = scope["path"] == "/" and scope["method"] == "GET" and not own_cookie(connection)
+        await self._app(scope, receive, _giving_a_cookie(scope, send) if is_new else send)
+
+    def _is_owner(self, browser: str, scope: Scope) -> bool:
+        """Whether all pages that a request names are this browser's; one that an event names first is from now on."""
+        named = [*QueryParams(scope["query_string"]).getlist(_NAME), *_IN_PATH.findall(scope["path"])]
+        if page := scope.get("page", ""):
+            named.append(page)
+            if self._owners.get(page) is None and scope["method"] == "POST":
+                self._owners.put(page, browser)
+        return all(self._owners.get(page) in (None, browser) for page in named)
+
+
+def _giving_a_cookie(scope: Scope, send: Send) -> Send:
+    """The answer with a name for this browser that only it and the server know, as long as the browser is open."""
+    is_secure = "https" in (scope["scheme"], Headers(scope=scope).get("x-forwarded-proto", "").split(",")[0].strip())
+    how = "Secure; SameSite=None; Partitioned" if is_secure else "SameSite=Lax"  # a Space stands in another site's page
+    name = SECURE_BROWSER if is_secure else BROWSER
+    cookie = f"{name}={secrets.token_urlsafe(24)}; Path=/; HttpOnly; {how}"
+
+    async def giving(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers.append("set-cookie", cookie)
+            headers.setdefault("cache-control", "private")
+        await send(message)
+
+    return giving
+
+
+class PageNames:
+    """Says in the scope which ``page`` an event names, whose body is read for that."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on but what is too long to be read."""
+        if _is_event(scope):
+            parts: list[Message] = [await receive()]
+            while (
+                parts[-1].get("more_body", False) and sum(len(part.get("body", b"")) for part in parts) <= _MOST_BYTES
+            ):
+                parts.append(await receive())
+            if parts[-1].get("more_body", False):
+                await PlainTextResponse(_TOO_LONG, status_code=413)(scope, receive, send)
+                return
+            scope["page"] = _page_in(b"".join(part.get("body", b"") for part in parts))
+            receive = _again(parts, receive)
+        await self._app(scope, receive, send)
+
+
+def _is_event(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] != "POST":
+        return False
+    path = scope["path"].rstrip("/")
+    return API in path and _MCP not in path and not path.endswith(_WITH_FILES)
+
+
+def _again(parts: list[Message], receive: Receive) -> Receive:
+    unsent = iter(parts)
+
+    async def again() -> Message:
+        return next(unsent, None) or await receive()
+
+    return again
+
+
+def _page_in(body: bytes) -> str:
+    with suppress(ValueError, RecursionError, AttributeError):  # which Gradio cannot read either
+        name = json.loads(body).get(_NAME)
+        return name if isinstance(name, str) else ""
+    return ""
