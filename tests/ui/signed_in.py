@@ -6,22 +6,26 @@ import time
 from base64 import b64encode
 from contextlib import contextmanager
 
+import gradio as gr
 import pytest
 from gradio import oauth
+from gradio.context import LocalContext
 from itsdangerous import TimestampSigner
+from starlette.requests import Request
 
 from bias_core.labels import tab_parts
+from bias_core.ui.visitor import BROWSER
 from tests.ui.served import serving_here
 
-SECRET = "of these tests alone"
+SECRET, SPACE_HOST = "of these tests alone", "somebody-something.hf.space"
 
 
 @contextmanager
 def serving_a_space(build_services, folder):
     """The app in this process, and its services, built where the process is a Space that offers a sign-in."""
-    given = dict.fromkeys(tab_parts._NEEDED, SECRET)
+    space = {"SYSTEM": "spaces", "SPACE_ID": "somebody/something", "SPACE_HOST": SPACE_HOST}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"SYSTEM": "spaces", "SPACE_ID": "somebody/something", **given}.items():
+        for name, value in (space | dict.fromkeys(tab_parts._NEEDED, SECRET)).items():
             patch.setenv(name, value)
             patch.setattr(oauth, name, value, raising=False)  # which Gradio read when it was imported
         patch.setattr("gradio.http_server.get_space", lambda: None)  # else a thread waits for changes of the code
@@ -31,6 +35,19 @@ def serving_a_space(build_services, folder):
                 yield served, services
         finally:
             services.close()
+
+
+@contextmanager
+def event(page="a-page", browser="", token="", sub="1001"):
+    """An event of this page, in a browser with a cookie of its own and with a sign-in where they are given."""
+    session = {"oauth_info": {"userinfo": userinfo(sub), "access_token": token}} if token else {}
+    cookies = [(b"cookie", f"{BROWSER}={browser}".encode())] if browser else []
+    scope = {"type": "http", "headers": cookies, "session": session}
+    before = LocalContext.request.set(gr.Request(Request(scope), session_hash=page))
+    try:
+        yield
+    finally:
+        LocalContext.request.reset(before)
 
 
 def userinfo(sub, name="ada"):
