@@ -69,7 +69,8 @@ class ComingBack:
             tab = self._tabs[key]
             outputs = self._runs.everywhere if tab is self._runs else tab.opened_outputs()
             # Only of a tab that has a run: a state that stays as it was is no change.
-            then_run(run.change, partial(self.on_last, key), [visitor, run], [*outputs, notice])
+            shown = partial(self.on_last, key), [visitor, run], [*outputs, notice]
+            then_run(run.change, *shown, partial(self.on_crash, key))
             if key != self._first:
                 looked_at = tab.examples.looked_at.select
                 looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
@@ -112,6 +113,10 @@ class ComingBack:
                 run_id = self._last_runs(visitor).get(key, "")
             if run_id:
                 yield tab.opened(open_run(self._services, visitor.key, run_id))
+
+    def on_crash(self, key: str) -> Updates:
+        """Show in a tab that an unforeseen error happened to the run that is followed there."""
+        return {**self._tabs[key].on_crash(), self.notice: self._at_work("")}
 
     def _look_at(self, key: str) -> Callable[..., Updates]:
         """:meth:`on_look` of a tab; no partial, for Gradio reads the types of none and would give it no request."""

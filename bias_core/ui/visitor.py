@@ -221,9 +221,20 @@ RUN: dict[str, Any] = {"queue": True, "concurrency_limit": None}  # the line of 
 _PLACES_OF_PROGRAMS = 8  # of one address
 
 
-def then_run(event: Callable[..., Any], run: Callable[..., Iterator[Any]], inputs: Any, outputs: Any) -> Any:
-    """Let a handler that yields follow an event, such as ``click.then``; a second one need not wait for the first."""
-    return event(run, inputs, outputs, **(EACH | RUN))
+def then_run(
+    event: Callable[..., Any],
+    run: Callable[..., Iterator[Any]],
+    inputs: Any,
+    outputs: Any,
+    crash: Callable[[], dict[Any, Any]],
+) -> Any:
+    """Let a handler that yields follow an event, such as ``click.then``; a second one need not wait for the first.
+
+    ``crash`` says what the page shows after an error that nobody foresaw.
+    """
+    ran = event(run, inputs, outputs, **(EACH | RUN))
+    ran.failure(crash, None, list(crash()), **QUIET)
+    return ran
 
 
 def check_no_other_run(services: Services, visitor: Visitor, place: str) -> None:
