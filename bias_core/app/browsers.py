@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bias_core.errors import quoted
 from bias_core.studies.reports.saved import Newest
 from bias_core.ui.visitor import BROWSER, SECURE_BROWSER, browser_of, own_cookie
 
@@ -18,7 +19,7 @@ API, _MCP = "/gradio_api", "/gradio_api/mcp"
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})
 _MOST_PAGES = 100_000
 _MOST_BYTES = 5_000_000  # of a body in which a page is named
-_IN_PATH = re.compile(r"/(?:heartbeat|stream)/([^/]+)")
+_IN_PATH = re.compile(r"/(?:heartbeat|stream|call/(?:v2/)?[^/]+)/([^/]+)")  # Gradio takes an event for a page there
 _NAME = "session_hash"  # Gradio's word for an open page
 _WITH_FILES = ("/upload", "/process_recording")  # which name no page in their body
 _TOO_LONG = f"An event may have at most {_MOST_BYTES:,} bytes; upload files, and give their address."
@@ -26,7 +27,7 @@ _NOT_YOURS = "This page was opened in another browser, or the cookies of this on
 
 
 def speaks_for_another_site(scope: Scope, names: frozenset[str]) -> str:
-    """The other site whose page sends this with a visitor's cookie or password; "" where there is none.
+    """The other site, quoted, whose page sends this with a visitor's cookie or password; "" where there is none.
 
     Browsers say it, and no script can change what they say: by Origin where they send it, else by Sec-Fetch-Site.
     Opening a page from a link elsewhere is nothing that another site does in the visitor's name. ``names`` are other
@@ -36,7 +37,8 @@ def speaks_for_another_site(scope: Scope, names: frozenset[str]) -> str:
     if "cookie" not in headers and "authorization" not in headers:
         return ""
     if origins := headers.getlist("origin"):
-        return next((origin for origin in origins if not _is_own(origin, headers.get("host", ""), names)), "")
+        others = [origin for origin in origins if not _is_own(origin, headers.get("host", ""), names)]
+        return quoted(others[0]) if others else ""
     is_own = headers.get("sec-fetch-site", "none") in ("same-origin", "none") or _opens_a_page(scope, headers)
     return "" if is_own else "another site"
 
@@ -94,7 +96,9 @@ class PageOwners:
 
     def _is_owner(self, browser: str, scope: Scope) -> bool:
         """Whether all pages that a request names are this browser's; one that an event names first is from now on."""
-        named = [*QueryParams(scope["query_string"]).getlist(_NAME), *_IN_PATH.findall(scope["path"])]
+        named = QueryParams(scope["query_string"]).getlist(_NAME)
+        if scope["method"] == "GET":
+            named += _IN_PATH.findall(scope["path"])
         if page := scope.get("page", ""):
             named.append(page)
             if self._owners.get(page) is None and scope["method"] == "POST":

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bias_core.app.browsers import speaks_for_another_site, trusted_names
+from bias_core.errors import quoted
 from bias_core.given_values import check_texts
 from bias_core.settings import Settings
 from bias_core.store.files import total_bytes
@@ -80,11 +81,11 @@ class HostCheck(_Door):
         is_looked_at = _MCP in scope["path"] or not (self._public or scope.get("method", "POST") in _READING)
         other = speaks_for_another_site(scope, self._trusted)
         if origin is not None and is_looked_at and not self._is_ours(origin):
-            other = origin
+            other = quoted(origin)
         if other:
             return PlainTextResponse(
-                f"A page of {other[:100]!r} may not use this server. Its owner can add that site to "
-                "BIAS_ALLOWED_HOSTS.",
+                f"A page of {other} may not use this server for you. Open this server's own page; its owner can add "
+                "that site to BIAS_ALLOWED_HOSTS.",
                 status_code=403,
             )
         return None

@@ -130,6 +130,8 @@ def test_another_browser_reads_ends_and_lists_nothing_in_a_page(browser, signed_
         ("GET", "/queue/data", {"params": named}),
         ("GET", "/queue/data", {"params": [("session_hash", "mine"), ("session_hash", page)]}),
         ("GET", f"/heartbeat/{page}", {}),
+        ("GET", f"/call/explore/{page}", {}),
+        ("GET", f"/call/v2/explore/{page}", {}),
         ("GET", f"/stream/{page}/1/1/playlist.m3u8", {}),
         ("GET", "/deep_link", {"params": named}),
         ("POST", "/cancel", {"json": {**named, "fn_index": 1, "event_id": "1"}}),

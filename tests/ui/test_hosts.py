@@ -7,10 +7,12 @@ from itertools import product
 import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
+from bias_core.app.browsers import cors_options
 from bias_core.app.doors import HostCheck, StreamEnd, allowed_hosts
 from bias_core.settings import Settings
 
@@ -129,6 +131,24 @@ def test_at_home_what_is_on_this_machine_may_ask_with_cookies_and_other_sites_no
         assert asked(Settings(), "localhost:7860", "/config", "GET", origin, cookie="a=b") == 200
     assert asked(Settings(), "localhost:7860", "/config", "GET", "https://evil.example", cookie="a=b") == 403
     assert asked(Settings(), "localhost:7860", "/config", sec_fetch_site="cross-site", cookie="a=b") == 403
+
+
+def test_scripts_of_named_sites_may_read_answers_at_home_and_those_of_all_sites_on_a_public_server():
+    ours = ("http://localhost:6274", "http://127.0.0.1", "http://[::1]:80", "https://my.lab:8443")
+    others = (
+        "https://evil.example",
+        "null",
+        "https://my.lab.evil.example",
+        "https://xmy.lab",
+        "http://localhost:1@x",
+        "",
+    )
+    for settings in (Settings(allowed_hosts="my.lab"), Settings(allowed_hosts="my.lab", public=True)):
+        options = cors_options(allowed_hosts(settings, ""), settings.public)
+        cors = CORSMiddleware(Starlette(), **options)
+        assert all(map(cors.is_allowed_origin, ours))
+        assert list(map(cors.is_allowed_origin, others)) == [settings.public] * len(others)
+        assert not options["allow_credentials"]
 
 
 def test_a_space_answers_under_its_own_host(monkeypatch):

@@ -161,6 +161,8 @@ def test_the_page_knows_a_user_by_the_signed_cookie_alone(space, tmp_path):
     url, mine, there = served.url, f"{task.task.id}.", listeners(served.url)
     assert there["button"] > 0
     assert mine in ask(url, there["list"], [{}], cookie("1001"))
+    with pytest.raises(httpx.HTTPStatusError, match="403"):  # which another site sends
+        ask(url, there["list"], [{}], cookie("1001") | {"Origin": "https://evil.example"})
     forged = {"Cookie": cookie("2002")["Cookie"][:-4] + "AAAA"}
     others = ({}, cookie("2002"), forged, cookie("1001", "another secret"), cookie("1001", expires_in=-1))
     for headers in others:
