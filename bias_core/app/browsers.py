@@ -1,4 +1,4 @@
-"""Whom a browser speaks for: requests of other sites' pages are told apart, and an open page is its browser's alone."""
+"""Requests of browsers: those of other sites are told apart, and an open page belongs to one browser."""
 
 import json
 import re
@@ -29,9 +29,9 @@ _NOT_YOURS = "This page was opened in another browser, or the cookies of this on
 def speaks_for_another_site(scope: Scope, names: frozenset[str]) -> str:
     """The other site, quoted, whose page sends this with a visitor's cookie or password; "" where there is none.
 
-    Browsers say it, and no script can change what they say: by Origin where they send it, else by Sec-Fetch-Site.
-    Opening a page from a link elsewhere is nothing that another site does in the visitor's name. ``names`` are other
-    names of this server, and sites that its owner trusts.
+    The browser says so, and no script can change that: by Origin where it sends it, else by Sec-Fetch-Site. A link
+    elsewhere may open a page, for then the visitor acts. ``names`` are those of this server and of sites that its
+    owner trusts.
     """
     headers = Headers(scope=scope)
     if "cookie" not in headers and "authorization" not in headers:
@@ -44,7 +44,7 @@ def speaks_for_another_site(scope: Scope, names: frozenset[str]) -> str:
 
 
 def _is_own(origin: str, host: str, names: frozenset[str]) -> bool:
-    """Whether this is where the request goes to, or a trusted name; nothing else that an address may hold."""
+    """True for the site that the request goes to and for trusted names, whatever their port."""
     address = re.fullmatch(r"https?://((\[[0-9a-f:.]+\]|[^/@:\[\]\s]+)(?::\d+)?)", origin.lower())
     return address is not None and (address[1] == host.lower() or address[2].rstrip(".") in names)
 
@@ -57,15 +57,15 @@ def _opens_a_page(scope: Scope, headers: Headers) -> bool:
 def trusted_names(hosts: frozenset[str], public: bool) -> frozenset[str]:
     """Names whose pages may speak for a visitor, by the ``hosts`` of the owner: at home whatever this machine serves.
 
-    Pages of another machine's localhost are nothing that the owner of a public server knows.
+    A public server trusts no localhost, which is another machine for every visitor.
     """
     return hosts - _THIS_MACHINE if public else hosts | _THIS_MACHINE
 
 
 def cors_options(hosts: frozenset[str], public: bool) -> dict[str, Any]:
-    """Which other sites' scripts may read answers, never with a visitor's cookies.
+    """Options of Starlette's CORSMiddleware: whose scripts may read answers, and never with cookies.
 
-    All sites on a public server, whose programming interface is open to them; else this machine's and the owner's.
+    On a public server those of all sites, for its programming interface is open; else of this machine and of ``hosts``.
     """
     names = "|".join(map(re.escape, sorted(hosts | _THIS_MACHINE)))
     which = {"allow_origins": ["*"]} if public else {"allow_origin_regex": rf"https?://({names})(:\d+)?"}
@@ -75,7 +75,7 @@ def cors_options(hosts: frozenset[str], public: bool) -> dict[str, Any]:
 class PageOwners:
     """Answers a request that names an open page only to the browser that named it first, and gives browsers a cookie.
 
-    Whoever learns or chooses the name of another's page reads no answers there and starts nothing.
+    A stranger who learns or chooses the name of a visitor's page reads no answers there and starts nothing.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -95,7 +95,7 @@ class PageOwners:
         await self._app(scope, receive, _giving_a_cookie(scope, send) if is_new else send)
 
     def _is_owner(self, browser: str, scope: Scope) -> bool:
-        """Whether all pages that a request names are this browser's; one that an event names first is from now on."""
+        """True where all pages that a request names are this browser's, as is one that an event names first."""
         named = QueryParams(scope["query_string"]).getlist(_NAME)
         if scope["method"] == "GET":
             named += _IN_PATH.findall(scope["path"])
@@ -107,7 +107,7 @@ class PageOwners:
 
 
 def _giving_a_cookie(scope: Scope, send: Send) -> Send:
-    """The answer with a name for this browser that only it and the server know, as long as the browser is open."""
+    """Sends the answer with a random cookie, which the browser forgets when it is closed."""
     is_secure = "https" in (scope["scheme"], Headers(scope=scope).get("x-forwarded-proto", "").split(",")[0].strip())
     how = "Secure; SameSite=None; Partitioned" if is_secure else "SameSite=Lax"  # a Space stands in another site's page
     name = SECURE_BROWSER if is_secure else BROWSER
@@ -132,14 +132,13 @@ class PageNames:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass everything on but what is too long to be read."""
         if _is_event(scope):
-            parts: list[Message] = [await receive()]
-            while (
-                parts[-1].get("more_body", False) and sum(len(part.get("body", b"")) for part in parts) <= _MOST_BYTES
-            ):
-                parts.append(await receive())
-            if parts[-1].get("more_body", False):
-                await PlainTextResponse(_TOO_LONG, status_code=413)(scope, receive, send)
-                return
+            parts, n_bytes, more = list[Message](), 0, True
+            while more:
+                parts.append(message := await receive())
+                n_bytes, more = n_bytes + len(message.get("body", b"")), message.get("more_body", False)
+                if n_bytes > _MOST_BYTES:
+                    await PlainTextResponse(_TOO_LONG, status_code=413)(scope, receive, send)
+                    return
             scope["page"] = _page_in(b"".join(part.get("body", b"") for part in parts))
             receive = _again(parts, receive)
         await self._app(scope, receive, send)

@@ -50,20 +50,17 @@ def own_cookie(connection: HTTPConnection) -> str:
 
 
 def browser_of(connection: HTTPConnection | None) -> str:
-    """A name for the browser that asks, which no other can choose; "" for programs and browsers without cookies.
-
-    Known by its cookie, else by the visitor who has signed in there.
-    """
+    """A name for the browser that asks, by its own cookie, else by its visitor's sign-in; "" where it has neither."""
+    # Programs have no cookies, nor has a page in the frame of another site in a browser that blocks them there.
     if connection is None:
         return ""
-    sign_in = _sign_in(connection)
-    user = sign_in.get("userinfo", {}).get("sub") or sign_in.get("access_token")
-    known_by = (own_cookie(connection), "") if own_cookie(connection) else ("", str(user or ""))
-    return hashlib.sha256(repr(known_by).encode()).hexdigest()[:32] if any(known_by) else ""
+    sign_in, own = _sign_in(connection), own_cookie(connection)
+    user = "" if own else str(sign_in.get("userinfo", {}).get("sub") or sign_in.get("access_token") or "")
+    return hashlib.sha256(repr((own, user)).encode()).hexdigest()[:32] if own or user else ""
 
 
 def _sign_in(connection: HTTPConnection | None) -> Mapping[str, Any]:
-    """What Gradio's signed cookie says of a sign-in at the Hub that has not run out."""
+    """The sign-in at the Hub that Gradio's signed cookie holds, while it has not run out; {} for none."""
     session = connection.scope.get("session", {}) if connection is not None else {}
     sign_in: Mapping[str, Any] = session.get("oauth_info") or {}
     return sign_in if sign_in.get("expires_at", math.inf) >= time.time() else {}
@@ -76,7 +73,7 @@ def _connection() -> HTTPConnection | None:
 
 
 def open_page() -> str:
-    """Which page of which browser the event at work comes from; "" outside of events."""
+    """The page that the event at work comes from, with its browser; "" outside of events."""
     page = str(getattr(LocalContext.request.get(None), "session_hash", None) or "")
     return page and f"{browser_of(_connection())} {page}"
 
