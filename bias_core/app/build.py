@@ -16,11 +16,14 @@ from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 
 import bias_core
 from bias_core.app import api
+from bias_core.app.browsers import PageNames, PageOwners, cors_options
 from bias_core.app.doors import HostCheck, ReadableJson, StreamEnd, allowed_hosts
 from bias_core.app.first_page import FirstPage
+from bias_core.app.gradio_faults import without_gradios_cors
 from bias_core.app.open_paths import OpenPaths
 from bias_core.app.page_state import AnsweringBlocks
 from bias_core.app.uploads import Uploads
@@ -68,7 +71,8 @@ class ComingBack:
             tab = self._tabs[key]
             outputs = self._runs.everywhere if tab is self._runs else tab.opened_outputs()
             # Only of a tab that has a run: a state that stays as it was is no change.
-            then_run(run.change, partial(self.on_last, key), [visitor, run], [*outputs, notice])
+            shown = partial(self.on_last, key), [visitor, run], [*outputs, notice]
+            then_run(run.change, *shown, partial(self.on_crash, key))
             if key != self._first:
                 looked_at = tab.examples.looked_at.select
                 looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
@@ -111,6 +115,10 @@ class ComingBack:
                 run_id = self._last_runs(visitor).get(key, "")
             if run_id:
                 yield tab.opened(open_run(self._services, visitor.key, run_id))
+
+    def on_crash(self, key: str) -> Updates:
+        """Show in a tab that an unforeseen error happened to the run that is followed there."""
+        return {**self._tabs[key].on_crash(), self.notice: self._at_work("")}
 
     def _look_at(self, key: str) -> Callable[..., Updates]:
         """:meth:`on_look` of a tab; no partial, for Gradio reads the types of none and would give it no request."""
@@ -272,7 +280,7 @@ def _build_token(visitor: Any) -> None:
 
 def on_token(visitor: Visitor, typed: str | None) -> None:
     """Pay for this visitor's runs with what was typed; an empty field takes it back."""
-    visitor.typed_token = (typed or "").strip()
+    visitor.type_token(typed or "")
 
 
 def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
@@ -289,6 +297,7 @@ def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
 
 def launch_options(services: Services) -> dict[str, Any]:
     """Everything for ``Blocks.launch``: closed by default, and only pictures are served."""
+    without_gradios_cors()
     settings = services.settings
     data = settings.data_dir
     on_a_space = bool(os.environ.get("SPACE_ID"))  # whose container is reached from outside
@@ -317,7 +326,10 @@ def launch_options(services: Services) -> dict[str, Any]:
             "routes": label_routes(services),
             "middleware": [
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
+                Middleware(CORSMiddleware, **cors_options(hosts, settings.public)),
                 Middleware(OpenPaths),
+                Middleware(PageNames),
+                Middleware(PageOwners),
                 Middleware(Uploads, store=services.uploads, most=settings.upload_mb * 1024**2),
                 Middleware(ReadableJson),
                 Middleware(StreamEnd),

@@ -11,6 +11,8 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bias_core.app.browsers import speaks_for_another_site, trusted_names
+from bias_core.errors import quoted
 from bias_core.given_values import check_texts
 from bias_core.settings import Settings
 from bias_core.ui.messages import user_errors
@@ -52,13 +54,15 @@ def allowed_hosts(settings: Settings, server_name: str) -> frozenset[str]:
 class HostCheck(_Door):
     """Refuses requests under a name that is not this server's, and those of other sites' scripts.
 
-    A script's own site is in the header Origin. It is looked at for tools (MCP), and on a server that is not
-    ``public`` (other sites may use its programming interface) for everything that does more than read.
+    A script's own site is in the header Origin. It is looked at for whatever comes with a visitor's cookie or password,
+    for tools (MCP), and on a server that is not ``public`` (other sites may use its programming interface) for
+    everything that does more than read.
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str], public: bool) -> None:
         super().__init__(app)
         self._hosts, self._public = hosts, public
+        self._trusted = trusted_names(hosts, public)
 
     def refusal(self, scope: Scope) -> Response | None:
         """Of what is asked under another name, or by another site."""
@@ -71,10 +75,13 @@ class HostCheck(_Door):
                 status_code=421,
             )
         is_looked_at = _MCP in scope["path"] or not (self._public or scope.get("method", "POST") in _READING)
+        other = speaks_for_another_site(scope, self._trusted)
         if origin is not None and is_looked_at and not self._is_ours(origin):
+            other = quoted(origin)
+        if other:
             return PlainTextResponse(
-                f"A page of {origin[:100]!r} may not use this server. Its owner can add that site to "
-                "BIAS_ALLOWED_HOSTS.",
+                f"A page of {other} may not use this server for you. Open this server's own page; its owner can add "
+                "that site to BIAS_ALLOWED_HOSTS.",
                 status_code=403,
             )
         return None

@@ -124,8 +124,7 @@ class RunsTab(StudyTab):
             (parts["label"].click(self.on_click, visitor, buttons, **quiet), self.on_label, measuring[:1], there),
         )
         for click, run, inputs, outputs in runs:
-            ended = then_run(click.then, run, [visitor, *inputs], outputs)
-            ended.failure(self.on_crash, None, buttons, **QUIET)
+            ended = then_run(click.then, run, [visitor, *inputs], outputs, self.on_crash)
         ended.success(None, js=_SEEN_JS, **QUIET)  # of the last of them, a labelling task
 
     def build_memory(self) -> None:

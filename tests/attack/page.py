@@ -53,12 +53,14 @@ class PageVisitor:
         return time.monotonic() - begun
 
     def _followers(self, fn: int, output: dict[str, Any]) -> list[int]:
-        """What the page then does by itself: what follows the event, and states that it changed."""
+        """What the page then does by itself: what follows an event that went well, and states that it changed."""
         changed = [[number, "change"] for number in output.get("changed_state_ids", ())]
         return [
             d["id"]
             for d in self.config["dependencies"]
-            if d["backend_fn"] and (d["trigger_after"] == fn or any(t in changed for t in d["targets"]))
+            if d["backend_fn"]
+            and not d["trigger_only_on_failure"]
+            and (d["trigger_after"] == fn or any(t in changed for t in d["targets"]))
         ]
 
     def _show(self, fn: int, output: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from gradio.context import LocalContext
 
 from bias_core.ui.visitor import Visitor, on_arrive
+from tests.ui.signed_in import event
 
 KEY = "0123456789abcdef" * 2
 
@@ -35,6 +36,37 @@ def test_a_page_of_a_new_visitor_has_one_key_for_good_and_what_is_no_key_is_not_
     first = in_page("page-3", lambda: on_arrive(Visitor(), None))
     assert in_page("page-3", lambda: Visitor().key) == first
     assert in_page("page-4", lambda: on_arrive(Visitor(), "../../x")) != "../../x"
+
+
+def test_a_page_of_one_browser_is_none_of_another_that_names_it():
+    with event("page-5", browser="mine"):
+        assert on_arrive(Visitor(), KEY) == KEY
+        assert Visitor().key == KEY
+    for other in (event("page-5"), event("page-5", browser="yours"), event("page-5", token="hf_yours", sub="2002")):
+        with other:
+            assert Visitor().key != KEY
+
+
+def test_a_token_pays_in_the_browser_that_typed_it_and_for_the_sign_in_of_the_event_at_work(fakes):
+    visitor = Visitor()
+
+    def pays():
+        return visitor.services(fakes)._token.get_secret_value()
+
+    with event(browser="mine", token="hf_mine"):
+        assert pays() == "hf_mine"
+        visitor.type_token("hf_typed")
+        assert pays() == "hf_typed"
+    with event(browser="mine"):
+        assert pays() == "hf_typed"
+    for other, token in (
+        (event(), ""),
+        (event(browser="yours"), ""),
+        (event(token="hf_yours", sub="2002"), "hf_yours"),
+    ):
+        with other:
+            assert pays() == token
+    assert pays() == ""
 
 
 def test_a_copied_visitor_is_another_visitor_and_leaving_deletes_the_downloads():
