@@ -1,5 +1,6 @@
 """Who asks: a visitor with an unguessable key, a flag that stops the run and a folder; and whose turn it is."""
 
+import hashlib
 import math
 import re
 import secrets
