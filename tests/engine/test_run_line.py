@@ -114,7 +114,7 @@ TABS = [Asker(name=f"tab {i}", address="a") for i in range(5)]
 PROGRAMS = [Asker(name="programs of a", address="a", places=8) for _ in range(4)]
 
 
-@pytest.mark.parametrize("askers", [TABS, [*TABS, *PROGRAMS], [*PROGRAMS, *TABS]], ids=["tabs", "and programs", "first"])
+@pytest.mark.parametrize("askers", [TABS, [*TABS, *PROGRAMS], [*PROGRAMS, *TABS]], ids=len)
 @pytest.mark.parametrize("at_once", [1, 2, 3, 5])
 def test_who_comes_from_elsewhere_begins_after_one_batch_and_no_work_is_lost(at_once, askers):
     line, done = RunLine(at_once, waiting=30), []
