@@ -199,7 +199,8 @@ class RunLine:
         ticket, clock = self._join(asker), WorkClock()
         try:
             yield from self._places(ticket, cancelled)
-            with closing(stoppable(steps(), cancelled, clock)) as work:
+            work: Generator[T, None, R] = stoppable(steps(), cancelled, clock)
+            with closing(work):
                 while True:
                     try:
                         step = next(work)
