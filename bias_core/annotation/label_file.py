@@ -7,7 +7,6 @@ files are looked at before a commit is acknowledged, before they are opened and 
 
 import ctypes
 import logging
-import math
 import os
 import secrets
 import shlex
@@ -15,6 +14,7 @@ import sqlite3
 import stat
 import struct
 import sys
+import threading
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -30,9 +30,13 @@ _log = logging.getLogger(__name__)
 _LOCK_SECONDS = 10  # for another program that keeps the file locked
 _ENDS = ("", "-wal", "-shm")  # of the names of a database, its log, and the index of that
 # What https://sqlite.org/fileformat.html and walformat.html say of where it stands:
-_HEAD = struct.Struct(">60x I 4x I")  # of a database: a number of ours, which counts changes, and which one it is
+# Of a database: the bytes of a page, the number of pages, a number of ours, which counts changes, and which one it is.
+_HEAD = struct.Struct(">16x H 10x I 28x I 4x I")
 _LOG_HEAD, _FRAME_HEAD = 32, struct.Struct(">I 4x 8s 8s")  # of a page in the log: its number, salt, checksum
-_INDEX = struct.Struct("=14x H I I 8s 8s 8x")  # bytes of a page, pages in the log and the database, checksum, salt
+_INDEX = struct.Struct("=14x H I 4x 8s 8s 8x")  # bytes of a page, pages in the log, checksum of the last one, salt
+
+_looking = threading.Lock()
+_looked_at: dict[tuple[int, int], tuple[int, int]] = {}  # by device and inode: the open file, and how many look at it
 
 
 class LabelsGone(StorageError):
@@ -48,6 +52,8 @@ class LabelsGone(StorageError):
 class Head(NamedTuple):
     """The first bytes of a database, negative where they are those of none."""
 
+    page_bytes: int = -1
+    n_pages: int = -1
     n_changes: int = -1
     id: int = -1
 
@@ -57,7 +63,6 @@ class Index(NamedTuple):
 
     page_bytes: int
     n_logged: int  # pages in the log
-    n_pages: int  # of the database
     checksum: bytes  # of the last page in the log
     salt: bytes
 
@@ -87,7 +92,7 @@ class LabelFile:
         _keep_private(self._names())
         _refuse_damage(path)
         # Open as long as the database is: without any connection SQLite would remove the log and make another.
-        self._keeper = sqlite3.connect(path, timeout=1, check_same_thread=False, isolation_level=None)
+        self._keeper = sqlite3.connect(path, timeout=2, check_same_thread=False, isolation_level=None)
         try:
             self._ends = _ENDS if _use_journal(self._keeper, path) == "wal" else _ENDS[:1]
         except (sqlite3.Error, StorageError):
@@ -96,16 +101,17 @@ class LabelFile:
         # A program that ends closes all it has, but for what is referred to from outside of Python.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._keeper))
         self._files: dict[str, int] = {}  # by the ends of their names
-        self._trouble = ""
+        self._trouble, self._is_watched = "", False
 
     def watch(self) -> None:
         """The first transaction is committed: from now on the names must stay with these files."""
         self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         for end in self._ends:
-            self._files[end] = os.open(self._names()[end], os.O_RDONLY)
+            self._files[end] = _open_once(self._names()[end])
         self._head, self._sizes = self._read_head(), dict.fromkeys(self._ends, 0)
         of_log = int(self._keeper.execute("PRAGMA application_id").fetchone()[0])
         self._ids = {self._head.id, of_log}  # two, until the log is first emptied into the file
+        self._is_watched = True
 
     def check(self) -> None:
         """StorageError says why nothing can be kept: the file is gone, replaced, cut short or read-only."""
@@ -119,17 +125,21 @@ class LabelFile:
 
     def close(self) -> None:
         """Let go of the file, with its log emptied into it; what others changed is left as it is."""
-        if self._files:
+        if self._is_watched:
             try:
                 self.check()
-                self._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            except (StorageError, sqlite3.Error) as error:
+                self.empty_log()
+            except (OSError, sqlite3.Error) as error:  # StorageError is one
                 _log.warning("labels: the files are left as they are (%s)", error)
                 return  # open: to close them is to let go of SQLite's locks, and another process may empty the log
         self._keeper.close()
         for file in self._files.values():
-            os.close(file)
-        self._files = {}
+            _close_once(file)
+        self._files, self._is_watched = {}, False
+
+    def empty_log(self) -> None:
+        """Have all that is in the log in the file alone, as far as no other process still reads it there."""
+        self._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def _names(self) -> dict[str, Path]:
         """The files that a new start would find; of a link, the log is beside the file that the link names."""
@@ -156,8 +166,7 @@ class LabelFile:
         if head.id not in self._ids or head.n_changes < self._head.n_changes:
             raise LabelsGone(f"{name} was overwritten with other or older content")
         sizes = {end: os.fstat(file).st_size for end, file in self._files.items()}
-        least = index.n_pages * index.page_bytes if index else math.inf  # VACUUM makes it smaller
-        if sizes[""] < min(self._sizes[""], least):
+        if sizes[""] < min(self._sizes[""], head.n_pages * _whole(head.page_bytes)):  # VACUUM makes both smaller
             raise LabelsGone(f"{name} was cut short")
         if index and not self._log_reaches(index):
             raise LabelsGone(f"{name}-wal was cut short or overwritten")
@@ -175,14 +184,13 @@ class LabelFile:
             if len(second) < _INDEX.size:
                 raise LabelsGone(f"{self._path.name}-shm was cut short")
             if first == second:  # else it is being written
-                page_bytes, *rest = _INDEX.unpack(first)
-                index = Index(page_bytes & ~1 or 1 << 16, *rest)  # 65,536 is written as 1
+                index = Index(*_INDEX.unpack(first))
                 return index if index.n_logged else None
         return None
 
     def _log_reaches(self, index: Index) -> bool:
         """True where the last page that was committed is in the log, or the log was begun anew meanwhile."""
-        at = _LOG_HEAD + (index.n_logged - 1) * (_FRAME_HEAD.size + index.page_bytes)
+        at = _LOG_HEAD + (index.n_logged - 1) * (_FRAME_HEAD.size + _whole(index.page_bytes))
         frame = os.pread(self._files["-wal"], _FRAME_HEAD.size, at)
         if len(frame) == _FRAME_HEAD.size:
             _, salt, checksum = _FRAME_HEAD.unpack(frame)
@@ -217,7 +225,7 @@ class LabelFile:
                 f"{name} is missing or empty, and {name}-wal is there: put the database back, or move {name}-wal away "
                 "to begin without it"
             )
-        head = _head_of(_beginning(file))
+        head = _head_without_log(file)
         if first and not (head.id in (0, first.id) and head.n_changes >= first.n_changes - 1):
             raise StorageError(
                 f"{name}-wal has answers of another {name}, or of a newer one: put that in its place, or move "
@@ -231,9 +239,39 @@ def _size(path: Path) -> int:
     return 0
 
 
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_HEAD.size)
+def _head_without_log(path: Path) -> Head:
+    """The head of a database as its file has it; SQLite reads it, for to open and close it here lets go of locks."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
+            return Head(
+                n_changes=connection.execute("PRAGMA user_version").fetchone()[0],
+                id=connection.execute("PRAGMA application_id").fetchone()[0],
+            )
+    except sqlite3.Error:
+        return Head()
+
+
+def _open_once(path: Path) -> int:
+    """A file to look at: one for all who look at it, for whoever closes one lets go of all locks of the process."""
+    with _looking:
+        found = path.stat()
+        file, n = _looked_at.get((found.st_dev, found.st_ino)) or (os.open(path, os.O_RDONLY), 0)
+        _looked_at[found.st_dev, found.st_ino] = file, n + 1
+        return file
+
+
+def _close_once(file: int) -> None:
+    with _looking:
+        found = os.fstat(file)
+        _, n = _looked_at.pop((found.st_dev, found.st_ino))
+        if n > 1:
+            _looked_at[found.st_dev, found.st_ino] = file, n - 1
+        else:
+            os.close(file)
+
+
+def _whole(page_bytes: int) -> int:
+    return 1 << 16 if page_bytes == 1 else page_bytes  # two bytes have no room for 65,536
 
 
 def _head_of(data: bytes) -> Head:

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -166,10 +166,10 @@ class LabelStore:
         """After a deletion: no copy of the rows stays in SQLite's log, or until that is next full."""
         self.task.cache_clear()
         if self._path is not None:
-            with self.read():  # the file is there: to open one that is not would make it
-                pass
-            with _errors(), closing(sqlite3.connect(self._path, timeout=2)) as log:
-                log.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            with _errors():
+                _, file = self._open()
+                if file is not None:
+                    file.empty_log()
 
     def close(self) -> None:
         """Let go of the database; it opens again on the next use."""

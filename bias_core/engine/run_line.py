@@ -281,7 +281,7 @@ class RunLine:
     def _is_unfair(self, ticket: _Ticket, first: _Ticket) -> bool:
         """True where one at work is from an address that has too many, compared with that of the first in line."""
         here, there = ticket.asker.address, first.asker.address
-        if not here or here == there:  # "" says nothing; there each visitor has one run at work
+        if here == there:  # also where addresses say nothing: of one visitor one run is at work at most
             return False
         if self._at_once == 1:
             return not first.paused or time.monotonic() - ticket.admitted_at >= _SHARED_SECONDS

@@ -132,6 +132,19 @@ def test_nothing_is_acknowledged_without_its_file_and_raters_and_owner_are_told(
     assert str(raters.file.parent) not in str(error.value)  # a public page names no folder
 
 
+@pytest.mark.parametrize(
+    "harm", ["removed", "cut short", "zeros", "replaced by a copy", "overwritten by another database"]
+)
+def test_nothing_is_acknowledged_without_its_file_where_that_has_no_log(raters, monkeypatch, harm):
+    raters.services.labels.close()
+    monkeypatch.setattr("bias_core.store.sqlite_file.file_system", lambda _path: "nfs4")
+    for _ in range(2):
+        assert raters.answer()[0] == 200
+    assert not raters.files[1].exists()
+    HARMS[harm](raters)
+    assert raters.answer()[0] == 503
+
+
 def found_by_a_new_start(raters, tmp_path):
     """The answers that the program finds when it starts again on these files, as a kill would leave them now."""
     shutil.copytree(raters.file.parent, again := tmp_path / "again", symlinks=True)
@@ -264,6 +277,25 @@ def test_the_file_of_another_user_is_left_as_it_is(raters, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert raters.answer()[0] == 200
     assert raters.file.stat().st_mode & 0o777 == 0o664
+
+
+WRITING = """
+import sqlite3, sys
+sqlite3.connect(sys.argv[1], timeout=0.1).execute("DELETE FROM answers")
+"""
+
+
+def test_who_lets_go_of_the_database_leaves_the_locks_of_others_in_this_process(raters):
+    other = LabelStore(f"sqlite:///{raters.file}", pictures=raters.file.parent)
+    with other.read():
+        pass
+    with raters.services.labels.write() as connection:
+        connection.execute(answers.update().values(client_id=answers.c.client_id))
+        other.close()
+        command = [sys.executable, "-c", WRITING, str(raters.file)]
+        elsewhere = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "database is locked" in elsewhere.stderr
+    assert raters.answer()[0] == 200
 
 
 def test_a_link_to_the_database_is_followed_to_its_log(raters, tmp_path):
