@@ -240,7 +240,7 @@ def _size(path: Path) -> int:
 
 
 def _head_without_log(path: Path) -> Head:
-    """The head of a database as its file has it; SQLite reads it, for to open and close it here lets go of locks."""
+    """The head of a database in its file alone. SQLite reads it: closing the file here would drop SQLite's locks on it."""
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
             return Head(
@@ -252,7 +252,7 @@ def _head_without_log(path: Path) -> Head:
 
 
 def _open_once(path: Path) -> int:
-    """A file to look at: one for all who look at it, for whoever closes one lets go of all locks of the process."""
+    """A file to read from, open once in this process: closing it a second time would drop SQLite's locks on it."""
     with _looking:
         found = path.stat()
         file, n = _looked_at.get((found.st_dev, found.st_ino)) or (os.open(path, os.O_RDONLY), 0)
@@ -280,7 +280,7 @@ def _head_of(data: bytes) -> Head:
 
 
 def _first_head(log: Path) -> Head | None:
-    """How the database began after the first transaction in its log; None where that does not tell."""
+    """The head of the database after the first transaction in its log; None where the log does not have it."""
     with suppress(OSError, struct.error), log.open("rb") as file:
         _, _, page_bytes, _, salt, _ = struct.unpack(">4I 8s 8s", file.read(_LOG_HEAD))
         while len(head := file.read(_FRAME_HEAD.size)) == _FRAME_HEAD.size:
@@ -294,7 +294,7 @@ def _first_head(log: Path) -> Head | None:
 
 
 def _keep_private(names: dict[str, Path]) -> None:
-    """Make the database where there is none; of our own files, let nobody else read it and what belongs to it."""
+    """Make the database where there is none; let only its owner read our own files."""
     with suppress(FileExistsError):
         os.close(os.open(names[""], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     for path in names.values():

@@ -285,7 +285,7 @@ sqlite3.connect(sys.argv[1], timeout=0.1).execute("DELETE FROM answers")
 """
 
 
-def test_who_lets_go_of_the_database_leaves_the_locks_of_others_in_this_process(raters):
+def test_closing_the_database_leaves_the_locks_of_others_in_this_process(raters):
     other = LabelStore(f"sqlite:///{raters.file}", pictures=raters.file.parent)
     with other.read():
         pass
