@@ -226,7 +226,7 @@ class LabelFile:
                 "to begin without it"
             )
         head = _head_without_log(file)
-        if first and not (head.id in (0, first.id) and head.n_changes >= first.n_changes - 1):
+        if first and head and not (head.id in (0, first.id) and head.n_changes >= first.n_changes - 1):
             raise StorageError(
                 f"{name}-wal has answers of another {name}, or of a newer one: put that in its place, or move "
                 f"{name}-wal away to go on without them"
@@ -239,8 +239,11 @@ def _size(path: Path) -> int:
     return 0
 
 
-def _head_without_log(path: Path) -> Head:
-    """The head of a database in its file alone. SQLite reads it: closing the file here would drop SQLite's locks on it."""
+def _head_without_log(path: Path) -> Head | None:
+    """The head of a database in its file alone; None for a damaged one.
+
+    SQLite reads it: closing the file here would drop SQLite's locks on it.
+    """
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
             return Head(
@@ -248,7 +251,7 @@ def _head_without_log(path: Path) -> Head:
                 id=connection.execute("PRAGMA application_id").fetchone()[0],
             )
     except sqlite3.Error:
-        return Head()
+        return None
 
 
 def _open_once(path: Path) -> int:

@@ -253,8 +253,9 @@ def test_a_log_is_not_written_into_a_database_that_it_does_not_belong_to(raters,
         shutil.copy(older if harm == "older copy" else another(raters), file)
     before = [(killed / path.name).read_bytes() for path in raters.files[:2]]
     store = LabelStore(f"sqlite:///{file}", pictures=killed)
+    what = "labels.sqlite is damaged" if harm == "cut short" else "labels.sqlite-wal has answers of another"
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"move\s+labels\.sqlite-wal away"):
+        with pytest.raises(StorageError, match=rf"{what}.* move labels\.sqlite-wal away"):
             given_answers(store, raters.task.key)
     assert [(killed / path.name).read_bytes() for path in raters.files[:2]] == before
     file.with_name("labels.sqlite-wal").rename(tmp_path / "log")  # as its owner is told
