@@ -258,7 +258,8 @@ def steps_in_words(run: RunAtWork[S | Place, R]) -> Generator[S | Progress, None
         if not isinstance(step, Place):
             return step
         before = "1 run is" if step.n_before == 1 else f"{step.n_before} runs are"
-        return Progress(message=f"Waiting for your turn: {before} before yours …")
+        how = "Paused for others, nothing is lost" if step.begun else "Waiting for your turn"
+        return Progress(message=f"{how}: {before} before yours …")
 
     return mapped(run.follow(), in_words)
 
