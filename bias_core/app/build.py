@@ -19,9 +19,11 @@ from starlette.middleware import Middleware
 
 import bias_core
 from bias_core.app import api
-from bias_core.app.doors import HostCheck, ReadableJson, StreamEnd, UploadQuota, allowed_hosts
+from bias_core.app.doors import HostCheck, UploadQuota, allowed_hosts
 from bias_core.app.first_page import FirstPage
+from bias_core.app.gradio_faults import StreamEnd, limit_heads, steady_queue
 from bias_core.app.page_state import AnsweringBlocks
+from bias_core.app.request_limits import RequestLimits
 from bias_core.app.warm_up import warm_up
 from bias_core.calibration.tab import CalibrationTab
 from bias_core.errors import StorageError
@@ -193,7 +195,6 @@ _DATABASES = ("embeddings.sqlite", "answers.sqlite")
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _CACHE_SECONDS = 3600
 _OTHER_THREADS = 100
-_MOST_EVENTS = 100_000
 _LOOK_SECONDS = 0.02  # between two looks whether there is an event
 
 
@@ -231,7 +232,7 @@ def build_app(services: Services) -> AnsweringBlocks:
         if event.show_progress_on is None:  # hidden: else each event looks up the outputs of all before it
             event.show_progress_on = [notice]
     # Of all events together; runs have their own line. Without a number Gradio takes one event at a time on ZeroGPU.
-    demo.queue(max_size=_MOST_EVENTS, default_concurrency_limit=8)
+    steady_queue(demo, default_concurrency_limit=8)
     # Else Gradio looks a thousand times a second whether there is an event: a twentieth of a core, of a server at rest.
     demo._queue.sleep_when_free = _LOOK_SECONDS  # noqa: SLF001
     demo._queue.progress_update_sleep_when_free = 5 * _LOOK_SECONDS  # noqa: SLF001
@@ -291,6 +292,7 @@ def launch_options(services: Services) -> dict[str, Any]:
     on_a_space = bool(os.environ.get("SPACE_ID"))  # whose container is reached from outside
     server_name = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_a_space else settings.host)
     hosts = allowed_hosts(settings, server_name)
+    limit_heads()
     return {
         "server_name": server_name,
         "server_port": int(os.environ.get("GRADIO_SERVER_PORT", settings.port)),
@@ -315,7 +317,7 @@ def launch_options(services: Services) -> dict[str, Any]:
             "middleware": [
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
                 Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9)),
-                Middleware(ReadableJson),
+                Middleware(RequestLimits),
                 Middleware(StreamEnd),
                 Middleware(FirstPage),
             ],

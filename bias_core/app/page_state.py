@@ -1,6 +1,7 @@
 """The page as a server: what it keeps of an open page, and a sentence as the answer to whatever is sent to it."""
 
 import copy
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,6 +27,8 @@ _UNREADABLE = (
     "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
     "that /gradio_api/info gives, and a file only after its upload"
 )
+_WRONG = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError)  # that values can lead to
+_log = logging.getLogger(__name__)
 _NOTHING: dict[str, Any] = {}  # shared by all components of all pages
 _page: ContextVar[str] = ContextVar("page", default="")  # which the event at work comes from
 
@@ -144,13 +147,25 @@ class AnsweringBlocks(gr.Blocks):
         self, block_fn: BlockFunction, inputs: list[Any], state: SessionState | None, explicit_call: bool = False
     ) -> list[Any]:
         """As Gradio does it, with an error that has a message, and with the reports of the page's state."""
+        if block_fn.api_visibility == "private" and not all(map(_fits, block_fn.inputs, inputs)):
+            raise _unreadable(block_fn, "a value of another type")
         try:
             values = await super().preprocess_data(block_fn, inputs, state, explicit_call)
         except gr.Error:
             raise
-        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError) as error:
-            raise gr.Error(_UNREADABLE, print_exception=False) from error
+        except _WRONG as error:
+            raise _unreadable(block_fn, error) from error
         return await anyio.to_thread.run_sync(self._page_states.given, block_fn.inputs, values)
+
+    async def call_function(self, block_fn: BlockFunction, *args: Any, **options: Any) -> dict[str, Any]:
+        """As Gradio does it; what was sent as the data of a private event can be anything, and has no traceback."""
+        try:
+            return await super().call_function(block_fn, *args, **options)  # type: ignore[no-any-return]
+        except _WRONG as error:
+            event_data = options.get("event_data")
+            if block_fn.api_visibility != "private" or event_data is None or event_data._data is None:  # noqa: SLF001
+                raise
+            raise _unreadable(block_fn, error) from error
 
     async def postprocess_data(
         self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None
@@ -179,6 +194,21 @@ class AnsweringBlocks(gr.Blocks):
         if options["final"]:
             return [gr.skip()] * len(words)
         return words if is_first else list(map(_in_place, words, values))
+
+
+def _fits(block: Block, value: Any) -> bool:
+    """True for a value that the page could send for this component; data models and states look at theirs."""
+    if value is None or block.stateful or isinstance(block, gr.BrowserState) or getattr(block, "data_model", None):
+        return True
+    if isinstance(block, gr.CheckboxGroup) or getattr(block, "multiselect", False):
+        return isinstance(value, list) and all(isinstance(one, (str, int, float)) for one in value)
+    return isinstance(value, bool if isinstance(block, gr.Checkbox) else (str, int, float))
+
+
+def _unreadable(block_fn: BlockFunction, why: object) -> gr.Error:
+    """The error of an event whose inputs cannot be read; says why in one line of the log."""
+    _log.warning("Unreadable inputs of event %s: %s: %.200s", block_fn._id, type(why).__name__, ascii(str(why)))  # noqa: SLF001
+    return gr.Error(_UNREADABLE, print_exception=False)
 
 
 def _in_place(changes: list[Any], value: Any) -> list[Any]:
