@@ -2,10 +2,12 @@
 
 import copy
 import logging
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -28,6 +30,7 @@ _UNREADABLE = (
     "that /gradio_api/info gives, and a file only after its upload"
 )
 _WRONG = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError)  # that values can lead to
+_OF_RUNS = ("bias_core.engine.", "bias_core.studies.running.run")
 _log = logging.getLogger(__name__)
 _NOTHING: dict[str, Any] = {}  # shared by all components of all pages
 _page: ContextVar[str] = ContextVar("page", default="")  # which the event at work comes from
@@ -138,10 +141,20 @@ class AnsweringBlocks(gr.Blocks):
         if server is not None:
             answer_in_json(server)
 
-    async def process_api(self, *args: Any, session_hash: str | None = None, **options: Any) -> dict[str, Any]:
-        """As Gradio does it, knowing which page asks."""
+    async def process_api(
+        self, block_fn: BlockFunction, *args: Any, session_hash: str | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """As Gradio does it, knowing which page asks; a private event that was sent anything else has a sentence."""
         with self._page_states.event_of(session_hash):
-            return await super().process_api(*args, session_hash=session_hash, **options)
+            try:
+                return await super().process_api(block_fn, *args, session_hash=session_hash, **options)
+            except gr.Error as error:
+                error.print_exception = False  # a sentence is an answer
+                raise
+            except (*_WRONG, RuntimeError) as error:
+                if block_fn.api_visibility != "private" or not _is_of_inputs(error):
+                    raise
+                raise _unreadable(block_fn, error) from error
 
     async def preprocess_data(
         self, block_fn: BlockFunction, inputs: list[Any], state: SessionState | None, explicit_call: bool = False
@@ -156,16 +169,6 @@ class AnsweringBlocks(gr.Blocks):
         except _WRONG as error:
             raise _unreadable(block_fn, error) from error
         return await anyio.to_thread.run_sync(self._page_states.given, block_fn.inputs, values)
-
-    async def call_function(self, block_fn: BlockFunction, *args: Any, **options: Any) -> dict[str, Any]:
-        """As Gradio does it; what was sent as the data of a private event can be anything, and has no traceback."""
-        try:
-            return await super().call_function(block_fn, *args, **options)  # type: ignore[no-any-return]
-        except _WRONG as error:
-            event_data = options.get("event_data")
-            if block_fn.api_visibility != "private" or event_data is None or event_data._data is None:  # noqa: SLF001
-                raise
-            raise _unreadable(block_fn, error) from error
 
     async def postprocess_data(
         self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None
@@ -205,9 +208,20 @@ def _fits(block: Block, value: Any) -> bool:
     return isinstance(value, bool if isinstance(block, gr.Checkbox) else (str, int, float))
 
 
-def _unreadable(block_fn: BlockFunction, why: object) -> gr.Error:
+def _is_of_inputs(error: Exception) -> bool:
+    """True for what inputs can lead to; an error of a run that has begun is the program's own, with its traceback."""
+    places = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if any(place.startswith(_OF_RUNS) for place in places):
+        return False
+    return not isinstance(error, RuntimeError) or isinstance(error.__cause__, StopIteration)  # of a name not in a list
+
+
+def _unreadable(block_fn: BlockFunction, why: Exception | str) -> gr.Error:
     """The error of an event whose inputs cannot be read; says why in one line of the log."""
-    _log.warning("Unreadable inputs of event %s: %s: %.200s", block_fn._id, type(why).__name__, ascii(str(why)))  # noqa: SLF001
+    last = traceback.extract_tb(why.__traceback__)[-1:] if isinstance(why, Exception) else ()
+    place = "".join(f" at {Path(frame.filename).name}:{frame.lineno}" for frame in last)
+    text = ascii(f"{type(why).__name__}: {why}" if isinstance(why, Exception) else why)
+    _log.warning("Event %s (%s) was sent unreadable inputs: %.200s%s", block_fn._id, block_fn.name, text, place)  # noqa: SLF001
     return gr.Error(_UNREADABLE, print_exception=False)
 
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 from collections import Counter
-from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -142,8 +141,6 @@ def _weight(body: bytes) -> int:
     >>> _weight(b'{"data": ["a, [b", 1]}')
     182
     """
-    if b"\0" in body:
-        raise _Refused(400, "What was sent is no text in UTF-8")
     bare = _TEXT.sub(b"", _ESCAPED.sub(b"", body))  # what is in no text
     n_values = sum(map(bare.count, (b"[", b"{", b",", b":")))
     if n_values > _MOST_VALUES:
@@ -158,9 +155,7 @@ def _weight(body: bytes) -> int:
 
 def _checked_body(scope: Scope, body: bytes) -> str:
     """The name of the session in a body, "" for none."""
-    call: Any = None
-    with suppress(ValueError):  # whose JSON it is refuses it
-        call = json.loads(body)
+    call = _json(body)
     if scope["method"] == "POST" and MCP in scope["path"] and (why := _no_call(call)):
         raise _Refused(400, why)
     page = call.get("session_hash") if isinstance(call, dict) else None
@@ -171,12 +166,25 @@ def _checked_body(scope: Scope, body: bytes) -> str:
     return page
 
 
+def _json(body: bytes) -> Any:
+    """The JSON of a body, None where it has none; refuses halves of characters, which no answer could quote."""
+    call, is_text = None, b"\0" not in body
+    try:
+        body.decode()
+        call = json.loads(body)
+        if b"\\u" in body:
+            json.dumps(call, ensure_ascii=False).encode()
+    except UnicodeError:
+        is_text = False
+    except ValueError:  # no JSON, or a number without end: whoever reads it refuses it
+        call = None
+    if not is_text:
+        raise _Refused(400, "What was sent is no text in UTF-8; send JSON of whole characters")
+    return call
+
+
 def _no_call(call: Any) -> str:
     """Why something is no call over MCP; "" where it is one. Its library answers with a 500."""
-    try:
-        json.dumps(call, ensure_ascii=False, allow_nan=True).encode()
-    except ValueError:  # halves of characters
-        return _UNREADABLE
     if not isinstance(call, dict) or not isinstance(call.get("params", {}), dict):
         return _UNREADABLE
     with user_errors() as problem:
