@@ -50,7 +50,7 @@ class _Box(asyncio.Queue[Any]):
     def _get(self) -> EventMessage:
         item, size = super()._get()
         self.add(-size)
-        return item  # type: ignore[no-any-return]
+        return item
 
 
 class _Boxes(dict[str, _Box]):
@@ -135,7 +135,7 @@ class SteadyQueue(Queue):
             return False, "Too much is waiting here already. Try again in a minute.", "queue_full"
         body.session_hash = body.session_hash or uuid.uuid4().hex
         self.pending_messages_per_session.open(body.session_hash, address)
-        return await super().push(body, request, username)  # type: ignore[no-any-return]
+        return await super().push(body, request, username)
 
     def _is_full(self, address: str) -> bool:
         """True where all events, or half as many of this address, wait or are at work."""

@@ -25,7 +25,7 @@ class ShortHeads(HttpToolsProtocol):
         self._is_too_long = False
         self._deadline: TimerHandle | None = None
 
-    def connection_made(self, transport: BaseTransport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: BaseTransport) -> None:
         """Begin to wait for the first head."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self._wait()
