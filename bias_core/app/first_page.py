@@ -3,12 +3,13 @@
 import gzip
 import re
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 import anyio
 from starlette.datastructures import Headers
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bias_core.studies.reports.saved import Newest
@@ -19,16 +20,17 @@ _PREPARED = {"/", "/config", _INFO}
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 _NOWHERE = "page.invalid"  # in the place of the address
 _AFTER_CONFIG = b"script>window.gradio_api_info = "  # in no text of the page, where Gradio writes > otherwise
+_PIECE = 65_536  # bytes
 _MOST_ADDRESSES = 8
 _PAUSE = 1.0  # seconds between two that are compressed; addresses can be made up faster
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Page:
-    """One answer; its bytes for :data:`_NOWHERE`."""
+    """One answer; its bytes between the places where the address stands."""
 
     media_type: str
-    body: bytes
+    parts: list[bytes]
 
 
 class FirstPage:
@@ -69,25 +71,35 @@ class FirstPage:
             compressed, now = self._compressed.get((key, origin)), time.monotonic()
             if compressed is None and now >= self._next:
                 self._next = now + _PAUSE
-                compressed = await anyio.to_thread.run_sync(gzip.compress, _at(page, origin), 6)
+                compressed = await anyio.to_thread.run_sync(gzip.compress, origin.join(page.parts), 6)
                 self._compressed.put((key, origin), compressed)
             if compressed is not None:
-                return Response(compressed, headers=headers | {"content-encoding": "gzip"})
-        return Response(_at(page, origin), headers=headers)
+                return _in_pieces([compressed], b"", headers | {"content-encoding": "gzip"})
+        return _in_pieces(page.parts, origin, headers)
 
 
-def _at(page: _Page, origin: str) -> bytes:
-    return page.body.replace(f"http://{_NOWHERE}".encode(), origin.encode())
+def _in_pieces(parts: list[bytes], between: bytes, headers: dict[str, str]) -> Response:
+    """Parts of an answer, a piece after the other as fast as they are read: what nobody reads takes no memory."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for n, part in enumerate(parts):
+            if n:
+                yield between
+            for start in range(0, len(part), _PIECE):
+                yield part[start : start + _PIECE]
+
+    length = sum(map(len, parts)) + (len(parts) - 1) * len(between)
+    return StreamingResponse(pieces(), headers=headers | {"content-length": str(length)})
 
 
-def _origin(scope: Scope) -> str:
+def _origin(scope: Scope) -> bytes:
     """The address that a page was asked under, as a proxy tells it; of the host, what can stand in one."""
     headers = Headers(scope=scope)
     host, proto = (headers.get(f"x-forwarded-{name}", "").split(",")[0].strip() for name in ("host", "proto"))
     if not _HOST.fullmatch(host):
         host = headers.get("host", "")
     scheme = "https" if "https" in (proto, scope["scheme"]) else "http"
-    return f"{scheme}://{host if _HOST.fullmatch(host) else 'localhost'}"
+    return f"{scheme}://{host if _HOST.fullmatch(host) else 'localhost'}".encode()
 
 
 def _from_nowhere(scope: Scope, path: str, has_all: bool) -> Scope:
@@ -113,4 +125,5 @@ def _page_of(messages: list[Message]) -> _Page | None:
     if after_config:
         scripts = "".join(f"{{{script(name)}}}" for name in ("storage", "constant")).encode()
         body = before + after_config.replace(b">", b">" + scripts) + after
-    return _Page(media_type=Headers(raw=messages[0]["headers"]).get("content-type", ""), body=body)
+    media_type = Headers(raw=messages[0]["headers"]).get("content-type", "")
+    return _Page(media_type=media_type, parts=body.split(f"http://{_NOWHERE}".encode()))

@@ -139,15 +139,15 @@ class SteadyQueue(Queue):
 
     def _is_full(self, address: str) -> bool:
         """True where all events, or half as many of this address, wait or are at work."""
-        all_events, all_bytes, own_events, own_bytes = 0, 0, 0, 0
-        for event in self.event_ids_to_events.values():
-            size = event.request.scope.get("weight", 0)
-            box = self.pending_messages_per_session.get(event.session_hash)
-            is_own = box is not None and box.address == address
-            all_events, all_bytes = all_events + 1, all_bytes + size
-            own_events, own_bytes = own_events + is_own, own_bytes + is_own * size
-        is_much = max(all_events, 2 * own_events) >= _MOST_EVENTS
-        return is_much or max(all_bytes, 2 * own_bytes) >= _MOST_BYTES
+        events = [event for waiting in self.event_queue_per_concurrency_id.values() for event in waiting.queue]
+        events += [event for job in self.active_jobs for event in job or ()]
+        if len(self.event_ids_to_events) > 2 * _MOST_EVENTS:  # Gradio forgets to forget some that are cancelled
+            self.event_ids_to_events.clear()
+            self.event_ids_to_events.update({event._id: event for event in events})  # noqa: SLF001
+        boxes = self.pending_messages_per_session
+        own = [event for event in events if (box := boxes.get(event.session_hash)) and box.address == address]
+        n_bytes, n_own_bytes = (sum(one.request.scope.get("weight", 0) for one in some) for some in (events, own))
+        return max(len(events), 2 * len(own)) >= _MOST_EVENTS or max(n_bytes, 2 * n_own_bytes) >= _MOST_BYTES
 
     def send_message(self, event: Event, event_message: EventMessage) -> None:
         """Put a message where its session reads it; an event of a session that is gone ends."""

@@ -178,6 +178,23 @@ def test_a_head_that_takes_too_long_is_ended(server, monkeypatch):
     assert asyncio.run(slow()) == [True, True]
 
 
+def test_pages_that_nobody_reads_take_no_memory(server, client):
+    host, port = server.url.removeprefix("http://").split(":")
+    asked = b"GET /%b HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    before, connections = psutil.Process(server.pid).memory_info().rss, []
+    for i in range(80):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((host, int(port)))
+        connection.sendall(asked % (b"config" if i % 2 else b""))
+        connections.append(connection)
+    assert client.get("/config").status_code == 200
+    time.sleep(0.5)
+    assert psutil.Process(server.pid).memory_info().rss - before < 60_000_000  # 160 MB were asked for
+    for connection in connections:
+        connection.close()
+
+
 # In this process: the door alone, before an app that takes what comes.
 
 
