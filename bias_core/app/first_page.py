@@ -79,7 +79,7 @@ class FirstPage:
 
 
 def _in_pieces(parts: list[bytes], between: bytes, headers: dict[str, str]) -> Response:
-    """Parts of an answer, a piece after the other as fast as they are read: what nobody reads takes no memory."""
+    """Parts of an answer, a piece after the other as fast as they are read: an unread one takes no memory."""
 
     async def pieces() -> AsyncIterator[bytes]:
         for n, part in enumerate(parts):

@@ -96,7 +96,7 @@ class SteadyQueue(Queue):
         self._is_closed = False
         super().__init__(*args, **options)
         self.pending_messages_per_session = _Boxes(self.pending_event_ids_session)
-        self.ANALYTICS_MAX_EVENTS = 1  # nobody reads them
+        self.ANALYTICS_MAX_EVENTS = 1  # it has no reader
 
     @property
     def stopped(self) -> bool:
@@ -196,7 +196,7 @@ def _event_of(*args: Any, **options: Any) -> Any:
 
 # Streams -----------------------------------------------------------------------------------------------------------
 
-_STREAM, _EVENT = "/gradio_api/queue/data", "/gradio_api/queue/join"
+_STREAM, _EVENT, _CALL = "/gradio_api/queue/data", "/gradio_api/queue/join", "/gradio_api/call/"
 _LAST_WORD = b'data: {"msg":"close_stream"'  # of a stream
 _MOST_SECONDS = 3  # that a page takes to close a stream that has ended
 
@@ -215,7 +215,8 @@ class StreamEnd:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Follow streams to their end, and let events wait for it."""
         path = scope["path"].rstrip("/") if scope["type"] == "http" else ""
-        follow = self._stream if path.endswith(_STREAM) else self._event if path.endswith(_EVENT) else self._app
+        is_stream = path.endswith(_STREAM) or (_CALL in path and scope["method"] == "GET")
+        follow = self._stream if is_stream else self._event if path.endswith(_EVENT) else self._app
         await follow(scope, receive, send)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -232,6 +233,10 @@ class StreamEnd:
 
         try:
             await self._app(scope, receive, noting)
+        except RuntimeError as error:  # Gradio says that it knows no such session, and then raises
+            if not isinstance(error.__cause__, HTTPException):
+                raise
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             ended.set()
             if self._ending.get(page) is ended:

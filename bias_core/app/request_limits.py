@@ -176,7 +176,7 @@ def _json(body: bytes) -> Any:
             json.dumps(call, ensure_ascii=False).encode()
     except UnicodeError:
         is_text = False
-    except ValueError:  # no JSON, or a number without end: whoever reads it refuses it
+    except ValueError:  # no JSON, or a number without end: its reader refuses it
         call = None
     if not is_text:
         raise _Refused(400, "What was sent is no text in UTF-8; send JSON of whole characters")

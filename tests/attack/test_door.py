@@ -178,7 +178,7 @@ def test_a_head_that_takes_too_long_is_ended(server, monkeypatch):
     assert asyncio.run(slow()) == [True, True]
 
 
-def test_pages_that_nobody_reads_take_no_memory(server, client):
+def test_unread_pages_take_no_memory(server, client):
     host, port = server.url.removeprefix("http://").split(":")
     asked = b"GET /%b HTTP/1.1\r\nhost: localhost\r\n\r\n"
     before, connections = psutil.Process(server.pid).memory_info().rss, []

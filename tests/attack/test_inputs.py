@@ -170,3 +170,12 @@ def test_an_error_in_a_run_that_has_begun_keeps_its_traceback():
             exec("1 + ''", {"__name__": place})
         assert _is_of_inputs(raised.value) == is_of_inputs
     assert not _is_of_inputs(RuntimeError("out of memory"))
+
+
+def test_a_stream_of_an_unknown_session_says_so_and_ends_without_a_traceback(client, capfd, caplog):
+    for path in ("queue/data?session_hash=unknown", "call/list_models/unknown"):
+        reply = client.get(f"/gradio_api/{path}")
+        assert reply.status_code == 200
+        assert "404" in reply.text
+    assert "Traceback" not in "".join(capfd.readouterr())
+    assert not any(record.exc_info for record in caplog.records)

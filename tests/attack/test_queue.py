@@ -178,7 +178,7 @@ def test_waiting_events_have_a_limit_and_one_address_takes_half(demo, client, mo
     GO_ON.clear()
 
 
-def test_estimates_that_nobody_reads_do_not_pile_up(demo, client):
+def test_unread_estimates_do_not_pile_up(demo, client):
     events = [call(client, "slow", [], session_hash="waits") for _ in range(200)]
     assert demo._queue.pending_messages_per_session["waits"].qsize() < 60
     GO_ON.set()
