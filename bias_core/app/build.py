@@ -21,7 +21,7 @@ import bias_core
 from bias_core.app import api
 from bias_core.app.doors import HostCheck, UploadQuota, allowed_hosts
 from bias_core.app.first_page import FirstPage
-from bias_core.app.gradio_faults import StreamEnd, limit_heads, steady_queue
+from bias_core.app.gradio_faults import ErrorAsSentence, StreamEnd, limit_heads, steady_queue
 from bias_core.app.page_state import AnsweringBlocks
 from bias_core.app.request_limits import RequestLimits
 from bias_core.app.warm_up import warm_up
@@ -316,6 +316,7 @@ def launch_options(services: Services) -> dict[str, Any]:
             "routes": label_routes(services),
             "middleware": [
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
+                Middleware(ErrorAsSentence),
                 Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9)),
                 Middleware(RequestLimits),
                 Middleware(StreamEnd),

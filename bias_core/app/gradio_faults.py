@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
+import httpx
 import uvicorn.config
 from fastapi import HTTPException
 from gradio import route_utils
@@ -14,6 +15,7 @@ from gradio.data_classes import PredictBodyInternal
 from gradio.queueing import Event, Queue
 from gradio.server_messages import EstimationMessage, EventMessage, HeartbeatMessage, ProgressMessage
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bias_core.engine.run_line import network_of
@@ -175,23 +177,49 @@ def _size(value: object) -> int:
 
 
 def steady_queue(demo: Any, **options: Any) -> None:
-    """Give a page its queue, as ``demo.queue(**options)`` does, and sentences to calls of an event that is none."""
+    """Give a page its queue, as ``demo.queue(**options)`` does."""
     demo.queue(**options)
     demo._queue = SteadyQueue(  # noqa: SLF001
         live_updates=True, concurrency_count=demo.max_threads, update_intervals=1, blocks=demo,
         max_size=_MOST_EVENTS, **options,
     )  # fmt: skip
-    route_utils.get_fn = _event_of
 
 
-_get_fn = route_utils.get_fn
+# Routes ------------------------------------------------------------------------------------------------------------
+
+WRONG = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError)
+"""Errors that inputs can lead to."""
+_OWN = "/label"  # routes that are not Gradio's
+_NOT_ANSWERED = (
+    "What was asked cannot be answered: there is no such event or file, or its inputs are others. /gradio_api/info "
+    "lists the events that programs may ask for, with their inputs."
+)
 
 
-def _event_of(*args: Any, **options: Any) -> Any:
-    """An event as Gradio finds it, which has a 500 and a traceback for one that is none."""
-    with suppress(KeyError, route_utils.FnIndexInferError):
-        return _get_fn(*args, **options)
-    raise HTTPException(404, "There is no such event here; /gradio_api/info lists those that programs may ask for.")
+class ErrorAsSentence:
+    """Answers with a sentence where Gradio's routes raise for what was asked, and leaves one line in the log."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, and answer what could not be answered."""
+        has_begun = False
+
+        async def noting(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except (*WRONG, route_utils.FnIndexInferError, httpx.InvalidURL) as error:
+            if has_begun or scope["type"] != "http" or scope["path"].startswith(_OWN):
+                raise
+            asked, why = ascii(scope["path"]), ascii(f"{type(error).__name__}: {error}")
+            _log.warning("%s %.100s was not answered: %.200s", scope["method"], asked, why)
+            content = {"error": _NOT_ANSWERED, "detail": _NOT_ANSWERED}
+            await JSONResponse(content, status_code=400)(scope, receive, send)
 
 
 # Streams -----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from gradio.components.api_component import Api
 from gradio.renderable import Renderable
 from gradio.state_holder import SessionState
 
+from bias_core.app.gradio_faults import WRONG
 from bias_core.app.mcp_answers import answer_in_json
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
@@ -29,7 +30,6 @@ _UNREADABLE = (
     "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
     "that /gradio_api/info gives, and a file only after its upload"
 )
-_WRONG = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError)  # that values can lead to
 _OF_RUNS = ("bias_core.engine.", "bias_core.studies.running.run")
 _log = logging.getLogger(__name__)
 _NOTHING: dict[str, Any] = {}  # shared by all components of all pages
@@ -151,7 +151,7 @@ class AnsweringBlocks(gr.Blocks):
             except gr.Error as error:
                 error.print_exception = False  # a sentence is an answer
                 raise
-            except (*_WRONG, RuntimeError) as error:
+            except (*WRONG, RuntimeError) as error:
                 if block_fn.api_visibility != "private" or not _is_of_inputs(error):
                     raise
                 raise _unreadable(block_fn, error) from error
@@ -166,7 +166,7 @@ class AnsweringBlocks(gr.Blocks):
             values = await super().preprocess_data(block_fn, inputs, state, explicit_call)
         except gr.Error:
             raise
-        except _WRONG as error:
+        except WRONG as error:
             raise _unreadable(block_fn, error) from error
         return await anyio.to_thread.run_sync(self._page_states.given, block_fn.inputs, values)
 

@@ -72,7 +72,8 @@ class RequestLimits:
 async def _checked(scope: Scope, receive: Receive, held: "_Held") -> Receive:
     """Look at a request; what comes after reads its body from what this returns."""
     scope["page"], scope["weight"] = _checked_address(scope), 0
-    if scope["method"] in ("GET", "HEAD") or scope["path"].rstrip("/") == UPLOAD:
+    path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
+    if scope["method"] in ("GET", "HEAD") or path == UPLOAD:
         return receive
     body = await _read(Headers(scope=scope), receive, held)
     held.add(_weight(body) - len(body))

@@ -179,3 +179,34 @@ def test_a_stream_of_an_unknown_session_says_so_and_ends_without_a_traceback(cli
         assert "404" in reply.text
     assert "Traceback" not in "".join(capfd.readouterr())
     assert not any(record.exc_info for record in caplog.records)
+
+
+def no_such_things():
+    """Method, path and body of what is not there, or has other inputs."""
+    long = "x" * 5000
+    for path in (f"static/{long}", f"assets/{long}", f"gradio_api/file={long}", "gradio_api/proxy=%00", "pwa_icon/9"):
+        yield from (("GET", path, None), ("HEAD", path, None))
+    for number in (10**6, -1, None):
+        for route in ("queue/join", "run/nothing", "call/nothing", f"call/{long}"):
+            body = {"data": [], "fn_index": number, "session_hash": "asks"}
+            yield "POST", f"gradio_api/{route}", body
+    for data in ({}, {"zzz": 1}, [], None, 5):
+        for tool in ("explore", "nothing"):
+            yield "POST", f"gradio_api/call/v2/{tool}", {"data": data}
+            yield "POST", f"gradio_api/call/v2/{tool}", data
+    body = {"session_hash": "a", "component_id": 10**9, "fn_name": "__class__", "data": 1}
+    yield "POST", "gradio_api/component_server", body
+
+
+def test_what_is_not_there_has_a_sentence_and_a_line_in_the_log(client, capfd, caplog):
+    n = 0
+    for method, path, body in no_such_things():
+        reply = client.request(method, f"/{path}", json=body)
+        assert reply.status_code < 500, (method, path, body)
+        n += reply.status_code == 400
+    assert n > 20
+    assert "Traceback" not in "".join(capfd.readouterr())
+    lines = [record.getMessage() for record in caplog.records if "was not answered" in record.getMessage()]
+    assert len(lines) > 20
+    assert all(len(line) < 400 for line in lines)
+    assert not any(record.exc_info for record in caplog.records)

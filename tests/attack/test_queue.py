@@ -195,14 +195,3 @@ def test_nothing_is_kept_of_a_session_that_was_read(demo, client):
     assert all(boxes[name].size < 10_000 for name in boxes if name.startswith("once"))
     assert len(demo._queue.event_analytics) <= 1
     assert len(demo._queue.event_ids_to_events) <= before["event_ids_to_events"]
-
-
-def test_an_event_that_is_none_has_a_sentence(demo, client, capfd):
-    for number in (10**6, -1, None):
-        body = {"data": [], "fn_index": number, "session_hash": "asks"}
-        for route in ("queue/join", "run/nothing", "call/nothing"):
-            asked = client.post(f"{PREFIX}/{route}", json=body)
-            if (route, number) != ("queue/join", None):
-                assert asked.status_code == 404, (route, number)
-                assert "no such event" in asked.json()["detail"]
-    assert "Traceback" not in "".join(capfd.readouterr())
