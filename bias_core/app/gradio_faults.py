@@ -36,13 +36,18 @@ class _Box(asyncio.Queue[Any]):
 
     def __init__(self, address: str, boxes: "_Boxes") -> None:
         super().__init__()
-        self.address, self.size, self._boxes = address, 0, boxes
+        self.address, self.size, self._sizes = address, 0, boxes.sizes
         self.add(_BOX)
 
     def add(self, size: int) -> None:
         """Count more bytes, or fewer."""
         self.size += size
-        self._boxes.sizes[self.address] += size
+        self._sizes[self.address] += size
+
+    def close(self) -> None:
+        """Count nothing any more, though a stream may still read what is in it."""
+        self.add(-self.size)
+        self._sizes = Counter()
 
     def _put(self, item: EventMessage) -> None:
         size = _size(item)
@@ -69,9 +74,8 @@ class _Boxes(dict[str, _Box]):
             self.make_room()
 
     def __delitem__(self, session: str) -> None:
-        box = self[session]
+        self[session].close()
         super().__delitem__(session)
-        box.add(-box.size)
         self.sizes += Counter()  # without the addresses that have nothing
         self._event_ids.pop(session, None)
 

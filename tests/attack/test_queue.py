@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import gradio as gr
 import httpx
 import pytest
+from gradio.server_messages import ProcessStartsMessage
 
 from bias_core.app import gradio_faults
 from bias_core.app.gradio_faults import steady_queue
@@ -31,6 +32,7 @@ def long_answer(n: int) -> str:
 def steps(n: int) -> Iterator[str]:
     for i in range(int(n)):
         yield f"{i} " + "x" * 100_000
+        time.sleep(0.02)
 
 
 GO_ON = threading.Event()
@@ -160,8 +162,19 @@ def test_unread_results_of_one_session_have_a_limit_and_its_event_ends(demo, cli
 
 
 def test_a_session_that_is_read_has_no_limit(demo, client, monkeypatch):
-    monkeypatch.setattr(gradio_faults, "_MOST_OF_SESSION", 1_000_000)
+    monkeypatch.setattr(gradio_faults, "_MOST_OF_SESSION", 2_000_000)
     assert result(client, call(client, "steps", [40]))[0].startswith("39 ")
+
+
+def test_what_is_read_of_a_box_that_is_gone_is_not_counted_twice():
+    boxes = gradio_faults._Boxes({})
+    for session in ("gone", "here"):
+        boxes.open(session, STRANGER)
+        boxes[session].put_nowait(ProcessStartsMessage(eta=None))
+    before, box = boxes["here"].size, boxes["gone"]
+    del boxes["gone"]
+    assert box.get_nowait()
+    assert boxes.sizes == {STRANGER: before}
 
 
 def test_waiting_events_have_a_limit_and_one_address_takes_half(demo, client, monkeypatch):
