@@ -1,9 +1,7 @@
 """Requests of browsers: those of other sites are told apart, and an open page belongs to one browser."""
 
-import json
 import re
 import secrets
-from contextlib import suppress
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
@@ -15,14 +13,11 @@ from bias_core.errors import quoted
 from bias_core.studies.reports.saved import Newest
 from bias_core.ui.visitor import BROWSER, SECURE_BROWSER, browser_of, own_cookie
 
-API, _MCP = "/gradio_api", "/gradio_api/mcp"
+API = "/gradio_api"
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})
 _MOST_PAGES = 100_000
-_MOST_BYTES = 5_000_000  # of a body in which a page is named
 _IN_PATH = re.compile(r"/(?:heartbeat|call/(?:v2/)?[^/]+)/([^/]+)")  # Gradio takes an event for a page there
 _NAME = "session_hash"  # Gradio's word for an open page
-_WITH_FILES = ("/upload", "/process_recording")  # which name no page in their body
-_TOO_LONG = f"An event may have at most {_MOST_BYTES:,} bytes; upload files, and give their address."
 _NOT_YOURS = "This page was opened in another browser, or the cookies of this one were deleted: load the page again."
 
 
@@ -121,47 +116,3 @@ def _giving_a_cookie(scope: Scope, send: Send) -> Send:
         await send(message)
 
     return giving
-
-
-class PageNames:
-    """Says in the scope which ``page`` an event names, whose body is read for that."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass everything on but what is too long to be read."""
-        if _is_event(scope):
-            parts, n_bytes, more = list[Message](), 0, True
-            while more:
-                parts.append(message := await receive())
-                n_bytes, more = n_bytes + len(message.get("body", b"")), message.get("more_body", False)
-                if n_bytes > _MOST_BYTES:
-                    await PlainTextResponse(_TOO_LONG, status_code=413)(scope, receive, send)
-                    return
-            scope["page"] = _page_in(b"".join(part.get("body", b"") for part in parts))
-            receive = _again(parts, receive)
-        await self._app(scope, receive, send)
-
-
-def _is_event(scope: Scope) -> bool:
-    if scope["type"] != "http" or scope["method"] != "POST":
-        return False
-    path = scope["path"].rstrip("/")
-    return API in path and _MCP not in path and not path.endswith(_WITH_FILES)
-
-
-def _again(parts: list[Message], receive: Receive) -> Receive:
-    unsent = iter(parts)
-
-    async def again() -> Message:
-        return next(unsent, None) or await receive()
-
-    return again
-
-
-def _page_in(body: bytes) -> str:
-    with suppress(ValueError, RecursionError, AttributeError):  # which Gradio cannot read either
-        name = json.loads(body).get(_NAME)
-        return name if isinstance(name, str) else ""
-    return ""

@@ -20,12 +20,13 @@ from starlette.middleware.cors import CORSMiddleware
 
 import bias_core
 from bias_core.app import api
-from bias_core.app.browsers import PageNames, PageOwners, cors_options
-from bias_core.app.doors import HostCheck, ReadableJson, StreamEnd, allowed_hosts
+from bias_core.app.browsers import PageOwners, cors_options
+from bias_core.app.doors import HostCheck, allowed_hosts
 from bias_core.app.first_page import FirstPage
-from bias_core.app.gradio_faults import without_gradios_cors
+from bias_core.app.gradio_faults import ErrorAsSentence, StreamEnd, limit_heads, steady_queue, without_gradios_cors
 from bias_core.app.open_paths import OpenPaths
 from bias_core.app.page_state import AnsweringBlocks
+from bias_core.app.request_limits import RequestLimits
 from bias_core.app.uploads import Uploads
 from bias_core.app.warm_up import warm_up
 from bias_core.calibration.tab import CalibrationTab
@@ -203,7 +204,6 @@ _DATABASES = ("embeddings.sqlite", "answers.sqlite")
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _CACHE_SECONDS = 3600
 _OTHER_THREADS = 100
-_MOST_EVENTS = 100_000
 _LOOK_SECONDS = 0.02  # between two looks whether there is an event
 
 
@@ -242,7 +242,7 @@ def build_app(services: Services) -> AnsweringBlocks:
         if event.show_progress_on is None:  # hidden: else each event looks up the outputs of all before it
             event.show_progress_on = [notice]
     # Of all events together; runs have their own line. Without a number Gradio takes one event at a time on ZeroGPU.
-    demo.queue(max_size=_MOST_EVENTS, default_concurrency_limit=8)
+    steady_queue(demo, default_concurrency_limit=8)
     # Else Gradio looks a thousand times a second whether there is an event: a twentieth of a core, of a server at rest.
     demo._queue.sleep_when_free = _LOOK_SECONDS  # noqa: SLF001
     demo._queue.progress_update_sleep_when_free = 5 * _LOOK_SECONDS  # noqa: SLF001
@@ -303,6 +303,7 @@ def launch_options(services: Services) -> dict[str, Any]:
     on_a_space = bool(os.environ.get("SPACE_ID"))  # whose container is reached from outside
     server_name = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_a_space else settings.host)
     hosts = allowed_hosts(settings, server_name)
+    limit_heads()
     return {
         "server_name": server_name,
         "server_port": int(os.environ.get("GRADIO_SERVER_PORT", settings.port)),
@@ -327,11 +328,11 @@ def launch_options(services: Services) -> dict[str, Any]:
             "middleware": [
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
                 Middleware(CORSMiddleware, **cors_options(hosts, settings.public)),
+                Middleware(ErrorAsSentence),
                 Middleware(OpenPaths),
-                Middleware(PageNames),
-                Middleware(PageOwners),
                 Middleware(Uploads, store=services.uploads, most=settings.upload_mb * 1024**2),
-                Middleware(ReadableJson),
+                Middleware(RequestLimits),
+                Middleware(PageOwners),
                 Middleware(StreamEnd),
                 Middleware(FirstPage),
             ],

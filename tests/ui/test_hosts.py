@@ -13,7 +13,9 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from bias_core.app.browsers import cors_options
-from bias_core.app.doors import HostCheck, StreamEnd, allowed_hosts
+from bias_core.app.doors import HostCheck, allowed_hosts
+from bias_core.app.gradio_faults import StreamEnd
+from bias_core.app.request_limits import RequestLimits
 from bias_core.settings import Settings
 
 PATHS = ("/", "/config", "/label/next", "/gradio_api/mcp/", "/gradio_api/queue/data")
@@ -37,7 +39,13 @@ def _nowhere(monkeypatch):
 
 
 OURS = ("localhost", "localhost:7860", "LocalHost:1", "127.0.0.1:7860", "[::1]:7860", "192.168.1.5", "my.lab:80")
-OTHERS = ("evil.example", "localhost.evil.example", "evil.example:7860", "", "my.lab.evil", "[", "127.0.0.1.x")
+OTHERS = (
+    "evil.example", "localhost.evil.example", "evil.example:7860", "", "my.lab.evil", "[", "127.0.0.1.x",
+    "evil@127.0.0.1", "evil.example@localhost", "a:b@[::1]", "[::1]evil", "[::1]evil.example:80", "evil[::1]", "[::1",
+    "::1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:80:80", "127.0.0.1/evil", "127.0.0.1?evil", "127.0.0.1#evil",
+    "localhost:7860/evil", "localhost evil", "localhost\tevil", "localhost,evil", "localhost\\evil", "localhost;",
+    "[localhost]", "[127.0.0.1]evil", "[::1%25evil]", "0x7f.1", "2130706433", "127.1", "localhost:999999",
+)  # fmt: skip
 
 
 def test_names_of_this_machine_and_of_the_settings_are_answered_and_others_refused_on_every_path():
@@ -68,7 +76,8 @@ def test_a_websocket_under_another_name_or_of_another_site_is_refused(headers, s
 
 
 def test_scripts_of_other_sites_use_no_tool_and_change_nothing_at_home():
-    for origin in ("https://evil.example", "null", "http://10.1.1.1"):
+    odd = ("http://evil@127.0.0.1", "http://[::1]evil", "http://localhost/evil", "http://localhost:80@evil.example")
+    for origin in ("https://evil.example", "null", "http://10.1.1.1", "file://localhost", "//localhost.evil", *odd):
         assert asked(Settings(), "localhost", "/gradio_api/mcp/", "POST", origin) == 403
         assert asked(Settings(), "localhost", "/gradio_api/queue/join", "POST", origin) == 403
         assert asked(Settings(public=True), "localhost", "/gradio_api/mcp/", "GET", origin) == 403
@@ -168,7 +177,7 @@ def test_what_is_pressed_while_a_stream_of_answers_ends_waits_for_the_page_to_kn
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def both():
-        door, left, sent = StreamEnd(gradio), asyncio.Event(), []
+        door, left, sent = RequestLimits(StreamEnd(gradio)), asyncio.Event(), []
 
         async def disconnect():
             await left.wait()
@@ -178,12 +187,18 @@ def test_what_is_pressed_while_a_stream_of_answers_ends_waits_for_the_page_to_kn
             async def body():
                 return {"type": "http.request", "body": json.dumps({"session_hash": page}).encode()}
 
-            await door(scope | {"path": "/gradio_api/queue/join"}, body, answered)
+            await door(scope | {"path": "/gradio_api/queue/join", "method": "POST"}, body, answered)
 
         async def answered(message):
             sent.append(message["type"])
 
-        scope = {"type": "http", "path": "/gradio_api/queue/data", "query_string": b"session_hash=mine"}
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/gradio_api/queue/data",
+            "query_string": b"session_hash=mine",
+        }
+        scope["headers"] = []
         stream = asyncio.create_task(door(scope, disconnect, answered))
         await asyncio.sleep(0.01)
         await press("other")
