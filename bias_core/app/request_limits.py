@@ -25,7 +25,7 @@ _MOST_VALUES, _DEEPEST = 50_000, 50  # of JSON
 _LONGEST = 3000  # characters of a text over MCP: the library's own errors quote the whole of it
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # Gradio's page sends 11 characters, its client and its own routes UUIDs
 _NAMES_IN_QUERY = ("session_hash", "upload_id", "session_id")
-_NAME_IN_PATH = re.compile(r"/(?:heartbeat|stream)/([^/]*)")
+_NAME_IN_PATH = re.compile(r"/heartbeat/([^/]*)")
 _NO_NAME = "The name of a session has 1 to 64 characters: letters of English, digits, - and _"
 _UNREADABLE = "What was sent is no call that can be read here; send one JSON object as JSON-RPC 2.0 has it"
 
