@@ -39,11 +39,11 @@ from bias_core.exchange.drawing_facts import (
     with_schedule,
     without_networks,
 )
+from bias_core.exchange.picture_files import open_picture
 from bias_core.models.hosted import Service
 from bias_core.store.source_marks import XMP_KEY, read_source, source_of
 from bias_core.types import IMPORTED, PictureRecord
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "AVIF")
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same of a figure of a report, which is no picture of a model
 _MOST_TEXT = 2_000_000  # characters of one picture's metadata
@@ -96,7 +96,7 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
     Raises InvalidInput: it says something that cannot be read, or too much; the picture itself may be all right.
     """
     try:
-        with Image.open(file, formats=FORMATS) as opened:
+        with open_picture(file) as opened:
             texts, size = _texts(opened), opened.size
     except UnidentifiedImageError:  # which is told when the picture itself is read
         return PictureMetadata()

@@ -24,7 +24,7 @@ from bias_core.types import EXCHANGED, GeneratedImage, ImageRow, PictureRecord, 
 RECORD_KEY = "bias_core"
 # The fast end of zlib: a few percent larger than the default, several times quicker.
 _COMPRESS_LEVEL = 1
-_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+_DRAWN = frozenset((b"IHDR", b"PLTE", b"IEND", b"tRNS", b"eXIf", b"acTL"))  # parts of a PNG that show in its picture
 _STALE_SECONDS = 24 * 3600
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
 
@@ -79,13 +79,14 @@ def pixel_digest(data: bytes) -> str:
 
 
 def without_texts(data: bytes) -> bytes:
-    """A PNG without its texts, which can be huge or broken while its pixels are whole; other data as it is."""
+    """A PNG of the parts that decide its pixels; the others can be huge or broken. Other data as it is."""
     if not data.startswith(SIGNATURE):
         return data
     parts, position = [SIGNATURE], len(SIGNATURE)
     while position < len(data):
         end = position + 12 + int.from_bytes(data[position : position + 4], "big")
-        if data[position + 4 : position + 8] not in _TEXTS:
+        kind = data[position + 4 : position + 8]
+        if kind in _DRAWN or (kind == b"IDAT" and end > position + 12):
             parts.append(data[position:end])
         position = end
     return b"".join(parts)
