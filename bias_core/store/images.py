@@ -10,12 +10,13 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
-from bias_core.errors import StorageError
+from bias_core.errors import StorageError, quoted
 from bias_core.store.files import evict_oldest, total_bytes, write_atomically
 from bias_core.store.source_marks import SIGNATURE, source_of, with_chunks, with_source
 from bias_core.store.sqlite_file import Repairs
@@ -25,6 +26,8 @@ RECORD_KEY = "bias_core"
 # The fast end of zlib: a few percent larger than the default, several times quicker.
 _COMPRESS_LEVEL = 1
 _DRAWN = frozenset((b"IHDR", b"PLTE", b"IEND", b"tRNS", b"eXIf", b"acTL"))  # parts of a PNG that show in its picture
+_LARGEST = 2**63 - 1  # number of a record
+_SHOWN = 300  # characters of an error
 _STALE_SECONDS = 24 * 3600
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
 
@@ -51,22 +54,38 @@ def read_record(data: bytes) -> PictureRecord:
 
     Raises StorageError: the file is truncated, altered, or was not written by :func:`encode_png`.
     """
-    chunks = list(_chunks(data))
     keyword = RECORD_KEY.encode() + b"\0"
-    texts = [body for kind, body in chunks if kind == b"iTXt" and body.startswith(keyword)]
-    if not texts or chunks[-1][0] != b"IEND":
+    text, kind = b"", b""
+    for kind, body in _chunks(data):
+        text = body if kind == b"iTXt" and body.startswith(keyword) else text
+    if not text or kind != b"IEND":
         raise StorageError("not a whole picture of this store (truncated, or without its record)")
     # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
     try:
-        record = json.loads(texts[-1].split(b"\0", 5)[-1])
-        row, truth, blocked = (record[key] for key in ("row", "truth", "blocked"))
-        of_picture = PictureRecord(row=ImageRow(**row), truth=truth, blocked=blocked, drawn=record.get("drawn"))
-    except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(f"the picture's record cannot be read: {error}") from error
+        record = json.loads(text.split(b"\0", 5)[-1])
+        of_picture = _record_of(record)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StorageError(f"the picture's record cannot be read: {str(error)[:_SHOWN]}") from error
     # Pictures of earlier versions have no digest.
     if "pixels" in record and record["pixels"] != pixel_digest(data):
         raise StorageError("the pixels are not those that the record was written for")
     return of_picture
+
+
+_KINDS: Mapping[str, type | tuple[type, ...]] = {"int": int, "float": (int, float)}  # others are texts
+
+
+def _record_of(record: Mapping[str, Any]) -> PictureRecord:
+    """The record, all values of which are of their types: somebody may have forged it."""
+    row, truth, blocked, drawn = record["row"], record["truth"], record["blocked"], record.get("drawn")
+    for field in fields(ImageRow):
+        value = row.get(field.name, field.default)
+        wrong = not isinstance(value, _KINDS.get(str(field.type), str)) or isinstance(value, bool)
+        if wrong or (isinstance(value, int | float) and not abs(value) <= _LARGEST):  # NaN neither
+            raise ValueError(f"its {field.name} is {quoted(value)}")
+    if not isinstance(blocked, bool) or not all(one is None or isinstance(one, dict) for one in (truth, drawn)):
+        raise TypeError("it has another form")
+    return PictureRecord(row=ImageRow(**row), truth=truth, blocked=blocked, drawn=drawn)
 
 
 def pixel_digest(data: bytes) -> str:
