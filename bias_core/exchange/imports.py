@@ -31,7 +31,7 @@ from bias_core.protocols import StepCallback
 from bias_core.store.images import read_record, without_texts
 from bias_core.types import IMPORTED, GeneratedImage, ImageRow, PictureRecord, is_blank
 
-MOST_BYTES = 64_000_000  # of one file, unpacked
+MOST_BYTES = 40_000_000  # of one file, unpacked
 MOST_UNPACKED = 4_000_000_000  # of a whole zip
 MOST_FILES = 200_000
 _MOST_OF_PARQUET, _MOST_OF_JSON, _MOST_OF_SIDECAR = 32_000_000, 8_000_000, 300_000  # bytes of one

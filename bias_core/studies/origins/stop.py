@@ -166,7 +166,7 @@ def _picked(text: str) -> tuple[str, int]:
     >>> _picked("3"), _picked("Iranian 3"), _picked("Iranian, cluster 3")
     (('', 3), ('Iranian', 3), ('Iranian', 3))
     """
-    match = re.fullmatch(r"(?:(.+?)(?:, cluster)? +)?([1-9]\d?)", text.strip())
+    match = re.fullmatch(r"(?:(.+?)(?:, cluster)? )?([1-9]\d?)", " ".join(text.split()))
     if match is None:
         raise InvalidInput(f"a cluster is picked by its number, such as 3 or Iranian 3; got {text!r}")
     return match[1] or "", int(match[2])
