@@ -165,8 +165,8 @@ def read_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any
     >>> read_json('{"seed": 3}')
     {'seed': 3}
     """
-    marks = "{[," if isinstance(text, str) else (b"{", b"[", b",")
-    if sum(text.count(mark) for mark in marks) > _MOST_PARTS:  # type: ignore[arg-type]
+    written = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if sum(map(written.count, (b"{", b"[", b","))) > _MOST_PARTS:
         raise ValueError(f"it has more than {_MOST_PARTS:,} values")
     try:
         return json.loads(text, object_pairs_hook=pairs)

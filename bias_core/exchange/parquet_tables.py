@@ -46,7 +46,7 @@ def parquet_rows(data: bytes) -> Iterator[dict[str, Any]]:
     except (ArrowException, OSError, ValueError, OverflowError) as error:
         if isinstance(error, InvalidInput):
             raise
-        raise InvalidInput(f"cannot be read: {str(error)[:300]}") from error
+        raise InvalidInput("cannot be read as a table in Parquet") from error
 
 
 def _is_read(kind: "pa.DataType", *, in_list: bool = False) -> bool:
@@ -178,7 +178,7 @@ def _cells(column: "pa.Array") -> list[Any]:
         texts = iter(_cells(column.flatten()))
         return [None if n is None else list(islice(texts, n)) for n in column.value_lengths().to_pylist()]
     if not types.is_dictionary(column.type):
-        return column.to_pylist()
+        return list(column.to_pylist())
     places = column.indices.to_pylist()
     different = sorted({place for place in places if place is not None})
     values = dict(zip(different, column.dictionary.take(different).to_pylist(), strict=True)) if different else {}

@@ -4,6 +4,7 @@ Two faults of Pillow (12.3) are worked around here: a directory of EXIF or TIFF 
 copied once per entry, and the parts before the pixels are joined one by one, which takes the square of their number.
 """
 
+import sys
 from typing import IO, Any, BinaryIO, cast
 
 from PIL import Image, TiffImagePlugin
@@ -11,21 +12,22 @@ from PIL import Image, TiffImagePlugin
 from bias_core.errors import InvalidInput
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "AVIF")
-_MOST_BEFORE_PIXELS = {b"\x89PNG": 4_000_000, b"\xff\xd8": 2_000_000, b"GIF8": 1_000_000}  # bytes, by how files begin
+_MOST_BEFORE_PIXELS = {b"\x89PNG": 4_000_000, b"\xff\xd8": 4_000_000, b"GIF8": 1_000_000}  # bytes, by how files begin
 _MOST_IN_DIRECTORY = 4_000_000  # bytes
+_MOST_READS = 50_000  # a part takes two or more
 
 
 class _Limited:
-    """A file that refuses to be read for more than so many bytes."""
+    """A file that refuses to be read for more than so many bytes, or too often."""
 
     def __init__(self, file: IO[bytes], most: int) -> None:
         self._file = file
-        self.most = most  # further bytes
+        self.most, self.n_reads = most, _MOST_READS  # further bytes and readings
 
     def read(self, n: int = -1) -> bytes:
         data = self._file.read(n)
-        self.most -= len(data)
-        if self.most < 0:
+        self.most, self.n_reads = self.most - len(data), self.n_reads - 1
+        if self.most < 0 or self.n_reads < 0:
             raise InvalidInput("what stands before its pixels is too long to be read")
         return data
 
@@ -42,7 +44,7 @@ def open_picture(file: BinaryIO) -> Image.Image:
         return Image.open(file, formats=FORMATS)
     limited = _Limited(file, length)
     opened = Image.open(cast("BinaryIO", limited), formats=FORMATS)
-    limited.most = 1 << 62
+    limited.most = limited.n_reads = sys.maxsize
     return opened
 
 
@@ -53,4 +55,4 @@ def _load_limited(directory: TiffImagePlugin.ImageFileDirectory_v2, file: IO[byt
     _load(directory, cast("IO[bytes]", _Limited(file, _MOST_IN_DIRECTORY)))
 
 
-TiffImagePlugin.ImageFileDirectory_v2.load = _load_limited  # type: ignore[method-assign]
+TiffImagePlugin.ImageFileDirectory_v2.load = _load_limited  # type: ignore[method-assign, assignment]

@@ -7,7 +7,6 @@ Columns are ``prompt`` (or ``text``), and where they are wanted ``group``, ``n``
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import isnan
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -64,7 +63,7 @@ def read_pack(name: str) -> tuple[PackedPrompt, ...]:
             raise InvalidInput(f"{shown} is larger than {MOST_BYTES // 1_000_000} MB, which no pack of prompts is")
         if path.suffix.lower() == ".parquet":
             return checked_prompts(shown, _parquet_rows(shown, path.read_bytes()))
-        return checked_prompts(shown, read_table(shown, partial(path.open, "rb"), needs=[_PROMPT], further=_FURTHER))
+        return checked_prompts(shown, read_table(shown, lambda: path.open("rb"), needs=[_PROMPT], further=_FURTHER))
     except OSError as error:
         raise InvalidInput(f"{shown} cannot be read: {error.strerror or error}") from error
 

@@ -26,6 +26,7 @@ RECORD_KEY = "bias_core"
 # The fast end of zlib: a few percent larger than the default, several times quicker.
 _COMPRESS_LEVEL = 1
 _DRAWN = frozenset((b"IHDR", b"PLTE", b"IEND", b"tRNS", b"eXIf", b"acTL"))  # parts of a PNG that show in its picture
+_MOST_PARTS = 100_000  # of a PNG
 _LARGEST = 2**63 - 1  # number of a record
 _SHOWN = 300  # characters of an error
 _STALE_SECONDS = 24 * 3600
@@ -98,11 +99,15 @@ def pixel_digest(data: bytes) -> str:
 
 
 def without_texts(data: bytes) -> bytes:
-    """A PNG of the parts that decide its pixels; the others can be huge or broken. Other data as it is."""
+    """A PNG of the parts that decide its pixels; the others can be huge or broken. Other data as it is.
+
+    Raises StorageError: it has more parts than any program writes.
+    """
     if not data.startswith(SIGNATURE):
         return data
-    parts, position = [SIGNATURE], len(SIGNATURE)
+    parts, position, n_parts = [SIGNATURE], len(SIGNATURE), 0
     while position < len(data):
+        n_parts = _one_more(n_parts)
         end = position + 12 + int.from_bytes(data[position : position + 4], "big")
         kind = data[position + 4 : position + 8]
         if kind in _DRAWN or (kind == b"IDAT" and end > position + 12):
@@ -111,11 +116,18 @@ def without_texts(data: bytes) -> bytes:
     return b"".join(parts)
 
 
+def _one_more(n_parts: int) -> int:
+    if n_parts >= _MOST_PARTS:
+        raise StorageError(f"a PNG of more than {_MOST_PARTS:,} parts")
+    return n_parts + 1
+
+
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     if not data.startswith(SIGNATURE):
         raise StorageError("not a PNG file")
-    position = len(SIGNATURE)
+    position, n_parts = len(SIGNATURE), 0
     while position < len(data):
+        n_parts = _one_more(n_parts)
         end = position + 8 + int.from_bytes(data[position : position + 4], "big")
         if zlib.crc32(data[position + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
             raise StorageError("a PNG chunk is truncated or altered")

@@ -2,7 +2,7 @@
 
 import io
 import json
-import resource
+import os
 import struct
 import sys
 import zipfile
@@ -18,7 +18,7 @@ from bias_core.exchange.imports import ImportedImages
 from bias_core.exchange.prompt_packs import read_pack
 from bias_core.studies.kit.labels import _read
 
-MANY = 1_100_000
+MANY, ALLOWED = 1_100_000, 199_000  # lines: too many, and nearly so
 LONG, LONGER = 12_000_000, 39_000_000  # bytes; the latter just below what one file may have
 HEAD = b"file_name,prompt\n"
 
@@ -66,13 +66,13 @@ def segments(kind, body, n):
 
 PARQUETS = {
     "one text many times": lambda: table(repeated("a" * 60_000, 200_000)),
-    "a text of 100 MB": lambda: table(repeated("a" * 100_000_000, 9)),
+    "a text of 20 MB": lambda: table(repeated("a" * 20_000_000, 9)),
     "texts that go on": lambda: table({"prompt": ["a" * 60_000] * 2000}, use_dictionary=False,
                                       column_encoding={"prompt": "DELTA_BYTE_ARRAY"}),
     "plain texts": lambda: table({"prompt": ["a" * 60_000] * 4500}, use_dictionary=False),
     "rows": lambda: table({"prompt": [""] * MANY}),
     "columns": lambda: table({f"c{place}": [1] for place in range(3000)}),
-    "lists": lambda: table({"prompt": ["a"], "attributes": [["man"] * 5_000_000]}),
+    "lists": lambda: table({"prompt": ["a"], "attributes": [["man"] * 4_100_000]}),
     "groups": lambda: table({"prompt": ["a"] * 20_000}, row_group_size=2),
 }  # fmt: skip
 TABLES = {
@@ -80,15 +80,22 @@ TABLES = {
         "empty lines": lambda: HEAD + b"\n" * MANY, "empty cells": lambda: HEAD + b",\n" * MANY,
         "blank": lambda: b" " * LONG, "one row": lambda: HEAD + b'"\n",' * (LONG // 4),
         "unknown pictures": lambda: HEAD + b"1.png,a\n" * (LONG // 8), "cells": lambda: HEAD + b"," * LONG,
-        "columns": lambda: b"file_name,prompt," + b"a," * (LONG // 2), "UTF-16": lambda: b"\xff\xfe" + b"a\0" * (LONG // 2),
+        "columns": lambda: b"file_name,prompt," + b"a," * (LONG // 2),
+        "UTF-16": lambda: b"\xff\xfe" + b"a\0" * (LONG // 2),
+        "invented": lambda: HEAD + b"".join(b"%d.png,a\n" % place for place in range(ALLOWED)),
+        "one picture again": lambda: HEAD + b"1.png,a\n" + b"1.png,b\n" * ALLOWED,
+        "cells of white": lambda: HEAD + b"1.png,%b\n" % (b"a " * 60_000) * 90,
         "one wide letter": lambda: HEAD + b"1.png," + "\U0001f600".encode() + b"a" * LONG,
     },
     "metadata.jsonl": {
-        "objects": lambda: b"{}\n" * MANY, "lists": lambda: b'{"a":[' + b"[]," * (LONG // 3), "deep": lambda: b'{"a":' + b"[" * LONG,
+        "objects": lambda: b"{}\n" * MANY, "few objects": lambda: b"{}\n" * ALLOWED,
+        "lists": lambda: b'{"a":[' + b"[]," * (LONG // 3), "deep": lambda: b'{"a":' + b"[" * LONG,
+        "shallow": lambda: b'{"file_name":' + b"[" * 900_000 + b"]" * 90,
         "keys": lambda: b"".join(b'{"k%d":1}\n' % place for place in range(100_000)),
     },
     "part.json": {
-        "lists": lambda: b'{"1.png":{"p":"a"},"x":[' + b"[]," * (LONG // 3) + b"[]]}", "deep": lambda: b"[" * LONG,
+        "lists": lambda: b'{"1.png":{"p":"a"},"x":[' + b"[]," * (LONG // 3) + b"[]]}",
+        "deep": lambda: b"[" * 7_000_000,
         "short lists": lambda: b'{"1.png":{"p":"a"},"x":[' + b"[]," * MANY + b"[]]}",
     },
     "1.txt": {"long": lambda: b"a" * LONG},
@@ -107,7 +114,8 @@ PICTURES = {
     "a WebP's EXIF": lambda: picture("WEBP", exif=b"Exif\0\0" + directory(60_000, 1_000_000)),
     "many parts of a JPEG": lambda: segments(b"\xe1", b"Exif\0\0" + b"a" * 65_000, 900),
     "tiny parts of a JPEG": lambda: segments(b"\xe5", b"", LONGER // 4),
-    "frames": lambda: picture("GIF", save_all=True, append_images=[Image.new("RGB", (1, 1), (i % 256, i // 256, 0)) for i in range(3000)]),
+    "frames": lambda: picture("GIF", save_all=True, append_images=[Image.new("RGB", (1, 1), (n % 256, n // 256, 0))
+                                                                   for n in range(3000)]),
 }  # fmt: skip
 
 
@@ -121,40 +129,45 @@ def zipped(path, files):
 def entries(path, n, name="{}.txt"):
     """A zip whose directory names n files of no bytes."""
     names = [name.format(place).encode() for place in range(n)]
-    listed = b"".join(b"PK\1\2" + struct.pack("<HHHHHHLLLHHHHHLL", 20, 20, 0, 0, 0, 0, 0, 0, 0, len(one), 0, 0, 0, 0, 0, 0) + one for one in names)
+    listed = b"".join(
+        b"PK\1\2" + struct.pack("<HHHHHHLLLHHHHHLL", 20, 20, 0, 0, 0, 0, 0, 0, 0, len(one), 0, 0, 0, 0, 0, 0) + one
+        for one in names
+    )
     path.write_bytes(listed + b"PK\5\6" + struct.pack("<HHHHLLH", 0, 0, n % 65_536, n % 65_536, len(listed), 0, 0))
+    return path
+
+
+def written(path, content):
+    path.write_bytes(content)
     return path
 
 
 def hostile_files(folder):
     """Every file by what is wrong with it, one after another: each is deleted once it was read."""
+    pictures = {"1.png": picture(), "a nurse and a cook.png": picture()}
     for name, kinds in TABLES.items():
         for kind, make in kinds.items():
-            yield f"{name}, {kind}", zipped(folder / "a.zip", {"1.png": picture(), "a nurse and a cook.png": picture(), name: make()})
+            yield f"{name}, {kind}", zipped(folder / "a.zip", {**pictures, name: make()})
     for kind, make in PICTURES.items():
         yield f"picture, {kind}", zipped(folder / "a.zip", {"a photo of a nurse.png": make()})
-    for kind in ("one text many times", "a text of 100 MB", "rows", "lists", "groups"):
-        (folder / "pack.parquet").write_bytes(PARQUETS[kind]())
-        yield f"pack, {kind}", folder / "pack.parquet"
-    for kind, content in {"rows": b"prompt\n" + b"a\n" * MANY, "bad": b"prompt,n\n" + b"a,b\n" * MANY, "empty": b"prompt\n" + b",\n" * MANY}.items():
-        (folder / "pack.csv").write_bytes(content)
-        yield f"pack, {kind}", folder / "pack.csv"
-    (folder / "labels.csv").write_bytes(b"image_id,answer\n" + b"a,b\n" * MANY)
-    yield "labels", folder / "labels.csv"
-    yield "zip, entries", entries(folder / "a.zip", 900_000)
-    yield "zip, long names", entries(folder / "a.zip", 900, "a photo of a nurse {}" + "-" * 60_000 + ".png")
-    prompts = with_parts(chunk(b"tEXt", b"parameters\0" + b"a " * 4900 + b"\nSteps: 1, Sampler: x, CFG scale: 1, Seed: 1"))
-    yield "zip, long prompts", zipped(folder / "a.zip", dict.fromkeys(map("{}.png".format, range(8000)), prompts))
+    for kind in ("one text many times", "a text of 20 MB", "rows", "lists", "groups"):
+        yield f"pack, {kind}", written(folder / "pack.parquet", PARQUETS[kind]())
+    for n in (ALLOWED, MANY):
+        yield f"pack, {n} rows", written(folder / "pack.csv", b"prompt,n\n" + b"a,\n" * n)
+        yield f"pack, {n} bad rows", written(folder / "pack.csv", b"prompt,n\n" + b"a,b\n" * n)
+        yield f"labels, {n} rows", written(folder / "labels.csv", b"image_id,answer\n" + b"a,b\n" * n)
+    yield "zip, entries", entries(folder / "a.zip", 300_000)
+    yield "zip, long names", entries(folder / "a.zip", 200, "a photo of a nurse {}" + "-" * 60_000 + ".png")
 
 
 def read(path):
     """What a file comes to, in a word or a sentence."""
     try:
         if path.suffix != ".zip":
-            return f"{len(_read(str(path)) if path.stem == 'labels' else read_pack(str(path)))} rows"
+            return f"{len(_read(str(path)) if path.stem == 'labels' else read_pack(str(path)))} rows were read"
         found = ImportedImages(path)
         found.examine()
-        return f"{sum(found.counts.values())} pictures; {found.rejected[:1]} {found.unread_metadata[:1]}"
+        return f"{sum(found.counts.values())} pictures were read; {found.rejected[:1]} {found.unread_metadata[:1]}"
     except BiasCoreError as error:
         return f"{type(error).__name__}: {error}"
 
@@ -169,8 +182,6 @@ def main(folder):
 
 def read_apart(path):
     """Megabytes of growth, and what came of a file, in a copy of this process."""
-    import os
-
     ends = os.pipe()
     if child := os.fork():
         os.close(ends[1])
@@ -185,7 +196,11 @@ def read_apart(path):
 
 
 def _most():
-    return next(int(line.split()[1]) // 1024 for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return next(
+        int(line.split()[1]) // 1024
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
 
 
 if __name__ == "__main__":

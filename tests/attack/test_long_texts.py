@@ -56,18 +56,15 @@ def table(text):
     return list(read_table("own.csv", lambda: io.BytesIO(text.encode("utf-8", "replace")), needs=[["prompt"]]))
 
 
-def inside(template):
-    """A reader of pictures that hold the text in this place of a program's JSON."""
-    return lambda text: facts_of_text(json.dumps(json.loads(template), ensure_ascii=False).replace("TEXT", text))
-
-
 READERS = {
     **{f"PNG {name}": lambda text, name=name: read_metadata(picture(text, name))
-       for name in ("parameters", "Dream", "Comment", "Source", "Description", "sd-metadata", "invokeai_metadata", "prompt")},
+       for name in ("parameters", "Dream", "Comment", "Source", "Description", "sd-metadata", "invokeai_metadata",
+                    "prompt")},
     "A1111": lambda text: facts_of_text(f"a doctor\nSteps: 20, Sampler: x, CFG scale: 7, Seed: 1, {text}"),
     "A1111 prompt": lambda text: facts_of_text(f"{text}\nSteps: 20, Sampler: x, CFG scale: 7, Seed: 1"),
     "Dream": lambda text: read_metadata(picture(f'"a doctor" -s 20 -S 3 -A x {text}', "Dream")),
-    "sd-metadata": lambda text: read_metadata(picture(json.dumps({"image": {"sampler": "x", "prompt": [{"prompt": text}]}}), "sd-metadata")),
+    "sd-metadata": lambda text: read_metadata(picture(json.dumps(
+        {"image": {"sampler": "x", "prompt": [{"prompt": text}]}}), "sd-metadata")),
     "NovelAI": lambda text: read_metadata(picture(json.dumps({"sampler": "x", "uc": text}), "Comment")),
     "SwarmUI": lambda text: facts_of_text(json.dumps({"sui_image_params": {"prompt": text, "Refiner prompt": text}})),
     "graph": facts_of_graph,
@@ -95,14 +92,16 @@ READERS_OF_PROMPTS = {  # which are 10,000 characters at most
     "users": _users_of, "cluster": _picked, "arms": lambda text: parse_arms([text]), "message": without_variables,
 }  # fmt: skip
 UNITS = [
-    *" \t-_,:;\"'\\([{<|=0a\n\r.#", "1-", "1 ", "a ", "a:", '"\\"', ":\"", "((", "[[", '{"a":', "[],", "{},", '"",', "<a", "--a ",
-    "Steps: 1, ", "Negative prompt:", "\nNegative prompt: ", "\nSteps: ", "Hashes:{", "Sampler: x, ", 'a: "\\"', "Job ID:",
-    '"a" -s 3 ', " -S  ", "<segment:", "<lora:", "__a", "{a|", "http://a.b ", "-- --v 1 ", "one a on the left and ",
-    "one a on the left and one b on the right ", "a photo of a ", "of a ", "<think>", "</think>", "<details reasoning ",
-    "<|channel|>final", "<|message|>", "<think>a</think>", "assistantfinal", "insufficient_", "a_", "BIAS_A (", "(BIAS_A",
-    "present (", "positive:", "\u0301\u0323", "\uff9e\u0301", "é", "\U0001f600", "{a=b}", " = 1", "a= ", "\x00", "\ud800",
-    "cv.iptc.org/newscodes/digitalsourcetype/", "a,", "\",\"", "sep=;", "a: b\n", "Prompt: a\n", "before-", "-before-a",
-    "grid-", "12345678-1234-1234-1234-123456789012", "2026-11-22 ", "DALL·E ", "Default_", "(1)",
+    *" \t-_,:;\"'\\([{<|=0a\n\r.#", "1-", "1 ", "a ", "a:", '"\\"', ':"', "((", "[[", '{"a":', "[],", "{},", '"",',
+    "<a",
+    "--a ", "Steps: 1, ", "Negative prompt:", "\nNegative prompt: ", "\nSteps: ", "Hashes:{", "Sampler: x, ",
+    'a: "\\"', "Job ID:", '"a" -s 3 ', " -S  ", "<segment:", "<lora:", "__a", "{a|", "http://a.b ", "-- --v 1 ", "a,",
+    "one a on the left and ", "one a on the left and one b on the right ", "a photo of a ", "of a ", '","', "sep=;",
+    "<think>", "</think>", "<details reasoning ", "<|channel|>final", "<|message|>", "<think>a</think>", "(1)", "grid-",
+    "assistantfinal", "insufficient_", "a_", "BIAS_A (", "(BIAS_A", "present (", "positive:", " = 1", "a= ", "{a=b}",
+    "\u0301\u0323", "\uff9e\u0301", "é", "\U0001f600", "\x00", "\ud800", "cv.iptc.org/newscodes/digitalsourcetype/",
+    "a: b\n", "Prompt: a\n", "before-", "-before-a", "12345678-1234-1234-1234-123456789012", "2026-11-22 ", "DALL·E ",
+    "Default_",
 ]  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """People's answers about pictures, from a table: checked at the door, and merged over raters."""
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +111,7 @@ def _read(path: str) -> pd.DataFrame:
     """The rows of the file by their places, with the columns of COLUMNS as text without blanks at the ends."""
     file = Path(path).expanduser()
     try:
-        read = read_table(file.name, partial(file.open, "rb"), needs=[["image_id"], ["answer"]], further=COLUMNS)
+        read = read_table(file.name, lambda: file.open("rb"), needs=[["image_id"], ["answer"]], further=COLUMNS)
         rows = {place: list(map(row.get, COLUMNS)) for place, row in read}
     except OSError as error:
         raise StorageError(f"cannot read people's answers {path}: {error}") from error
