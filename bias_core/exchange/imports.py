@@ -28,7 +28,7 @@ from bias_core.exchange.sidecars import PARQUET, facts_of_parquet, facts_of_part
 from bias_core.exchange.tables import Problems, read_table
 from bias_core.given_values import MAX_TEXT, normal_form
 from bias_core.protocols import StepCallback
-from bias_core.store.images import read_record, without_texts
+from bias_core.store.images import DamagedRecord, read_record, without_texts
 from bias_core.types import IMPORTED, GeneratedImage, ImageRow, PictureRecord, is_blank
 
 MOST_BYTES = 40_000_000  # of one file, unpacked
@@ -407,7 +407,9 @@ class ImportedImages:
         try:
             record = read_record(data)
             inside = metadata_of_record(record)
-        except StorageError:  # it has no record that is whole
+        except StorageError as error:  # it has no record that is whole
+            if isinstance(error, DamagedRecord):
+                self.unread_metadata.append(f"{name}: {error}")
             with suppress(InvalidInput):  # was noted, where its prompt was looked for
                 inside = read_metadata(io.BytesIO(data), name)
         line, known = self._lines.get(name), self._tables.get(name, PictureMetadata()).over(inside)

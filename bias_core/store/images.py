@@ -33,6 +33,10 @@ _STALE_SECONDS = 24 * 3600
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
 
 
+class DamagedRecord(StorageError):
+    """A picture has a record of ours, which is forged or damaged, or written for another picture."""
+
+
 def encode_png(generated: GeneratedImage) -> bytes:
     """The picture as PNG with text chunks: prompt, seed, model, ... for people, one JSON for programs."""
     buffer = io.BytesIO()
@@ -53,7 +57,8 @@ def encode_png(generated: GeneratedImage) -> bytes:
 def read_record(data: bytes) -> PictureRecord:
     """Check every chunk's checksum, and the pixels against their digest, and give the record.
 
-    Raises StorageError: the file is truncated, altered, or was not written by :func:`encode_png`.
+    Raises StorageError: the file is truncated, altered, or was not written by :func:`encode_png`; DamagedRecord where
+    its record is.
     """
     keyword = RECORD_KEY.encode() + b"\0"
     text, kind = b"", b""
@@ -66,10 +71,10 @@ def read_record(data: bytes) -> PictureRecord:
         record = json.loads(text.split(b"\0", 5)[-1])
         of_picture = _record_of(record)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise StorageError(f"the picture's record cannot be read: {str(error)[:_SHOWN]}") from error
+        raise DamagedRecord(f"the picture's record cannot be read: {str(error)[:_SHOWN]}") from error
     # Pictures of earlier versions have no digest.
     if "pixels" in record and record["pixels"] != pixel_digest(data):
-        raise StorageError("the pixels are not those that the record was written for")
+        raise DamagedRecord("the pixels are not those that the record was written for")
     return of_picture
 
 
@@ -79,13 +84,13 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {"int": int, "float": (int, floa
 def _record_of(record: Mapping[str, Any]) -> PictureRecord:
     """The record, all values of which are of their types: somebody may have forged it."""
     row, truth, blocked, drawn = record["row"], record["truth"], record["blocked"], record.get("drawn")
+    if not all(isinstance(one, dict) for one in (row, truth or {}, drawn or {})) or not isinstance(blocked, bool):
+        raise TypeError("it has another form")
     for field in fields(ImageRow):
         value = row.get(field.name, field.default)
         wrong = not isinstance(value, _KINDS.get(str(field.type), str)) or isinstance(value, bool)
         if wrong or (isinstance(value, int | float) and not abs(value) <= _LARGEST):  # NaN neither
             raise ValueError(f"its {field.name} is {quoted(value)}")
-    if not isinstance(blocked, bool) or not all(one is None or isinstance(one, dict) for one in (truth, drawn)):
-        raise TypeError("it has another form")
     return PictureRecord(row=ImageRow(**row), truth=truth, blocked=blocked, drawn=drawn)
 
 
