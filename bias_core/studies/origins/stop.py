@@ -194,6 +194,8 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
         frame = data.frame[data.frame["nationality"] == nationality]
         if len(frame) >= _FEWEST_PER_NATIONALITY:
             notes.append(f"{nationality}: {_cluster(data, nationality, frame, rows[frame.index], clusters)}")
+    if not clusters:
+        raise InvalidInput(f"no nationality has {_FEWEST_PER_NATIONALITY} pictures that can be scored")
     clusters = yield from data.as_far_as("clusters searched for texts", clusters, partial(_with_prompts, data))
     clusters = yield from _draw(design, settings, data, clusters)
     attributes = _attributes(design, settings, data, clusters)

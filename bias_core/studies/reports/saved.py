@@ -221,7 +221,7 @@ def from_text(text: str, root: Path) -> SavedReport:
         report = replace(_as_declared(report), created=report.created or created)
         return SavedReport(report=report, created=created)
     except RecursionError as error:
-        raise StorageError("a saved report is not whole: it has lists within lists, deeper than they are read") from error
+        raise StorageError("a saved report is not whole: it is deeper than it is read") from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise StorageError(f"a saved report is not whole: {str(error)[:_SHOWN]}") from error
 
