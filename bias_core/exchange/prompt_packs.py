@@ -140,7 +140,7 @@ def _is_empty(value: object) -> bool:
 def _from_hub(name: str) -> Path:
     """The file of a data set, downloaded; the only one that can hold prompts where none is named."""
     from httpx import HTTPError
-    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub import HfApi, constants, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
 
     match = _HUB_NAME.fullmatch(name.removeprefix(HUB))
@@ -152,6 +152,10 @@ def _from_hub(name: str) -> Path:
             file = _only_file(name, HfApi().list_repo_files(repo, repo_type="dataset", revision=revision))
         if not file.lower().endswith(_ON_HUB):
             raise InvalidInput(f"{name}: a pack is a file {', '.join(_ON_HUB)}; got {quoted(file)}")
+        if not constants.HF_HUB_OFFLINE:  # a file of any size would be downloaded
+            infos = HfApi().get_paths_info(repo, [file], repo_type="dataset", revision=revision)
+            if any(getattr(info, "size", 0) > MOST_BYTES for info in infos):
+                raise InvalidInput(f"{name} is larger than {MOST_BYTES // 1_000_000} MB, which no pack of prompts is")
         return Path(hf_hub_download(repo, file, repo_type="dataset", revision=revision))
     except (RepositoryNotFoundError, EntryNotFoundError, HFValidationError) as error:
         raise InvalidInput(f"there is no data set {name}, or it is not public: {_first_line(error)}") from error

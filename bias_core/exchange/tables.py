@@ -26,6 +26,7 @@ _SEPARATORS = ",;\t|"
 _NO_SEPARATOR = "\x1f"  # of a table with one column, whose commas are text
 _SEPARATOR_LINE = re.compile(r"\"?sep=([,;\t|])\"?[ \t]*", re.IGNORECASE)  # Excel's first line
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_NO_TEXT = "cannot be read: it is no text; save a spreadsheet as CSV"
 _SIMILAR, _NEARLY_SAME = 0.6, 0.8  # of names of columns, difflib's ratio
 _MOST_NAMED = 5  # lines in one message
 _MOST_COLUMNS = 1000
@@ -107,6 +108,8 @@ def _encoding(name: str, file: BinaryIO) -> str:
         except UnicodeDecodeError as error:
             wrong_line = wrong_line or n_lines + _n_ends(error.object[: error.start])
         n_lines += _n_ends(piece)
+        if encoding == "utf-8" and b"\0" in piece:
+            raise InvalidInput(f"{name} {_NO_TEXT}")
         if n_bytes > _MOST_BYTES or n_lines > _MOST_LINES:
             raise InvalidInput(f"{name} has more than {_MOST_LINES:,} lines or {_MOST_BYTES // 1_000_000} MB")
         piece = file.read(_PIECE)
@@ -155,7 +158,7 @@ class _Lines(Iterator[str]):
         if self._n_characters > _LONGEST_ROW:
             raise InvalidInput(f"{self._name} has a row of more than {_LONGEST_ROW:,} characters")
         if "\0" in line:
-            raise InvalidInput(f"{self._name} cannot be read: it is no text; save a spreadsheet as CSV")
+            raise InvalidInput(f"{self._name} {_NO_TEXT}")
         return line
 
 

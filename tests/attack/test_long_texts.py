@@ -120,7 +120,8 @@ def fault(read, unit, longest):
     """What is wrong with the time that a reader takes for a text of one unit again and again; "" for nothing."""
     before = 0.0
     for length in (longest // 64, longest // 16, longest // 4, longest - 600):
-        for text in (unit * (length // len(unit)), unit * (length // len(unit)) + "!"):
+        for end in ("!",) if length > longest // 4 else ("", "!"):
+            text = unit * (length // len(unit)) + end
             taken = seconds(read, text)
             if taken > _MOST or (before and taken > max(_QUICK, _GROWTH * before)):
                 return f"{len(text):,} characters take {taken:.2f} s, a quarter of them {before:.2f} s"
