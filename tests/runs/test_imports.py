@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 import zlib
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -19,7 +20,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.exchange import file_names, imports, picture_metadata
+from bias_core.exchange import comfy_graph, file_names, imports, picture_metadata
+from bias_core.exchange.comfy_graph import facts_of_graph
 from bias_core.exchange.drawing_facts import PictureMetadata
 from bias_core.exchange.export import Export, ExportedImage, write_folder, write_zip
 from bias_core.exchange.imports import LONGEST_SIDE, ImportedImages, decode, key
@@ -635,6 +637,127 @@ def test_broken_or_huge_metadata_breaks_no_import(tmp_path, kind):
     assert rows[0].seed == 0
     if kind not in ("an EXIF that is cut off", "no numbers"):
         assert found.unread_metadata[0].startswith("doctor/1.png: its ")
+
+
+OWN_ROW = {"prompt": DOCTOR, "seed": 1, "model": "m"}
+RECORD = {"row": OWN_ROW, "truth": None, "blocked": False}
+
+
+def with_record(text):
+    return picture(1)[:33] + chunk(b"iTXt", b"bias_core\0\0\0\0\0" + text.encode()) + picture(1)[33:]
+
+
+FORGED = {
+    "a number": "3", "deep": "[" * 100_000, "a deep row": '{"row":' * 50_000, "without a row": "{}",
+    "many digits": json.dumps(RECORD).replace('"seed": 1', f'"seed": {"9" * 5000}'),
+    **{f"row: {name}": json.dumps(RECORD | {"row": row}) for name, row in {
+        "a list": [1], "no prompt": {}, "prompt": OWN_ROW | {"prompt": None}, "prompts": OWN_ROW | {"prompt": ["a"]},
+        "seed": OWN_ROW | {"seed": "x"}, "huge": OWN_ROW | {"seed": 10**300}, "more": OWN_ROW | {"id": "x"},
+        "true": OWN_ROW | {"width": True}, "model": OWN_ROW | {"model": {}},
+        "NaN": OWN_ROW | {"guidance_scale": float("nan")}}.items()},
+    **{f"record: {name}": json.dumps(RECORD | more) for name, more in {
+        "truth": {"truth": "x"}, "drawn": {"drawn": ["program"]}, "blocked": {"blocked": "yes"},
+        "pixels": {"pixels": 5}, "digest": {"pixels": "0" * 20}}.items()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FORGED)
+def test_a_forged_record_is_one_sentence_and_costs_nothing_else(tmp_path, kind):
+    found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.png": with_record(FORGED[kind])}))
+    (row,) = found.rows(DOCTOR, 2)
+    assert row.seed == 0
+    assert all(re.match(f"{DOCTOR}/1.png: (its|the) .{{9,400}}", line) for line in found.unread_metadata)
+    assert found.unread_metadata
+    assert found.record(row.id) == ("", "")
+
+
+def test_what_cannot_be_written_is_no_part_of_a_prompt_or_mark(tmp_path):
+    row, drawn = OWN_ROW | {"prompt": "a \x00photo of \ud800a doctor"}, {"program": "x", "digital_source_type": '"/><x'}
+    found = ImportedImages(folder(tmp_path, {"1.png": with_record(json.dumps(RECORD | {"row": row, "drawn": drawn}))}))
+    assert found.counts == {DOCTOR: 1}
+    (stored,) = ImageStore(tmp_path / "store").add(list(found.generate(found.rows(DOCTOR, 1))))
+    assert b'"/><x' not in stored.path.read_bytes()
+
+
+def test_prompts_that_are_too_long_alone_or_together_are_refused(tmp_path, monkeypatch):
+    long = {f"{n}.png": picture(n) for n in range(3)} | {f"{n}.txt": "a " * 6000 for n in range(2)} | {"2.txt": DOCTOR}
+    found = ImportedImages(folder(tmp_path, long))
+    assert found.rejected == [f"{n}.png: its prompt has 11,999 characters; at most 10,000 are read" for n in range(2)]
+    monkeypatch.setattr(imports, "_MOST_CHARACTERS", 30)
+    with pytest.raises(InvalidInput, match="more than 30 characters of prompts"):
+        ImportedImages(folder(tmp_path, LAYOUTS["folders"], "many"))
+
+
+def test_a_text_that_is_too_long_is_not_read_in_part(tmp_path):
+    blank = " " * 65_536
+    texts = {"parameters": "a cat " + blank + A1111, "Dream": '"a cat" -s 3 -S 3 -A x' + blank,
+             "Description": "a cat Job ID: 1" + blank, "prompt": json.dumps(COMFY) + " " * 1_000_000}  # fmt: skip
+    for keyword, text in texts.items():
+        found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.png": png(**{keyword: text})}, keyword))
+        assert found.counts == {DOCTOR: 1}
+        assert re.search(rf"its metadata \({keyword}\) has more than [\d,]+ characters", found.unread_metadata[0])
+
+
+def sampler(**inputs):
+    return {"class_type": "KSampler", "inputs": {"seed": 1, "steps": 2, "cfg": 7, "sampler_name": "x", **inputs}}
+
+
+def chain(n, before, kind="CLIPTextEncode"):
+    """Nodes each of which is linked to the one before by these inputs."""
+    first = {"class_type": kind, "inputs": {"text": "a doctor"}}
+    rest = {f"c{i}": {"class_type": kind, "inputs": {name: [f"c{i - 1}", 0] for name in before}} for i in range(1, n)}
+    return {"c0": first, **rest}
+
+
+def samplers(n, **linked):
+    latent = {f"s{i}": sampler(latent_image=[f"s{i - 1}", 0], **linked) for i in range(1, n)}
+    return {
+        "s0": sampler(**linked),
+        **latent,
+        "save": {"class_type": "SaveImage", "inputs": {"images": [f"s{n - 1}", 0]}},
+    }
+
+
+SHAPES = {
+    "samplers over one chain": lambda: chain(900, ["conditioning"]) | samplers(900, positive=["c899", 0]),
+    "samplers of models": lambda: chain(900, ["model"]) | samplers(900, model=["c899", 0], positive=["c0", 0]),
+    "guiders": lambda: chain(900, ["guider"]) | samplers(900, guider=["c899", 0]),
+    "diamonds": lambda: chain(140, ["a", "b"], "Combine") | samplers(1, positive=["c139", 0]),
+    "joined texts": lambda: chain(140, ["text_a", "text_b"], "Concatenate") | samplers(1, positive=["c139", 0]),
+    "many ends": lambda: {**chain(2, "a"), **samplers(500, positive=["c1", 0]),
+        **{f"end{i}": {"class_type": "SaveImage", "inputs": {"images": ["s499", 0]}} for i in range(900)}},
+    "circle": lambda: {
+        f"{i}": sampler(positive=[f"{(i + 1) % 900}", 0], x=[f"{(i - 1) % 900}", 0]) for i in range(900)},
+    "all linked": lambda: {f"{i}": sampler(**{f"x{j}": [f"{j}", 0] for j in range(i)}) for i in range(200)},
+    "long lists": lambda: {f"{i}": sampler(positive=[["x"] * 9000, 0], x=[f"{i - 1}", 0]) for i in range(20)},
+    "switches": lambda: {**samplers(500, positive=["c499", 0]), **{f"c{i}": {"class_type": "Switch", "inputs": {
+        "select": 1, "input1": [f"c{i - 1}", 0]}} for i in range(500)}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_a_graph_of_any_shape_is_followed_in_bounded_steps(kind, monkeypatch):
+    monkeypatch.setattr(comfy_graph, "_MOST_VISITS", 20_000)
+    text, steps = json.dumps(SHAPES[kind]()), 0
+
+    def count(*_):
+        nonlocal steps
+        steps += 1
+        assert steps < 50 * comfy_graph._MOST_VISITS
+
+    sys.setprofile(count)
+    try:
+        with suppress(*picture_metadata.UNREADABLE):
+            facts_of_graph(text)
+    finally:
+        sys.setprofile(None)
+    assert steps > 100
+
+
+def test_a_graph_of_too_many_nodes_or_steps_is_said_to_be(tmp_path):
+    for graph, words in ((chain(5001, "a"), "5,001 nodes"), (SHAPES["guiders"](), "larger than it is followed")):
+        with pytest.raises(InvalidInput, match=words):
+            facts_of_graph(json.dumps(graph))
 
 
 def test_more_text_than_is_read_is_noted(tmp_path, monkeypatch):
