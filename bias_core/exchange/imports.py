@@ -63,6 +63,7 @@ _NO_PICTURES = frozenset((
 _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
 MOST_PICTURES = 100_000
 MOST_PIXELS = 50_000_000
+_MOST_OPAQUE, _MOST_TRANSPARENT = 17_000_000, 10_000_000  # of other files than JPEG: about 100 MB
 LONGEST_SIDE = 1024
 """Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
 _LARGE = 4_000_000  # pixels
@@ -592,7 +593,7 @@ def key(prompt: str) -> str:
 def decode(data: bytes) -> Image.Image:
     """The picture in RGB, the right way up, its longer side at most ``LONGEST_SIDE``.
 
-    Only one large picture of all visitors is unpacked at a time: 50 million pixels take 400 MB for a moment.
+    Only one large picture of all visitors is unpacked at a time, and it takes about 100 MB for a moment.
 
     Transparent parts are white, of an animation the first frame counts, 16 bits are scaled to 8.
 
@@ -600,9 +601,9 @@ def decode(data: bytes) -> Image.Image:
     """
     try:
         with open_picture(io.BytesIO(without_texts(data))) as opened:
-            if (n_pixels := opened.width * opened.height) > MOST_PIXELS:
+            if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened)):
                 raise InvalidInput(
-                    f"{opened.width} x {opened.height} pixels are too many; at most {MOST_PIXELS:,} are read"
+                    f"{opened.width} x {opened.height} pixels are too many; at most {most:,} are read of such a file"
                 )
             with _decoding_large if n_pixels > _LARGE else nullcontext():
                 opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
@@ -617,11 +618,21 @@ def decode(data: bytes) -> Image.Image:
         raise InvalidInput(f"cannot be read as a picture: {error}") from error
 
 
+def _most_pixels(opened: Image.Image) -> int:
+    """Return how many pixels may be unpacked; transparency needs a second copy, and a JPEG is unpacked smaller."""
+    if opened.format == "JPEG":
+        return MOST_PIXELS
+    has_transparency = opened.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in opened.info
+    return _MOST_TRANSPARENT if has_transparency else _MOST_OPAQUE
+
+
 def _with_eight_bits(opened: Image.Image) -> Image.Image:
     """The first frame in a mode whose numbers can be averaged: grey or colours, with or without transparency."""
     if opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format == "PNG"):
-        opened.load()
-        image = Image.fromarray((np.asarray(opened).astype(np.float32) / 257).round().astype(np.uint8))
+        bands = np.array_split(np.asarray(opened), 64)  # whole, its numbers would take eight times the room
+        image = Image.fromarray(
+            np.concatenate([((band.astype(np.int32) + 128) // 257).astype(np.uint8) for band in bands])
+        )
         image.info = opened.info  # which way it is turned
         return image
     if opened.mode[0] in "FI":
