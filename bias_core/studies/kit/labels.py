@@ -109,12 +109,13 @@ def answers_counted(
 
 def _read(path: str) -> pd.DataFrame:
     """The rows of the file by their places, with the columns of COLUMNS as text without blanks at the ends."""
+    file = Path(path).expanduser()
     try:
-        data = Path(path).expanduser().read_bytes()
+        read = read_table(file.name, lambda: file.open("rb"), needs=[["image_id"], ["answer"]], further=COLUMNS)
+        rows = {place: list(map(row.get, COLUMNS)) for place, row in read}
     except OSError as error:
         raise StorageError(f"cannot read people's answers {path}: {error}") from error
-    rows = read_table(Path(path).name, data, needs=[["image_id"], ["answer"]], further=COLUMNS)
-    table = pd.DataFrame([row for _, row in rows], [place for place, _ in rows], COLUMNS, dtype=object).fillna("")
+    table = pd.DataFrame(list(rows.values()), list(rows), COLUMNS, dtype=object).fillna("")
     return table.map(lambda value: str(value).strip())
 
 
