@@ -84,7 +84,14 @@ def upload(url, name, content):
 def imported(url, content):
     """Have a zip of one's own pictures read."""
     if (file := upload(url, "pictures.zip", content)) is not None:
-        call(url, "run_study", study="tbyb-dataset", force=True, options=["negative=a wall"], pictures=[file])
+        call(
+            url,
+            "run_study",
+            study="tbyb-dataset",
+            force=True,
+            options=["negative=a wall", "captioner=calibration-captioner"],
+            pictures=[file],
+        )
 
 
 def packed(**files):

@@ -51,6 +51,10 @@ class RunLineFull(BiasCoreError):
     """Too many runs are waiting already; the message says when to try again."""
 
 
+class UploadsFull(BiasCoreError):
+    """There is no room for what is being uploaded; the message says when to try again."""
+
+
 class StorageError(BiasCoreError, OSError):
     """Files could not be written or read; what was already stored is intact."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bias_core.errors import InvalidInput, quoted
 
@@ -20,6 +22,9 @@ _MAX_DEPTH = 5
 _LARGEST = 1e300
 _EXACT = 2**53  # from here on a float is none of the whole numbers
 _WHITE = "\t\n\r"
+_MOST_PARTS = 300_000  # lists, objects and commas of a text of JSON; each may take a hundred bytes
+# Characters that Unicode may have to sort behind one letter; it takes the square of their number.
+_MANY_MARKS = re.compile("(?:[^\\w\\s!-~]|[\uff9e\uff9f]){31}")
 
 
 def _is_whole(value: object) -> bool:
@@ -156,3 +161,29 @@ def as_whole(value: Any, what: str) -> int:
     if number != int(number):
         raise InvalidInput(f"the {what} is a whole number, got {value!r}")
     return int(number)
+
+
+def read_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """The value of a text of JSON that somebody else wrote; ValueError where it is none, too large, or too deep.
+
+    ``pairs`` makes the objects of their names and values.
+
+    >>> read_json('{"seed": 3}')
+    {'seed': 3}
+    """
+    written = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if sum(map(written.count, (b"{", b"[", b","))) > _MOST_PARTS:
+        raise ValueError(f"it has more than {_MOST_PARTS:,} values")
+    try:
+        return json.loads(text, object_pairs_hook=pairs)
+    except RecursionError as error:
+        raise ValueError("it has lists within lists, deeper than they are read") from error
+
+
+def normal_form(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
+    """The text in one of Unicode's normal forms; as it is where dozens of marks follow one letter.
+
+    >>> normal_form("NFKC", "\uff30erson")
+    'Person'
+    """
+    return text if text.isascii() or _MANY_MARKS.search(text) else unicodedata.normalize(form, text)

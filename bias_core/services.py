@@ -46,6 +46,7 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore, make_room
 from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.store.sqlite_file import Repairs
+from bias_core.store.uploads import UploadStore
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.drawn_rates import true_rate
@@ -70,6 +71,7 @@ class Services:
         self.embeddings = EmbeddingCache(data / "embeddings.sqlite", self.repairs)
         self.answers = AnswerCache(data / "answers.sqlite", self.repairs)
         self.manifests = ManifestStore(data / "runs")
+        self.uploads = UploadStore(int(self.settings.uploads_gb * 1e9))
         self._hashes = FileHashes(data / "file_hashes.sqlite", self.repairs)
         self._sources = ModelSources(self.settings, self._hashes)
         # Held by whoever draws or loads, one batch at a time; readers take :meth:`reading`.
@@ -368,6 +370,7 @@ class Services:
         if ("labels", "") in self._built:
             self.labels.close()
         self._hashes.close()
+        self.uploads.close()
 
     def _reader(self, role: Role, name: str) -> Any:
         """What reads with the files that lie under its path now."""

@@ -59,9 +59,10 @@ class Settings(BaseSettings):
     max_minutes: float = Field(default_factory=lambda: 30.0 if _on_space() else math.inf, gt=0)
     # a folder (or a mounted volume) of finished runs, laid out as a data folder, which is only read; "" for none
     gallery: str = ""
-    upload_mb: int = Field(default=50, ge=1)  # largest file that a visitor may upload
+    upload_mb: int = Field(default=50, ge=1)  # most that a visitor may upload at once
     label_pictures_gb: float = Field(default=5.0, gt=0)  # that the pictures of all labelling tasks may take together
-    uploads_gb: float = Field(default=5.0, gt=0)  # what all visitors may upload within an hour, together
+    # room for the uploads of the last hour and those that pages still use; one address may take a quarter of it
+    uploads_gb: float = Field(default=5.0, gt=0)
     # database of people's answers, as an SQLAlchemy URL; "" for a file under ``data_dir``
     labels_url: str = Field(default="", repr=False)  # may hold a password
     labels_repo: str = ""  # dataset of a hub that answers are copied to, "" for none; with the token of this machine

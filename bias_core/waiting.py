@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait as wait_for
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -42,20 +42,70 @@ def never() -> bool:
     return False
 
 
+class WorkClock:
+    """The seconds for which a run is at work: they stand still while it is paused, so that no pause is held against it.
+
+    >>> clock = WorkClock()
+    >>> with clock.paused():
+    ...     clock.is_paused, clock.seconds() == clock.seconds()
+    (True, True)
+    """
+
+    def __init__(self) -> None:
+        self._paused: tuple[float | None, float] = None, 0.0  # since when, and the seconds of all pauses before
+
+    @property
+    def is_paused(self) -> bool:
+        """True while its run leaves its turn to others."""
+        return self._paused[0] is not None
+
+    def seconds(self) -> float:
+        """A reading, whose difference to another one is the time at work between them."""
+        since, lost = self._paused
+        return (time.monotonic() if since is None else since) - lost
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stand still until the block ends."""
+        since, lost = time.monotonic(), self._paused[1]
+        self._paused = since, lost
+        try:
+            yield
+        finally:
+            self._paused = None, lost + time.monotonic() - since
+
+
 _cancelled: ContextVar[StopSignal] = ContextVar("cancelled", default=never)
+_clock: ContextVar[WorkClock] = ContextVar("clock", default=WorkClock())  # noqa: B039 - that one is never paused
 
 
-def stoppable(steps: Generator[T, None, R] | Iterator[T], cancelled: StopSignal) -> Generator[T, None, R]:
-    """The same steps; wherever they wait in this module, ``cancelled`` is looked at."""
+def work_clock() -> WorkClock:
+    """The clock of the run at work here."""
+    return _clock.get()
+
+
+def wait_while_paused(check: Callable[[], None]) -> None:
+    """Return once the run at work here is not paused; ``check`` raises where it is to end instead."""
+    while work_clock().is_paused:
+        check()
+        time.sleep(_POLL_SECONDS)
+
+
+def stoppable(
+    steps: Generator[T, None, R] | Iterator[T], cancelled: StopSignal, clock: WorkClock | None = None
+) -> Generator[T, None, R]:
+    """The same steps; wherever they wait in this module, ``cancelled`` is looked at. ``clock`` tells their time."""
+    clock = clock or work_clock()
     try:
         while True:
-            token = _cancelled.set(cancelled)
+            tokens = _cancelled.set(cancelled), _clock.set(clock)
             try:
                 step = next(steps)
             except StopIteration as end:
                 return cast("R", end.value)
             finally:
-                _cancelled.reset(token)
+                _cancelled.reset(tokens[0])
+                _clock.reset(tokens[1])
             yield step
     finally:
         if close := getattr(steps, "close", None):

@@ -1,6 +1,5 @@
 """Servers that are asked over HTTP: where one is, how long and how often it is asked, and what its errors say."""
 
-import json
 import re
 import ssl
 import time
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from bias_core.errors import ModelUnavailable
+from bias_core.given_values import read_json
 
 T = TypeVar("T")
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})  # answers that may be others the next time
@@ -30,6 +30,7 @@ _UNPAID = re.compile(
 FIRST_PAUSE = 1.0  # seconds; each further one is twice as long
 _CONNECT_SECONDS = 10.0
 _MOST_BYTES = 64_000_000  # of an answer: a picture of 16 million pixels fits
+_MOST_REASON = 10_000  # bytes of a server's error that are read
 _SHOWN = 300  # characters of a server's reason
 _SHORTEST_SECRET = 8  # characters; "none", "EMPTY" and "1234" stand in place of a key
 # Words that stand in place of a key, such as "lm-studio": other texts have them, too.
@@ -128,7 +129,7 @@ class Endpoint:
             status, pause, content = exchange("POST", f"{self.base}/{path}", self.seconds, headers, body)
         self._check(name, status, pause, content)
         try:
-            answer = json.loads(content)
+            answer = read_json(content)
         except ValueError as error:
             raise self.not_understood(name, error, again=again) from error
         fault = answer.get("error") if isinstance(answer, dict) else None
@@ -240,11 +241,11 @@ def error_text(content: bytes) -> tuple[str, str]:
     >>> error_text(b'{"error": {"message": "no", "code": "moderation_blocked"}}'), error_text(b"<h1>Bad</h1>")
     (('no', 'moderation_blocked'), (' Bad ', ''))
     """
-    text = content.decode(errors="replace")
+    text = content[:_MOST_REASON].decode(errors="replace")
     try:
-        body = json.loads(text)
+        body = read_json(text)
     except ValueError:
-        return re.sub(r"<[^>]*>", " ", text), ""
+        return re.sub(r"<[^<>]*>", " ", text), ""
     if not isinstance(body, dict):
         return text, ""
     error = body.get("error", body.get("detail", body.get("message", "")))

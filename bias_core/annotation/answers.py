@@ -4,15 +4,15 @@ A file is read here; what a labelling task gathered is put into the same columns
 :func:`bias_core.annotation.collected.task_answers`.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.errors import InvalidInput, StorageError
 from bias_core.exchange.tables import read_table
+from bias_core.given_values import read_json
 
 COLUMNS = {
     "task": "where the answer comes from: the title of a labelling task, or the name of a file",
@@ -27,7 +27,7 @@ COLUMNS = {
 }
 """Columns of a frame of answers, one row an answer. All are texts; a file needs ``image_id`` and ``answer``."""
 _OF_FILES = ("image_id", "position", "answer", "rater")
-_DATA = ("image_id", "image")  # where a task of Label Studio names its picture
+_FIRST_BYTES, _MOST_BYTES = 64, 64_000_000  # of an export of Label Studio
 
 
 def frame_of(rows: Iterable[Mapping[str, str]], places: Iterable[str] | None = None) -> pd.DataFrame:
@@ -43,49 +43,52 @@ def read_answers(path: str) -> pd.DataFrame:
     do not matter. The index says where each answer stands. StorageError if the file cannot be read; InvalidInput if it
     lacks a column or has no answer.
     """
-    name = Path(path).name
+    file = Path(path).expanduser()
     try:
-        data = Path(path).expanduser().read_bytes()
+        rows = _label_studio(file)
+        if rows is None:
+            needs = [["image_id"], ["answer"]]
+            rows = list(read_table(file.name, lambda: file.open("rb"), needs=needs, further=_OF_FILES))
     except OSError as error:
         raise StorageError(f"cannot read people's answers {path}: {error}") from error
-    tasks = _label_studio(data)
-    rows = read_table(name, data, needs=[["image_id"], ["answer"]], further=_OF_FILES) if tasks is None else tasks
     cells = [{key: str(row.get(key) or "").strip() for key in _OF_FILES} for _, row in rows]
-    answers = frame_of(cells, [place for place, _ in rows]).assign(task=name)
+    answers = frame_of(cells, [place for place, _ in rows]).assign(task=file.name)
     for column in ("position", "answer"):
         answers[column] = answers[column].str.lower().str.replace(r"[\s-]+", "_", regex=True)
     if (answers := answers[answers["answer"] != ""]).empty:
-        raise InvalidInput(f"{name} has no answer at all")
+        raise InvalidInput(f"{file.name} has no answer at all")
     return answers
 
 
-def _label_studio(data: bytes) -> list[tuple[str, dict[str, str]]] | None:
+def _label_studio(file: Path) -> list[tuple[str, dict[str, Any]]] | None:
     """The answers in an export of Label Studio, with the place of each; None if the file is something else."""
-    if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
-        return None
+    with file.open("rb") as opened:
+        data = opened.read(_FIRST_BYTES)
+        if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+            return None
+        data += opened.read(_MOST_BYTES)
     try:
-        tasks = json.loads(data)
+        tasks = read_json(data)
     except ValueError:  # which the reader of tables explains
         return None
-    if not all(isinstance(task, dict) and isinstance(task.get("annotations"), list) for task in tasks) or not tasks:
+    if not (isinstance(tasks, list) and tasks and all(isinstance(one, dict) and "annotations" in one for one in tasks)):
         return None
-    return [(f"task {i}", row) for i, task in enumerate(tasks, start=1) for row in _studio_answers(task)]
+    try:
+        return [(f"task {i}", row) for i, task in enumerate(tasks, start=1) for row in _studio_answers(task)]
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise InvalidInput(f"{file.name} has another form than the JSON that Label Studio exports") from error
 
 
-def _studio_answers(task: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+def _studio_answers(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The choices of everybody about one picture; none where the right answer is known, which checks attention."""
-    annotations = [one for one in task["annotations"] if isinstance(one, Mapping) and not one.get("was_cancelled")]
-    if any(one.get("ground_truth") for one in annotations):
+    given = [one for one in task["annotations"] if not one.get("was_cancelled")]
+    if any(one.get("ground_truth") for one in given):
         return
-    data = task.get("data")
-    picture = next((str(data[key]) for key in _DATA if data.get(key)), "") if isinstance(data, Mapping) else ""
-    if not picture:
-        raise InvalidInput(f"a task of Label Studio names no image_id; got {quoted(data)}")
-    for number, annotation in enumerate(annotations, start=1):
-        for result in annotation.get("result") or ():
-            if not isinstance(result, Mapping) or not (choices := (result.get("value") or {}).get("choices")):
-                continue
-            texts = (result.get("meta") or {}).get("text") or [annotation.get("completed_by") or number]
-            rater = texts[0].get("email") or texts[0].get("id") if isinstance(texts[0], Mapping) else texts[0]
-            row = {"image_id": Path(picture).stem, "position": result.get("from_name", ""), "answer": choices[0]}
-            yield {**row, "rater": str(rater)}
+    data = task["data"]
+    picture = data.get("image_id") or Path(data["image"]).stem
+    for number, annotation in enumerate(given, start=1):
+        for result in annotation["result"]:
+            if choices := result["value"].get("choices"):
+                raters = result.get("meta", {}).get("text") or [annotation.get("completed_by", number)]
+                rater = raters[0]["email"] if isinstance(raters[0], dict) else raters[0]
+                yield {"image_id": picture, "position": result["from_name"], "answer": choices[0], "rater": rater}

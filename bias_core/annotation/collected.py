@@ -356,7 +356,9 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
         "README.md",
         text_from(
             "label_card.md",
-            head=yaml.safe_dump({"pretty_name": task.title} | _HEAD, sort_keys=False, allow_unicode=True),
+            head=yaml.safe_dump(
+                {"pretty_name": " ".join(task.title.split())} | _HEAD, sort_keys=False, allow_unicode=True
+            ),
             progress=progress,
             task=task,
             n_raters=sum(rater.n_answered > 0 for rater in progress.counted_raters),

@@ -7,29 +7,26 @@ should be (:class:`LabelFile`). Any SQLAlchemy URL of PostgreSQL serves several 
 
 import hashlib
 import logging
-import os
 import random
 import re
-import secrets
 import sqlite3
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from bias_core.annotation.label_file import LabelFile, count_change, give_id
 from bias_core.annotation.schema import items, make_tables, task_versions
 from bias_core.annotation.tasks import KINDS, Task, task_from
 from bias_core.errors import BiasCoreError, NotAllowed, StorageError
-from bias_core.store.sqlite_file import use_journal
 from bias_core.waiting import handing_over
 
 T = TypeVar("T")
@@ -38,18 +35,7 @@ _log = logging.getLogger(__name__)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONNECTIONS = 16  # to a database that several may write to at once
 _PATIENCE_SECONDS = 30  # for a database that another process is writing to
-_LOCK_SECONDS = 10  # for another program that keeps the file locked
 _MOST_ACTS = 256  # of one commit, so that nobody waits long for those who come later
-_HEAD = struct.Struct(">24x I 40x I")  # of a database's first bytes: the counter of its changes, and which it is
-
-
-class LabelsGone(StorageError):
-    """The file of the answers was removed or replaced: nothing is kept until it is back, or the program starts anew."""
-
-    def __init__(self, trouble: str) -> None:
-        super().__init__(
-            f"the labels' database: {trouble}; put it back, or start the program again to go on with what is there now"
-        )
 
 
 class RemovedQuestion(NotAllowed):
@@ -133,8 +119,11 @@ class LabelStore:
         engine, file = self._open()
         with engine.execution_options(write=True).connect() as connection:
             connection.begin()
+            before = _n_written(connection)
             yield connection
             try:
+                if file is not None and _n_written(connection) != before:
+                    count_change(connection)
                 connection.commit()
             except SQLAlchemyError:
                 connection.invalidate()  # closed for good, with what it had not committed
@@ -177,10 +166,10 @@ class LabelStore:
         """After a deletion: no copy of the rows stays in SQLite's log, or until that is next full."""
         self.task.cache_clear()
         if self._path is not None:
-            with self.read():  # the file is there: to open one that is not would make it
-                pass
-            with _errors(), closing(sqlite3.connect(self._path, timeout=2)) as log:
-                log.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            with _errors():
+                _, file = self._open()
+                if file is not None:
+                    file.empty_log()
 
     def close(self) -> None:
         """Let go of the database; it opens again on the next use."""
@@ -199,7 +188,7 @@ class LabelStore:
                         make_tables(connection)
                         _note_removed_questions(connection)
                         if self._file is not None:
-                            _give_id(connection)
+                            give_id(connection)
                     if self._file is not None:
                         self._file.watch()
                 except (BiasCoreError, SQLAlchemyError, sqlite3.Error, OSError):
@@ -313,108 +302,12 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _give_id(connection: Connection) -> None:
-    """A number by which this database is known again."""
-    if not connection.exec_driver_sql("PRAGMA application_id").scalar():
-        connection.exec_driver_sql(f"PRAGMA application_id = {1 + secrets.randbelow(2**31 - 1)}")
+def _n_written(connection: Connection) -> int:
+    """Rows that this connection has written so far."""
+    database: Any = connection.connection.driver_connection
+    return int(database.total_changes)
 
 
 def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its turn at once: one that read first could find the database changed, and fail.
     connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("write") else "BEGIN")
-
-
-class Head(NamedTuple):
-    """What the first bytes of a database say; an impossible one where the file holds none."""
-
-    n_changes: int = -1
-    id: int = -1
-
-
-class LabelFile:
-    """The file of a SQLite database that others may remove, replace or lock while it is open.
-
-    SQLite goes on writing to a file that has lost its name, and says that all is well: what it writes then is
-    gone with the process. So a commit is acknowledged only while the file that has the name, and its log, are those
-    that are open, hold this database, and may be written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._log = path, path.with_name(f"{path.name}-wal")
-        self._refuse_orphans()
-        # Open as long as the database is: without any connection SQLite would remove the log and make another.
-        self._keeper = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        try:
-            self._has_log = _use_journal(self._keeper, path) == "wal"
-        except (sqlite3.Error, StorageError):
-            self._keeper.close()
-            raise
-        self._opened: dict[Path, os.stat_result] = {}
-        self._file = -1
-
-    def watch(self) -> None:
-        """The first transaction is committed: from now on the names must stay with these files."""
-        self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        self._file = os.open(self._path, os.O_RDONLY)
-        self._opened = {path: path.stat() for path in (self._path, *[self._log] * self._has_log)}
-        self._head = self._read_head()
-        of_log = int(self._keeper.execute("PRAGMA application_id").fetchone()[0])
-        self._ids = {self._head.id, of_log}  # two, until the log is first emptied into the file
-
-    def check(self) -> None:
-        """StorageError says why nothing can be kept: the file is gone, replaced or read-only."""
-        for path, opened in self._opened.items():
-            try:
-                stat = path.stat()
-            except OSError as error:
-                raise LabelsGone(f"{path.name} was removed or cannot be reached ({error.strerror})") from error
-            if not os.path.samestat(stat, opened):
-                raise LabelsGone(f"{path.name} was replaced by another file")
-            if not (stat.st_mode & 0o222 and os.access(path, os.W_OK)):
-                raise StorageError(
-                    f"the labels' database: {path.name} is read-only; allow writing to it and answers are taken again"
-                )
-        head = self._read_head()
-        if head.id not in self._ids or head.n_changes < self._head.n_changes:
-            raise LabelsGone(f"{self._path.name} was overwritten with other or older content")
-        self._head = head
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._keeper.close()
-        if self._file >= 0:  # only now: to close it lets go of SQLite's locks, too
-            os.close(self._file)
-            self._file = -1
-
-    def _read_head(self) -> Head:
-        data = os.pread(self._file, _HEAD.size, 0)
-        is_whole = len(data) == _HEAD.size and data.startswith(b"SQLite format 3\0")
-        return Head(*_HEAD.unpack(data)) if is_whole else Head()
-
-    def _refuse_orphans(self) -> None:
-        """Raise StorageError for a log, or a copy that an earlier version rescued, without its database.
-
-        To begin anew would be to lose it.
-        """
-        with suppress(OSError):
-            if self._path.stat().st_size:
-                return
-        beside = [self._log, *self._path.parent.glob(f"{self._path.name}.rescued-*")]
-        if orphan := next((path.name for path in beside if path.is_file() and path.stat().st_size), ""):
-            raise StorageError(
-                f"{self._path.name} is missing or empty, and {orphan} is there: put the database back (a rescued copy "
-                f"becomes it by its name), or move {orphan} away to begin without it"
-            )
-
-
-def _use_journal(connection: sqlite3.Connection, path: Path) -> str:
-    """The mode, which stays with the file; while another program sets it SQLite fails and does not wait."""
-    until = time.monotonic() + _LOCK_SECONDS
-    while time.monotonic() < until:
-        try:
-            return use_journal(connection, path)
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error):
-                raise
-        time.sleep(0.02)
-    raise StorageError("another program does not let go of the labels' database")

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import yaml
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.given_values import normal_form
 from bias_core.scales import Scale, load_scales
 from bias_core.settings import ASSETS
 
@@ -250,7 +251,7 @@ def answer_key(label: str) -> str:
     >>> answer_key("Can't tell!")
     'can_t_tell'
     """
-    key = re.sub(r"[^a-z0-9]+", "_", unicodedata.normalize("NFKD", label).lower()).strip("_")[:40]
+    key = re.sub(r"[^a-z0-9]+", "_", normal_form("NFKD", label).lower()).strip("_")[:40]
     if not key:
         raise InvalidInput(f"an answer needs a letter or digit of the Latin alphabet; got {quoted(label)}")
     return key

@@ -4,15 +4,15 @@ import re
 import secrets
 from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache, partial, wraps
 from inspect import Parameter, Signature, cleandoc, signature
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import gradio as gr
 from gradio.context import LocalContext, get_blocks_context
-from gradio.utils import get_function_description, get_upload_folder
+from gradio.utils import get_function_description
 
 from bias_core.annotation.tasks import Looks
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
@@ -20,6 +20,7 @@ from bias_core.given_values import check_arguments, with_whole_numbers
 from bias_core.labels.run_task import N_LABELS, label_run, task_values
 from bias_core.metrics.cards import METRICS
 from bias_core.services import Services
+from bias_core.store.uploads import HeldUploads, UploadStore
 from bias_core.studies.explore.options import (
     COMPARE_SETTINGS,
     EXPLORE_SETTINGS,
@@ -54,7 +55,7 @@ from bias_core.studies.running.run import run
 from bias_core.studies.running.size import check_number
 from bias_core.ui.messages import sentence_of
 from bias_core.ui.study.view import by_name
-from bias_core.ui.visitor import RUN, of_program, token_of
+from bias_core.ui.visitor import RUN, address_of, of_program, token_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -142,21 +143,25 @@ _OF_A_STUDY = {
 }
 
 
-def _uploaded(file: object) -> str:
-    """Where Gradio keeps a file that a program has sent; InvalidInput for any other place."""
-    path = Path(str(file.get("path"))).resolve() if isinstance(file, Mapping) else Path()
-    if not path.is_relative_to(Path(get_upload_folder()).resolve()) or not path.is_file():
-        raise InvalidInput(
-            f"pictures and prompts are files that were uploaded (handle_file of gradio_client); got {quoted(file)}"
-        )
-    return str(path)
+def _uploaded(file: object, uploads: UploadStore, held: HeldUploads) -> str:
+    """Where a file lies that this program has sent; InvalidInput for anything else."""
+    path = str(file.get("path")) if isinstance(file, Mapping) else ""
+    owner = f"programs {address_of(LocalContext.request.get(None))}"
+    with suppress(InvalidInput):
+        return str(uploads.hold(path, owner, held))
+    raise InvalidInput(
+        f"pictures and prompts are files that were uploaded (handle_file of gradio_client); got {quoted(file)}"
+    )
 
 
-def _of_pack(packs: list[Any], concept: str, settings: StudySettings) -> tuple[Design, StudySettings]:
+def _of_pack(
+    packs: list[Any], concept: str, settings: StudySettings, uploads: UploadStore
+) -> tuple[Design, StudySettings]:
     """The design and settings of an uploaded file of prompts; InvalidInput where something else is asked for, too."""
     if concept.strip() or len(packs) != 1:
         raise InvalidInput(f'prompts are one file, with concept "" beside it; got {len(packs)} and {quoted(concept)}')
-    return pack_of(_uploaded(packs[0]), settings)
+    held = HeldUploads()  # until it has been read
+    return pack_of(_uploaded(packs[0], uploads, held), settings)
 
 
 class Tools:
@@ -197,7 +202,7 @@ class Tools:
         """
         if packs := given.pop("prompts"):
             settings = explore_settings(attributes=[SUGGESTED] if attributes is None else attributes, **given)
-            return self._report(*_of_pack(packs, concept, settings))
+            return self._report(*_of_pack(packs, concept, settings, self.services.uploads))
         to_score = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
         return self._report(find_design(KIND), explore_settings(concept=concept, attributes=to_score, **given))
 
@@ -219,7 +224,9 @@ class Tools:
         arms = parse_arms(given.pop("arms") or [])
         if any(arm.images for arm in arms):
             raise InvalidInput("an arm takes no images of the server; upload them as pictures")
-        arms += tuple(Arm(images=_uploaded(one)) for one in given.pop("pictures") or [])
+        held = HeldUploads()  # until the run has ended
+        pictures = given.pop("pictures") or []
+        arms += tuple(Arm(images=_uploaded(one, self.services.uploads, held)) for one in pictures)
         options = dict(name_and_value(text) for text in given.pop("options") or [])
         design, settings = find_design(study), StudySettings(**given, options=options, arms=arms)
         return self._report(design, settings, changed_settings(settings))

@@ -16,12 +16,18 @@ from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 
 import bias_core
 from bias_core.app import api
-from bias_core.app.doors import HostCheck, ReadableJson, StreamEnd, UploadQuota, allowed_hosts
+from bias_core.app.browsers import PageOwners, cors_options
+from bias_core.app.doors import HostCheck, allowed_hosts
 from bias_core.app.first_page import FirstPage
+from bias_core.app.gradio_faults import ErrorAsSentence, StreamEnd, limit_heads, steady_queue, without_gradios_cors
+from bias_core.app.open_paths import OpenPaths
 from bias_core.app.page_state import AnsweringBlocks
+from bias_core.app.request_limits import RequestLimits
+from bias_core.app.uploads import Uploads
 from bias_core.app.warm_up import warm_up
 from bias_core.calibration.tab import CalibrationTab
 from bias_core.errors import StorageError
@@ -66,7 +72,8 @@ class ComingBack:
             tab = self._tabs[key]
             outputs = self._runs.everywhere if tab is self._runs else tab.opened_outputs()
             # Only of a tab that has a run: a state that stays as it was is no change.
-            then_run(run.change, partial(self.on_last, key), [visitor, run], [*outputs, notice])
+            shown = partial(self.on_last, key), [visitor, run], [*outputs, notice]
+            then_run(run.change, *shown, partial(self.on_crash, key))
             if key != self._first:
                 looked_at = tab.examples.looked_at.select
                 looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
@@ -109,6 +116,10 @@ class ComingBack:
                 run_id = self._last_runs(visitor).get(key, "")
             if run_id:
                 yield tab.opened(open_run(self._services, visitor.key, run_id))
+
+    def on_crash(self, key: str) -> Updates:
+        """Show in a tab that an unforeseen error happened to the run that is followed there."""
+        return {**self._tabs[key].on_crash(), self.notice: self._at_work("")}
 
     def _look_at(self, key: str) -> Callable[..., Updates]:
         """:meth:`on_look` of a tab; no partial, for Gradio reads the types of none and would give it no request."""
@@ -193,7 +204,6 @@ _DATABASES = ("embeddings.sqlite", "answers.sqlite")
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _CACHE_SECONDS = 3600
 _OTHER_THREADS = 100
-_MOST_EVENTS = 100_000
 _LOOK_SECONDS = 0.02  # between two looks whether there is an event
 
 
@@ -205,7 +215,8 @@ def build_app(services: Services) -> AnsweringBlocks:
         _build_header()
         notice = gr.HTML(visible=False, elem_id="link-notice")
         at_work = gr.HTML(visible=False, elem_id="at-work", js_on_load=script("runs"))
-        visitor, arrived = build_visitor(demo)
+        demo.visitor, arrived = build_visitor(demo)
+        visitor = demo.visitor
         built = {tab.key: tab(services) for tab in TABS}
         for tab in built.values():
             tab.build_memory()
@@ -231,7 +242,7 @@ def build_app(services: Services) -> AnsweringBlocks:
         if event.show_progress_on is None:  # hidden: else each event looks up the outputs of all before it
             event.show_progress_on = [notice]
     # Of all events together; runs have their own line. Without a number Gradio takes one event at a time on ZeroGPU.
-    demo.queue(max_size=_MOST_EVENTS, default_concurrency_limit=8)
+    steady_queue(demo, default_concurrency_limit=8)
     # Else Gradio looks a thousand times a second whether there is an event: a twentieth of a core, of a server at rest.
     demo._queue.sleep_when_free = _LOOK_SECONDS  # noqa: SLF001
     demo._queue.progress_update_sleep_when_free = 5 * _LOOK_SECONDS  # noqa: SLF001
@@ -269,7 +280,7 @@ def _build_token(visitor: Any) -> None:
 
 def on_token(visitor: Visitor, typed: str | None) -> None:
     """Pay for this visitor's runs with what was typed; an empty field takes it back."""
-    visitor.typed_token = (typed or "").strip()
+    visitor.type_token(typed or "")
 
 
 def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
@@ -286,11 +297,13 @@ def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
 
 def launch_options(services: Services) -> dict[str, Any]:
     """Everything for ``Blocks.launch``: closed by default, and only pictures are served."""
+    without_gradios_cors()
     settings = services.settings
     data = settings.data_dir
     on_a_space = bool(os.environ.get("SPACE_ID"))  # whose container is reached from outside
     server_name = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_a_space else settings.host)
     hosts = allowed_hosts(settings, server_name)
+    limit_heads()
     return {
         "server_name": server_name,
         "server_port": int(os.environ.get("GRADIO_SERVER_PORT", settings.port)),
@@ -303,7 +316,7 @@ def launch_options(services: Services) -> dict[str, Any]:
         "mcp_server": importlib.util.find_spec("mcp") is not None,
         "max_threads": settings.runs_waiting + _OTHER_THREADS,  # who waits for a run has one
         "state_session_capacity": 200,
-        "max_file_size": f"{settings.upload_mb}mb",
+        "max_file_size": f"{settings.upload_mb}mb",  # which the page looks at before it sends
         "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES), *_gallery_pictures(settings)],
         "blocked_paths": [
             *(str(data / name) for name in ("runs", "reports", "label_pictures", *_DATABASES)),
@@ -314,8 +327,12 @@ def launch_options(services: Services) -> dict[str, Any]:
             "routes": label_routes(services),
             "middleware": [
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
-                Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9)),
-                Middleware(ReadableJson),
+                Middleware(CORSMiddleware, **cors_options(hosts, settings.public)),
+                Middleware(ErrorAsSentence),
+                Middleware(OpenPaths),
+                Middleware(Uploads, store=services.uploads, most=settings.upload_mb * 1024**2),
+                Middleware(RequestLimits),
+                Middleware(PageOwners),
                 Middleware(StreamEnd),
                 Middleware(FirstPage),
             ],

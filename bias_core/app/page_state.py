@@ -1,11 +1,14 @@
 """The page as a server: what it keeps of an open page, and a sentence as the answer to whatever is sent to it."""
 
 import copy
+import logging
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import gradio as gr
@@ -14,18 +17,26 @@ from gradio.blocks import Block, BlocksConfig
 from gradio.components.api_component import Api
 from gradio.renderable import Renderable
 from gradio.state_holder import SessionState
+from gradio_client.utils import is_file_obj_with_meta, traverse
 
+from bias_core.app.gradio_faults import WRONG
 from bias_core.app.mcp_answers import answer_in_json
+from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import Newest, is_saved, open_report
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study.view import by_name
 
+if TYPE_CHECKING:
+    from bias_core.ui.visitor import Visitor
+
 _UNREADABLE = (
     "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
     "that /gradio_api/info gives, and a file only after its upload"
 )
+_OF_RUNS = ("bias_core.engine.", "bias_core.studies.running.run")
+_log = logging.getLogger(__name__)
 _NOTHING: dict[str, Any] = {}  # shared by all components of all pages
 _page: ContextVar[str] = ContextVar("page", default="")  # which the event at work comes from
 
@@ -121,6 +132,8 @@ class AnsweringBlocks(gr.Blocks):
     def __init__(self, services: Services, **options: Any) -> None:
         super().__init__(**options)
         self._page_states = PageStates(services)
+        self._services = services
+        self.visitor: Any = None  # the component whose value is the page's visitor
         self.default_config = PageConfig(self)
         self.first_examples: list[Callable[[], object]] = []  # make what each tab opens with, the first tab's first
 
@@ -135,22 +148,52 @@ class AnsweringBlocks(gr.Blocks):
         if server is not None:
             answer_in_json(server)
 
-    async def process_api(self, *args: Any, session_hash: str | None = None, **options: Any) -> dict[str, Any]:
-        """As Gradio does it, knowing which page asks."""
+    async def process_api(
+        self, block_fn: BlockFunction, *args: Any, session_hash: str | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """As Gradio does it, knowing which page asks; a private event that was sent anything else has a sentence."""
         with self._page_states.event_of(session_hash):
-            return await super().process_api(*args, session_hash=session_hash, **options)
+            try:
+                return await super().process_api(block_fn, *args, session_hash=session_hash, **options)
+            except gr.Error as error:
+                error.print_exception = False  # a sentence is an answer
+                raise
+            except (*WRONG, RuntimeError) as error:
+                if block_fn.api_visibility != "private" or not _is_of_inputs(error):
+                    raise
+                raise _unreadable(block_fn, error) from error
 
     async def preprocess_data(
         self, block_fn: BlockFunction, inputs: list[Any], state: SessionState | None, explicit_call: bool = False
     ) -> list[Any]:
         """As Gradio does it, with an error that has a message, and with the reports of the page's state."""
+        if block_fn.api_visibility == "private" and not all(map(_fits, block_fn.inputs, inputs)):
+            raise _unreadable(block_fn, "a value of another type")
         try:
+            traverse(inputs, self._check_upload, is_file_obj_with_meta)
             values = await super().preprocess_data(block_fn, inputs, state, explicit_call)
+            if state is not None:
+                values = await anyio.to_thread.run_sync(self._held, block_fn.inputs, values, state)
         except gr.Error:
             raise
-        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError) as error:
-            raise gr.Error(_UNREADABLE, print_exception=False) from error
+        except InvalidInput as error:
+            raise gr.Error(str(error), print_exception=False) from error
+        except WRONG as error:
+            raise _unreadable(block_fn, error) from error
         return await anyio.to_thread.run_sync(self._page_states.given, block_fn.inputs, values)
+
+    def _check_upload(self, file: dict[str, Any]) -> None:
+        """Refuse a file that is none of the uploads; Gradio 6.31 itself would download an address, however large."""
+        self._services.uploads.check(file["path"])
+
+    def _held(self, inputs: Sequence[Block], values: list[Any], state: SessionState) -> list[Any]:
+        """The values, with links of the visitor's own in place of uploads."""
+        held, uploads = list(values), self._services.uploads
+        for i, (block, value) in enumerate(zip(inputs, values, strict=False)):
+            if value and isinstance(block, gr.File):
+                visitor: Visitor = state[self.visitor._id]  # noqa: SLF001
+                held[i] = str(uploads.hold(str(value), visitor.key, visitor.uploads))
+        return held
 
     async def postprocess_data(
         self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None
@@ -179,6 +222,32 @@ class AnsweringBlocks(gr.Blocks):
         if options["final"]:
             return [gr.skip()] * len(words)
         return words if is_first else list(map(_in_place, words, values))
+
+
+def _fits(block: Block, value: Any) -> bool:
+    """True for a value that the page could send for this component; data models and states look at theirs."""
+    if value is None or block.stateful or isinstance(block, gr.BrowserState) or getattr(block, "data_model", None):
+        return True
+    if isinstance(block, gr.CheckboxGroup) or getattr(block, "multiselect", False):
+        return isinstance(value, list) and all(isinstance(one, (str, int, float)) for one in value)
+    return isinstance(value, bool if isinstance(block, gr.Checkbox) else (str, int, float))
+
+
+def _is_of_inputs(error: Exception) -> bool:
+    """True for what inputs can lead to; an error of a run that has begun is the program's own, with its traceback."""
+    places = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if any(place.startswith(_OF_RUNS) for place in places):
+        return False
+    return not isinstance(error, RuntimeError) or isinstance(error.__cause__, StopIteration)  # of a name not in a list
+
+
+def _unreadable(block_fn: BlockFunction, why: Exception | str) -> gr.Error:
+    """The error of an event whose inputs cannot be read; says why in one line of the log."""
+    last = traceback.extract_tb(why.__traceback__)[-1:] if isinstance(why, Exception) else ()
+    place = "".join(f" at {Path(frame.filename).name}:{frame.lineno}" for frame in last)
+    text = ascii(f"{type(why).__name__}: {why}" if isinstance(why, Exception) else why)
+    _log.warning("Event %s (%s) was sent unreadable inputs: %.200s%s", block_fn._id, block_fn.name, text, place)  # noqa: SLF001
+    return gr.Error(_UNREADABLE, print_exception=False)
 
 
 def _in_place(changes: list[Any], value: Any) -> list[Any]:

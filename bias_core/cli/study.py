@@ -55,8 +55,8 @@ def list_studies(
     with user_errors():
         if markdown:
             told = [(d, ", ".join(filter(None, (work(d.reference), d.where)))) for d in list_designs()]
-            rows = [(f"`{d.name}`", d.title, redraws) for d, redraws in told]
-            typer.echo(markdown_table(pd.DataFrame(rows, columns=["study", "what it asks", "redraws"])))
+            rows = [(d.name, d.title, redraws) for d, redraws in told]
+            typer.echo(markdown_table(pd.DataFrame(rows, columns=["study", "what it asks", "redraws"]), code=["study"]))
             return
         table = Table("study", "what it asks", "paper", "redraws")
         for design in list_designs():

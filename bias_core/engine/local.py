@@ -25,7 +25,7 @@ from bias_core.protocols import ShowsForming, TextToImage
 from bias_core.store.files import write_atomically
 from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, StoredImage
-from bias_core.waiting import Lock, StopSignal, never
+from bias_core.waiting import Lock, StopSignal, never, wait_while_paused, work_clock
 
 _LOCK_POLL_SECONDS = 0.1
 _STEP_EVENT_SECONDS = 0.1
@@ -94,7 +94,8 @@ class Meter:
     def __init__(self) -> None:
         self.n_drawn = 0
         self._n_bytes = 0
-        self._origin = time.monotonic(), 0.0
+        self._seconds = work_clock().seconds
+        self._origin = self._seconds(), 0.0
         self._first: tuple[float, float] | None = None
         self._sign = self._last = 0.0, 0.0  # when, and pictures done by then; the newest, and of the last picture
 
@@ -103,7 +104,7 @@ class Meter:
         if event.reused or not (event.step or event.images):
             return
         self.n_drawn += len(event.images)
-        self._sign = time.monotonic(), self.n_drawn + event.begun
+        self._sign = self._seconds(), self.n_drawn + event.begun
         self._first = self._first or self._sign
         if event.images:
             self._last = self._sign
@@ -127,7 +128,7 @@ class Meter:
         started, at_start = self._first if self._first is not None and is_later else self._origin
         if n_begun <= at_start:
             return float("nan")
-        return (time.monotonic() - started) / (n_begun - at_start) * max(0.0, n_missing - n_begun)
+        return (self._seconds() - started) / (n_begun - at_start) * max(0.0, n_missing - n_begun)
 
 
 class Drawing(ABC):
@@ -268,6 +269,7 @@ class _LocalDrawing(Drawing):
         for start in range(0, len(self._rows), self._model.batch_size):
             batch = self._rows[start : start + self._model.batch_size]
             images: list[GeneratedImage] = []
+            wait_while_paused(self.check)
             self.check()
             while not self._lock.acquire(timeout=_LOCK_POLL_SECONDS):
                 self.check()

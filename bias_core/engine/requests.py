@@ -9,7 +9,7 @@ from bias_core.errors import BiasCoreError, Cancelled, Interrupted, ModelUnavail
 from bias_core.protocols import TextToImage
 from bias_core.store.images import ImageStore
 from bias_core.types import ImageRow, StoredImage
-from bias_core.waiting import Lock, StopSignal, handing_over, never
+from bias_core.waiting import Lock, StopSignal, handing_over, never, wait_while_paused, work_clock
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 0.5  # after Stop, for answers that are about to come
@@ -66,11 +66,14 @@ class _RequestDrawing(Drawing):
         self._fatal: BiasCoreError | None = None
 
     def draw(self) -> None:
-        rows, pending = iter(self._rows), set[Future[list[StoredImage]]]()
+        rows, pending, clock = iter(self._rows), set[Future[list[StoredImage]]](), work_clock()
         try:
             while True:
                 self.check()
-                while len(pending) < self._at_once and self._fatal is None and (row := next(rows, None)) is not None:
+                if not pending:
+                    wait_while_paused(self.check)
+                most = 1 if clock.is_paused else self._at_once  # a run that was paused just now asks for one more
+                while len(pending) < most and self._fatal is None and (row := next(rows, None)) is not None:
                     pending.add(self._start(row))
                 if not pending:
                     break

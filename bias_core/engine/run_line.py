@@ -6,9 +6,11 @@ A run goes on in a thread of its own while the page that asked for it is loaded 
 import math
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
+from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -17,7 +19,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from bias_core.errors import Cancelled, RunLineFull
 from bias_core.settings import Settings
-from bias_core.waiting import StopSignal, handing_over, never, stoppable
+from bias_core.waiting import StopSignal, WorkClock, handing_over, never, stoppable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,6 +28,7 @@ Steps = Callable[[], Generator[T, None, R]]  # begins a run
 _SIGN_SECONDS = 1.0  # between two signs of life of who waits
 _LOOK_SECONDS = 0.1
 _FOLLOW_SECONDS = 0.5  # between two looks of who follows a run
+_SHARED_SECONDS = 30.0  # where only one may be at work, and several that have begun share that turn
 _PATIENCE_SECONDS = 600.0  # with a visitor of a public server who left while a run of theirs was at work
 
 
@@ -43,6 +46,7 @@ class Place:
     """A place in line."""
 
     n_before: int  # runs that are at work or come first
+    begun: bool = False  # it was at work, and is paused
 
 
 @dataclass(eq=False)
@@ -50,6 +54,8 @@ class _Ticket:
     asker: Asker
     admitted: bool = False
     replaced: bool = False
+    admitted_at: float = 0.0
+    paused: bool = False  # since then or before: it has begun
     last_place: list[int] = field(default_factory=list)
 
 
@@ -131,7 +137,11 @@ class RunAtWork(Generic[T, R]):
 
 
 class RunLine:
-    """Who may run next: whoever had the fewest runs at work and the longest pause, address by address.
+    """The next run is that of the address with the fewest runs at work and the longest pause.
+
+    While one waits from an address that has fewer at work, by two or more, a run of the address with more is paused
+    after its next step: it keeps all it has and goes on when there is room. Where one run is at work at a time, that
+    turn is shared between addresses.
 
     Parameters
     ----------
@@ -181,16 +191,25 @@ class RunLine:
         return None if run is None or run.ended else run
 
     def run(self, steps: Steps[T, R], asker: Asker, cancelled: StopSignal = never) -> Generator[T | Place, None, R]:
-        """The steps of a run once it is its turn; before that, its place in line, once a second.
+        """The steps of a run once it is its turn; before that, and while it is paused, its place in line each second.
 
         Raises RunLineFull: at once, where there is no place left in line; Cancelled: it was stopped, or a newer run of
         the same visitor took its place.
         """
-        ticket = self._join(asker)
+        ticket, clock = self._join(asker), WorkClock()
         try:
-            while (before := self._wait(ticket, cancelled)) is not None:
-                yield Place(n_before=before)
-            return (yield from stoppable(steps(), cancelled))
+            yield from self._places(ticket, cancelled)
+            work: Generator[T, None, R] = stoppable(steps(), cancelled, clock)
+            with closing(work):
+                while True:
+                    try:
+                        step = next(work)
+                    except StopIteration as end:
+                        return cast("R", end.value)
+                    yield step
+                    if self._gives_way(ticket):
+                        with clock.paused():
+                            yield from self._places(ticket, cancelled)
         finally:
             with self._changed:
                 for line in (self._at_work, self._waiting):
@@ -202,7 +221,7 @@ class RunLine:
     def _join(self, asker: Asker) -> _Ticket:
         ticket = _Ticket(asker)
         with self._changed:
-            own = [other for other in self._waiting if other.asker.name == asker.name]
+            own = [other for other in self._waiting if other.asker.name == asker.name and not other.paused]
             if own and asker.places == 1:
                 own[0].replaced = True
                 self._waiting.remove(own[0])
@@ -223,6 +242,11 @@ class RunLine:
             self._changed.notify_all()
         return ticket
 
+    def _places(self, ticket: _Ticket, cancelled: StopSignal) -> Generator[Place, None, None]:
+        """Its place in line until it is its turn."""
+        while (before := self._wait(ticket, cancelled)) is not None:
+            yield Place(n_before=before, begun=ticket.paused)
+
     def _wait(self, ticket: _Ticket, cancelled: StopSignal) -> int | None:
         """How many are before this one, a second later; None once it is its turn."""
         with self._changed:
@@ -230,6 +254,8 @@ class RunLine:
                 if ticket.replaced:
                     raise Cancelled("a newer run of yours took the place of this one, which had not begun")
                 if cancelled():
+                    if ticket.paused:  # it ends by itself, and says what it has
+                        return None
                     raise Cancelled("stopped before it began; nothing was drawn")
                 if ticket.admitted:
                     return None
@@ -240,13 +266,37 @@ class RunLine:
                 self._changed.wait(_LOOK_SECONDS)
             return before
 
+    def _gives_way(self, ticket: _Ticket) -> bool:
+        """Pause a run, which is between two steps, where another one has more right to its place at work."""
+        with self._changed:
+            if ticket not in self._at_work or (first := self._next()) is None or not self._is_unfair(ticket, first):
+                return False
+            self._at_work.remove(ticket)
+            self._waiting.append(ticket)
+            ticket.admitted, ticket.paused, ticket.last_place = False, True, []
+            self._admit()
+            self._changed.notify_all()
+            return True
+
+    def _is_unfair(self, ticket: _Ticket, first: _Ticket) -> bool:
+        """True where one at work is from an address that has too many, compared with that of the first in line."""
+        here, there = ticket.asker.address, first.asker.address
+        if here == there:  # also where addresses say nothing: of one visitor one run is at work at most
+            return False
+        if self._at_once == 1:
+            return not first.paused or time.monotonic() - ticket.admitted_at >= _SHARED_SECONDS
+        at_work = Counter(other.asker.address for other in self._at_work)
+        return at_work[here] >= at_work[there] + 2
+
+    def _next(self) -> _Ticket | None:
+        """The first in line of those whose name has no run at work."""
+        busy = {other.asker.name for other in self._at_work}
+        free = [ticket for ticket in self._waiting if ticket.asker.name not in busy]
+        return min(free, key=self._order, default=None)
+
     def _admit(self) -> None:
-        while len(self._at_work) < self._at_once:
-            busy = {other.asker.name for other in self._at_work}
-            if not (free := [ticket for ticket in self._waiting if ticket.asker.name not in busy]):
-                break
-            chosen = min(free, key=self._order)
-            chosen.admitted = True
+        while len(self._at_work) < self._at_once and (chosen := self._next()) is not None:
+            chosen.admitted, chosen.admitted_at = True, time.monotonic()
             self._waiting.remove(chosen)
             self._at_work.append(chosen)
             now, asker = next(self._clock), chosen.asker
@@ -254,12 +304,12 @@ class RunLine:
         if not self._at_work and not self._waiting:
             self._last.clear()
 
-    def _order(self, ticket: _Ticket) -> tuple[int, int, int]:
-        """Who is served first; of equals, who came first."""
+    def _order(self, ticket: _Ticket) -> tuple[int, int, bool, int]:
+        """Who is served first; of equals, who came first. At one address those go on that were paused."""
         asker = ticket.asker
-        at_work = Counter(other.asker.address for other in self._at_work)
-        had = self._last.get(f"address {asker.address}", 0), self._last.get(f"name {asker.name}", 0)
-        return at_work[asker.address], *had
+        n_at_work = sum(other.asker.address == asker.address for other in self._at_work)
+        of_address, of_name = self._last.get(f"address {asker.address}", 0), self._last.get(f"name {asker.name}", 0)
+        return n_at_work, of_address, not ticket.paused, of_name
 
 
 def network_of(headers: Mapping[str, str], peer: str) -> str:
@@ -279,8 +329,8 @@ def network_of(headers: Mapping[str, str], peer: str) -> str:
         address = ip_address(peer)
     except ValueError:
         return peer[:64]
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
-        return str(ip_network((address, 64), strict=False))
+    if isinstance(address, IPv6Address):
+        return str(address.ipv4_mapped or ip_network((address, 64), strict=False))
     return str(address)
 
 

@@ -1,14 +1,15 @@
 """ComfyUI's graph, followed from the picture that was saved back to the texts and settings that drew it."""
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from bias_core.errors import InvalidInput
 from bias_core.exchange.drawing_facts import (
     LARGEST_SEED,
     LARGEST_SIDE,
+    LONGEST_NAME,
     MOST_STEPS,
     MOST_TEXT,
     PictureMetadata,
@@ -26,12 +27,17 @@ from bias_core.exchange.drawing_facts import (
     with_schedule,
     without_networks,
 )
+from bias_core.given_values import read_json
 
+T = TypeVar("T")
 Role = Literal["positive", "negative"]
 Inputs = Mapping[str, Any]
 
-_DEEPEST = 200  # nodes behind one another
-_MOST_VISITS = 200_000  # of nodes, in one graph
+MOST_GRAPH = 1_000_000  # characters
+_MOST_NODES = 5_000
+_DEEPEST = 150  # nodes behind one another
+_MOST_VISITS = 500_000  # of nodes, their links and their texts, in one graph
+_TEXT_OF_A_VISIT = 100  # characters that cost as much as one visit
 _TEXTS = ("text", "text_g", "text_l", "clip_l", "clip_g", "t5xxl", "llama", "prompt", "populated_text")
 _NO_CONDITIONING = re.compile(
     "clip|model|vae|image|pixels|latent|samples|control_net|mask|noise|style|sigmas|sampler|bbox|sam_", re.IGNORECASE
@@ -64,11 +70,14 @@ def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
 
     The page's own ``workflow`` is not needed: a program that asks ComfyUI for pictures has none.
 
-    Raises ValueError, TypeError, LookupError, AttributeError or RecursionError: it is no graph.
+    Raises ValueError, TypeError, LookupError, AttributeError or RecursionError: it is no graph. InvalidInput: it is
+    one that is too large to be followed.
     """
-    nodes = {str(key): node for key, node in json.loads(text).items()}
+    nodes = {str(key): node for key, node in read_json(check_length(text, "its workflow", MOST_GRAPH)).items()}
+    if len(nodes) > _MOST_NODES:
+        raise InvalidInput(f"its workflow has {len(nodes):,} nodes; at most {_MOST_NODES:,} are followed")
     graph = _Graph({key: dict(node["inputs"]) for key, node in nodes.items() if isinstance(node["inputs"], dict)},
-                   {key: str(node.get("class_type", "")) for key, node in nodes.items()})  # fmt: skip
+                   {key: str(node.get("class_type", ""))[:LONGEST_NAME] for key, node in nodes.items()})  # fmt: skip
     found = [graph.facts(end) for end in graph.ends(file_name)]
     prompts = different(prompt for one in found for prompt in (one.prompt or one.unclear,))
     if len(prompts) > 1:  # the file's name does not say which of them it is
@@ -94,8 +103,14 @@ class _Graph:
 
     def __init__(self, inputs: Mapping[str, dict[str, Any]], kinds: Mapping[str, str]) -> None:
         self.inputs, self.kinds = inputs, kinds
-        self._known: dict[tuple[str, str], Any] = {}
-        self._n_visits = 0  # of nodes
+        self._known: dict[tuple[object, str], Any] = {}
+        self._n_visits = 0
+
+    def _count(self, n: int, texts: Iterable[str] = ()) -> None:
+        """Count visits, and what is made of texts; InvalidInput where these are too many."""
+        self._n_visits += n + sum(map(len, texts)) // _TEXT_OF_A_VISIT
+        if self._n_visits > _MOST_VISITS:
+            raise InvalidInput("its workflow is larger than it is followed")
 
     def ends(self, file_name: str) -> list[str]:
         """Nodes that may have saved the file: those whose prefix its name has, else all that save or end something."""
@@ -138,17 +153,25 @@ class _Graph:
             further=tuple(different([*self._later_texts(passes, first, prompts), *self._pictures(end)])),
         )
 
+    def _once(self, what: object, node: str, find: Callable[[], T]) -> T:
+        """What ``find`` finds of a node, which is remembered."""
+        if (key := (what, node)) not in self._known:
+            self._known[key] = find()
+        known: T = self._known[key]
+        return known
+
     def _link(self, value: object) -> str:
         """The node that an input is linked to; "" where it is none."""
-        is_link = isinstance(value, list) and len(value) == 2 and str(value[0]) in self.inputs
-        return str(value[0]) if is_link else ""  # type: ignore[index]
+        is_link = isinstance(value, list) and len(value) == 2 and isinstance(value[0], str | int)
+        return str(value[0]) if is_link and str(value[0]) in self.inputs else ""  # type: ignore[index]
 
-    def _links(self, node: str, but: re.Pattern[str] | None = None) -> Iterator[str]:
-        for name, value in self.inputs[node].items():
-            if (link := self._link(value)) and not (but and but.search(name)):
-                yield link
+    def _links(self, node: str, but: re.Pattern[str] | None = None) -> list[str]:
+        links = ((name, self._link(value)) for name, value in self.inputs[node].items())
+        return self._once(
+            but, node, lambda: different(link for name, link in links if link and not (but and but.search(name)))
+        )
 
-    def _before(self, start: str, links: Callable[[str], Iterator[str]]) -> list[str]:
+    def _before(self, start: str, links: Callable[[str], Iterable[str]]) -> list[str]:
         """All nodes that ``links`` lead to, and ``start``; what comes before another stands before it."""
         done: dict[str, None] = {}
         waiting, seen = [(start, False)], set[str]()
@@ -158,27 +181,25 @@ class _Graph:
                 done[node] = None
             elif node not in seen:
                 seen.add(node)
-                self._n_visits += 1
-                if self._n_visits > _MOST_VISITS:
-                    raise ValueError
-                waiting.append((node, True))
-                waiting += [(link, False) for link in links(node)]
+                further = [(link, False) for link in links(node)]
+                self._count(1 + len(further))
+                waiting += [(node, True), *further]
         return list(done)
 
     def _passes(self, end: str) -> list[str]:
         """The samplers whose picture arrives at a node, the first one first."""
-        key = ("passes", end)
-        if key not in self._known:
-            behind = self._before(end, lambda node: self._picture_links(node))
-            self._known[key] = [node for node in behind if self._draws(node)]
-        known: list[str] = self._known[key]
-        return known
+        return self._once(
+            "passes", end, lambda: [node for node in self._before(end, self._picture_links) if self._draws(node)]
+        )
 
-    def _picture_links(self, node: str) -> Iterator[str]:
+    def _picture_links(self, node: str) -> list[str]:
         chosen = self._chosen(node)
-        return iter([chosen]) if chosen else self._links(node, _NO_PICTURE)
+        return [chosen] if chosen else self._links(node, _NO_PICTURE)
 
     def _draws(self, node: str) -> bool:
+        return self._once("draws", node, lambda: self._looks_like_a_sampler(node))
+
+    def _looks_like_a_sampler(self, node: str) -> bool:
         inputs = self.inputs[node]
         usual = {"sampler_name", "steps", "cfg"} <= set(inputs) and not re.search("loader|preset", self.kinds[node], 2)
         piped = re.search("sampler", self.kinds[node], re.IGNORECASE) and any(name in inputs for name in _PIPES)
@@ -202,8 +223,9 @@ class _Graph:
         if not (link := self._link(value)):
             return value
         inputs = self.inputs[link]
-        values = [inputs[name] for name in _VALUES if name in inputs] or list(inputs.values())
-        return values[0] if isinstance(values[0] if values else None, str | int | float) else None
+        values = (inputs[name] for name in _VALUES if name in inputs)
+        value = next(values, next(iter(inputs.values()), None))
+        return value if isinstance(value, str | int | float) else None
 
     def _seed(self, node: str) -> int | None:
         seeds = (whole(self._setting(node, name), LARGEST_SEED) for name in ("seed", "noise_seed"))
@@ -247,7 +269,9 @@ class _Graph:
         for part in [node, *self._parts(node)]:
             for name in (role, "conditioning" if role == "positive" else "", "text_embeds"):
                 if (value := self.inputs[part].get(name)) is not None:
-                    return different(map(one_line, self._conditioned(value, role, 0)))
+                    texts = self._conditioned(value, role, 0)
+                    self._count(len(texts), texts)
+                    return different(map(one_line, texts))
         return []
 
     def _conditioned(self, value: Any, role: Role, depth: int) -> list[str]:
@@ -256,7 +280,8 @@ class _Graph:
             return [value] if isinstance(value, str) else []
         if (key := (role, node)) not in self._known:
             self._known[key] = []  # a graph that leads back to itself ends here
-            self._known[key] = self._conditioned_by(node, role, depth)
+            self._known[key] = texts = different(self._conditioned_by(node, role, depth))
+            self._count(1 + len(texts))
         known: list[str] = self._known[key]
         return known
 
@@ -274,7 +299,11 @@ class _Graph:
         if any(_PART.fullmatch(name) for name in inputs) and not self._chosen(node):
             return [self._text([node, 0], depth)]
         links = [self._chosen(node)] if self._chosen(node) else self._links(node, _NO_CONDITIONING)
-        return [text for link in links for text in self._conditioned([link, 0], role, depth + 1)]
+        found = dict[str, None]()
+        for link in links:
+            found |= dict.fromkeys(texts := self._conditioned([link, 0], role, depth + 1))
+            self._count(1 + len(texts))
+        return list(found)
 
     def _is_setting(self, node: str, name: str) -> bool:
         """Whether an input called like a text is what a further text is made of, as of a node that joins several."""
@@ -295,7 +324,8 @@ class _Graph:
             return check_length(value) if isinstance(value, str) else ""
         if (key := ("text", node)) not in self._known:
             self._known[key] = ""
-            self._known[key] = self._made_text(node, depth)
+            self._known[key] = text = self._made_text(node, depth)
+            self._count(1 + len(self.inputs[node]), [text])
         known: str = self._known[key]
         return known
 
@@ -310,7 +340,8 @@ class _Graph:
         parts = {
             name: self._text(inputs[name], depth + 1) for name in sorted(inputs, key=_order) if _PART.fullmatch(name)
         }
-        joined = self._joined(node, parts) if len(parts) != 1 or _JOINS.search(kind) else None
+        self._count(len(parts), parts.values())
+        joined = self._joined(node, parts, depth) if len(parts) != 1 or _JOINS.search(kind) else None
         replaced = self._replaced(node, parts, depth)
         text: str | None = replaced if replaced is not None else joined
         if text is None and len(texts := different(parts.values())) == 1:
@@ -324,7 +355,7 @@ class _Graph:
             raise _Unclear(f"its workflow makes the prompt by {kind or 'a node'}, which does not record it ({found})")
         return text
 
-    def _joined(self, node: str, parts: Mapping[str, str]) -> str | None:
+    def _joined(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
         """The parts of a node that joins texts, one behind the other."""
         inputs, kind = self.inputs[node], self.kinds[node]
         if kind.startswith("StringFunction"):
@@ -333,7 +364,8 @@ class _Graph:
         if not _JOINS.search(kind):
             return None
         given = next((inputs[name] for name in ("delimiter", "separator", "delim") if name in inputs), "")
-        between = self._text(given, 0).replace("\\n", "\n")
+        between = self._text(given, depth + 1).replace("\\n", "\n")
+        self._count(1, [between] * len(parts))
         return between.join(filter(None, parts.values()))
 
     def _replaced(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
@@ -352,6 +384,9 @@ class _Graph:
 
     def _chosen(self, node: str) -> str:
         """The node that a switch lets through; "" where the node is no switch, or says not which."""
+        return self._once("chosen", node, lambda: self._choice(node))
+
+    def _choice(self, node: str) -> str:
         inputs = self.inputs[node]
         if not re.search("switch|select|index|choose", self.kinds[node], re.IGNORECASE):
             return ""
@@ -383,9 +418,9 @@ class _Graph:
 
     def _later_texts(self, passes: list[str], first: list[str], prompts: list[str]) -> Iterator[str]:
         """Texts of later passes that the first one does not have."""
-        known = {*prompts, *self._safe_texts(first, "negative")}
+        known, of_first = {*prompts, *self._safe_texts(first, "negative")}, set(first)
         for one in passes:
-            for role in ("positive", "negative") if one not in first else ():
+            for role in ("positive", "negative") if one not in of_first else ():
                 for text in self._safe_texts([one], role):
                     if text not in known:
                         what = "prompt" if role == "positive" else "negative prompt"
@@ -403,7 +438,7 @@ class _Graph:
 
     def _pictures(self, end: str) -> Iterator[str]:
         """Pictures that the drawing started from, or was guided by."""
-        start = self._before(end, self._picture_links)
+        start = set(self._before(end, self._picture_links))
         for node in self._before(end, self._links):
             if re.search("load.{0,20}image|image.{0,20}load", self.kinds[node], re.IGNORECASE):
                 yield "a start picture" if node in start else "a picture that guided it"

@@ -19,6 +19,7 @@ LARGEST_SIDE = 100_000
 LONGEST_NAME = 300  # of a model or sampler
 _LONGEST_QUOTE = 200
 _MOST_FURTHER = 12  # further texts and pictures of one picture
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and half characters
 _EXTRA_NETWORK = re.compile(r"<((?:lora|lyco|hypernet):[^<>]+)>")  # what the prompt loads; no encoder reads it
 
 
@@ -166,10 +167,10 @@ def quoted(text: str) -> str:
     return f"“{text[:_LONGEST_QUOTE]}{'…' if len(text) > _LONGEST_QUOTE else ''}”"
 
 
-def check_length(text: str) -> str:
+def check_length(text: str, what: str = "a text of its metadata", most: int = MOST_TEXT) -> str:
     """``text``; InvalidInput where it is too long to be looked through."""
-    if len(text) > MOST_TEXT:
-        raise InvalidInput(f"a text of its metadata has more than {MOST_TEXT:,} characters; it is not read")
+    if len(text) > most:
+        raise InvalidInput(f"{what} has more than {most:,} characters; it is not read")
     return text
 
 
@@ -211,8 +212,8 @@ def agreed(values: Iterable[T | None]) -> T | None:
 
 
 def one_line(value: object) -> str:
-    """A text with single spaces; "" for anything else."""
-    return " ".join(value.split()) if isinstance(value, str) else ""
+    """A text with single spaces, without what cannot be written; "" for anything else."""
+    return " ".join(_UNWRITABLE.sub(" ", value).split()) if isinstance(value, str) else ""
 
 
 def name_of(value: object) -> str:

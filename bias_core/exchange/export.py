@@ -16,6 +16,7 @@ import yaml
 from jinja2 import Environment
 
 from bias_core.errors import StorageError
+from bias_core.exchange.markdown import as_code, fenced, in_markdown, paragraphs
 from bias_core.settings import ASSETS
 from bias_core.store.files import replaced_file, write_atomically
 from bias_core.store.source_marks import with_source
@@ -78,9 +79,9 @@ def without_splits(name: str) -> str:
 
 
 def text_from(name: str, *, autoescape: bool = False, **values: Any) -> str:
-    """A template of ``assets/texts`` with these values; the filter ``line`` keeps markup out of a card."""
+    """A template of ``assets/texts`` with these values; the filters keep markup of others out of a card."""
     environment = Environment(autoescape=autoescape, trim_blocks=True, keep_trailing_newline=True)
-    environment.filters["line"] = lambda text: re.sub(r"\s+", " ", text).replace("<", "&lt;")
+    environment.filters |= {"line": in_markdown, "paragraphs": paragraphs, "code": as_code, "fenced": fenced}
     return environment.from_string((ASSETS / "texts" / name).read_text(encoding="utf-8")).render(values)
 
 
@@ -93,7 +94,7 @@ def dataset_card(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
     """Markdown with the YAML head that dataset hubs read; ``columns`` of the metadata and what they hold."""
     n, unknown = facts.n_pictures, {"license": "other", "license_name": "see-card"}
     head = {
-        "pretty_name": facts.title,
+        "pretty_name": " ".join(facts.title.split()),
         **({"license": facts.licence.lower()} if facts.licence else unknown),
         "language": ["en"],
         "tags": ["text-to-image", "bias", "evaluation", "synthetic", "t2i-bias-explorer"],

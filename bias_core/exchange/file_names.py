@@ -17,9 +17,9 @@ _OF_PROGRAMS = (
     ("Leonardo", re.compile(rf"(?:Default|Leonardo)_(.*?)_\d+(?:_{_UUID})?(?:_\d+)?")),
 )
 _BEFORE = re.compile(rf"^(?:{_DATE}|\d{{8}}(?=\D)|\d{{3,}}(?=[-_]))[\s_-]*")
-_AFTER = re.compile(
-    rf"[\s_-]*(?:\(\d+\)|#?\d+|{_DATE}|{_UUID}|(?<=[\s_-])(?=[a-z]*\d)[0-9a-f]{{8,}})\s*$", re.IGNORECASE
-)
+_AFTER = re.compile(rf"(?:\(\d+\)|#?\d+|{_DATE}|{_UUID}|(?<=[\s_-])(?=[a-z]*\d)[0-9a-f]{{8,}})$", re.IGNORECASE)
+_BETWEEN = " \t_-"
+_LONGEST_NAME, _LONGEST_END, _MOST_ENDS = 255, 80, 8  # characters; numbers, dates and ids behind one another
 _NO_PROMPT = re.compile(
     r"(?:ChatGPT Image|Gemini[ _]Generated[ _]Image|Copilot[ _]\d|Screen ?shot|WhatsApp Image|OIG\d?[.-]).*"
     r"|(?:IMG|DSC|PXL|ComfyUI|SwarmUI|image|picture|photo|download|untitled|unnamed|output|sample|file)[\W\d_]*",
@@ -41,10 +41,12 @@ def facts_of_name(name: str, wrapper: str) -> PictureMetadata:
     ['a photo of a doctor', 'a nurse', 'A cook', '', 'a cook']
     """
     parent = PurePosixPath(name).parent
+    if not _stem(name) or len(parent.name) > _LONGEST_NAME:
+        return PictureMetadata()
     folder = one_line(parent.name.replace("_", " ")) if parent.as_posix() not in {".", wrapper} else ""
     if folder and _words(parent.name) and not _FOLDERS.fullmatch(parent.name):
         return PictureMetadata(prompt=folder)
-    stem = PurePosixPath(name).stem
+    stem = _stem(name)
     if found := _MIDJOURNEY.fullmatch(stem):
         return facts_of_midjourney(found[1].replace("_", " "))
     for program, pattern in _OF_PROGRAMS:
@@ -55,15 +57,25 @@ def facts_of_name(name: str, wrapper: str) -> PictureMetadata:
 
 def words_of(name: str) -> str:
     """A file name as a prompt: without its ending, dates, numbers and ids; "" where nothing else is in it."""
-    return _words(PurePosixPath(name).stem)
+    return _words(_stem(name))
+
+
+def _stem(name: str) -> str:
+    """A name without its folders and ending; "" for one that is longer than systems have them."""
+    stem = PurePosixPath(name).stem
+    return stem if len(stem) <= _LONGEST_NAME else ""
 
 
 def _words(text: str) -> str:
-    before = ""
     if _NO_PROMPT.fullmatch(text):
         return ""
-    while text != before:
-        before, text = text, _AFTER.sub("", _BEFORE.sub("", text))
+    for _ in range(_MOST_ENDS):
+        before, text = text, _BEFORE.sub("", text)
+        shown = text.rstrip()
+        if found := _AFTER.search(shown, max(0, len(shown) - _LONGEST_END)):
+            text = shown[: found.start()].rstrip(_BETWEEN)
+        if text == before:
+            break
     return one_line(text.replace("_", " ")) if any(character.isalpha() for character in text) else ""
 
 
@@ -78,7 +90,7 @@ def wrapper_of(names: Sequence[str]) -> str:
 
 def is_sheet_name(name: str) -> bool:
     """Whether a program or person calls a file a sheet of several pictures."""
-    return bool(_SHEET.fullmatch(PurePosixPath(name).stem))
+    return bool(_SHEET.fullmatch(_stem(name)))
 
 
 def finished_stem(name: str) -> str:
@@ -87,5 +99,5 @@ def finished_stem(name: str) -> str:
     >>> finished_stem("a/00000-70-before-highres-fix.png")
     'a/00000-70'
     """
-    found = _EARLIER.fullmatch(PurePosixPath(name).stem)
+    found = _EARLIER.fullmatch(_stem(name))
     return PurePosixPath(name).with_name(found[1]).as_posix() if found else ""

@@ -2,17 +2,18 @@
 
 import hashlib
 import io
+import os
 import re
-import unicodedata
 import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -21,16 +22,25 @@ from bias_core.errors import InvalidInput, StorageError
 from bias_core.exchange.copies import Candidate, copies_among, grey_of
 from bias_core.exchange.drawing_facts import PictureMetadata
 from bias_core.exchange.file_names import FEWEST_WORDS, facts_of_name, wrapper_of
-from bias_core.exchange.picture_metadata import FORMATS, metadata_of_line, metadata_of_record, read_metadata
+from bias_core.exchange.picture_files import FORMATS, open_picture
+from bias_core.exchange.picture_metadata import metadata_of_line, metadata_of_record, read_metadata
 from bias_core.exchange.sidecars import PARQUET, facts_of_parquet, facts_of_part, facts_of_sidecar, sidecars_of
-from bias_core.exchange.tables import read_table, refuse_lines
+from bias_core.exchange.tables import Problems, read_table
+from bias_core.given_values import MAX_TEXT, normal_form
 from bias_core.protocols import StepCallback
-from bias_core.store.images import read_record, without_texts
+from bias_core.store.images import DamagedRecord, read_record, without_texts
 from bias_core.types import IMPORTED, GeneratedImage, ImageRow, PictureRecord, is_blank
 
-MOST_BYTES = 64_000_000  # of one file, unpacked
+MOST_BYTES = 40_000_000  # of one file, unpacked
 MOST_UNPACKED = 4_000_000_000  # of a whole zip
 MOST_FILES = 200_000
+_MOST_OF_PARQUET, _MOST_OF_JSON, _MOST_OF_SIDECAR = 32_000_000, 8_000_000, 300_000  # bytes of one
+_MOST_IN_TABLES = 128_000_000  # bytes of all tables in Parquet or JSON
+_MOST_LINES = 300_000  # of all metadata files
+_MOST_CHARACTERS = 50_000_000  # of all prompts and what else pictures say of themselves
+_LONGEST_NAME = 255  # bytes of a file's or folder's, as systems have them
+_SHOWN = 200  # characters of a name in a message
+_ENTRY = b"PK\x01\x02"  # begins what the directory of a zip says of one file
 # RuntimeError: it wants a password; NotImplementedError: a way of packing that Python does not know.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
 METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")
@@ -53,6 +63,7 @@ _NO_PICTURES = frozenset((
 _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
 MOST_PICTURES = 100_000
 MOST_PIXELS = 50_000_000
+_MOST_OPAQUE, _MOST_TRANSPARENT = 17_000_000, 10_000_000  # of other files than JPEG: about 100 MB
 LONGEST_SIDE = 1024
 """Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
 _LARGE = 4_000_000  # pixels
@@ -110,11 +121,11 @@ class _Folder:
     def open(self, name: str) -> BinaryIO:
         return (self._root / name).open("rb")
 
-    def read(self, name: str) -> bytes:
-        path = self._root / name
+    def read(self, name: str, most: int | None = None) -> bytes:
+        path, most = self._root / name, most or MOST_BYTES
         try:
-            if path.stat().st_size > MOST_BYTES:
-                raise InvalidInput(f"larger than {MOST_BYTES // 1_000_000} MB")
+            if path.stat().st_size > most:
+                raise InvalidInput(f"larger than {most / 1e6:g} MB")
             return path.read_bytes()
         except OSError as error:
             raise InvalidInput(f"cannot be read: {error.strerror}") from error
@@ -126,31 +137,37 @@ class _Zip:
     def __init__(self, path: Path) -> None:
         self.rejected: tuple[str, ...] = ()
         self._infos: dict[str, zipfile.ZipInfo] = {}
+        _check_entries(path)
         try:
             self._archive = zipfile.ZipFile(path)
             files = [info for info in self._archive.infolist() if not info.orig_filename.endswith(("/", "\\"))]
         except _DAMAGE as error:
             raise InvalidInput(f"{path.name} is no zip that can be read: {error}") from error
         unpacked = sum(info.file_size for info in files)  # more than it says is not read of any file
-        if len(files) > MOST_FILES:
-            raise InvalidInput(f"{path.name} has {len(files):,} files; at most {MOST_FILES:,} can be taken: divide it")
         if unpacked > MOST_UNPACKED:
             raise InvalidInput(
                 f"{path.name} would unpack to {unpacked / 1e9:.2f} GB; at most {MOST_UNPACKED / 1e9:g} GB "
                 "can be taken: divide it, or make the pictures smaller"
             )
+        rejected = []
         for info in files:
-            if (name := check_name(_stored_name(info))) in self._infos:
-                self.rejected += (f"{name}: twice in the zip; the first was left out",)
+            name = check_name(_stored_name(info))
+            if len(name) > _LONGEST_NAME and any(len(os.fsencode(part)) > _LONGEST_NAME for part in name.split("/")):
+                rejected.append(f"{name[:_SHOWN]}…: a name of more than {_LONGEST_NAME} bytes")
+                continue
+            if name in self._infos:
+                rejected.append(f"{name}: twice in the zip; the first was left out")
             self._infos[name] = info
+        self.rejected = tuple(rejected)
         self.names = tuple(sorted(name for name in self._infos if not _hidden(name)))
 
     def open(self, name: str) -> BinaryIO:
         return cast("BinaryIO", self._archive.open(self._infos[name]))
 
-    def read(self, name: str) -> bytes:
-        if (info := self._infos[name]).file_size > MOST_BYTES:
-            raise InvalidInput(f"larger than {MOST_BYTES // 1_000_000} MB")
+    def read(self, name: str, most: int | None = None) -> bytes:
+        info, most = self._infos[name], most or MOST_BYTES
+        if info.file_size > most:
+            raise InvalidInput(f"larger than {most / 1e6:g} MB")
         try:
             return self._archive.read(info)
         except _DAMAGE as error:
@@ -158,6 +175,17 @@ class _Zip:
 
 
 Files = _Folder | _Zip
+
+
+def _check_entries(path: Path) -> None:
+    """Refuse a zip of too many files, before Python makes an object of each."""
+    n_files, end = 0, b""
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            n_files += (end + piece).count(_ENTRY)
+            end = piece[1 - len(_ENTRY) :]
+    if n_files > MOST_FILES:
+        raise InvalidInput(f"{path.name} has {n_files:,} files; at most {MOST_FILES:,} can be taken: divide it")
 
 
 def _stored_name(info: zipfile.ZipInfo) -> str:
@@ -185,32 +213,29 @@ class _Line:
 
 def _lines(name: str, files: Files) -> Iterator[tuple[str, str, _Line]]:
     """The place of each line of a metadata file, the picture's name, relative to that of the file, and the rest."""
+    problems, folder = Problems(), PurePosixPath(name).parent
     try:
-        data = files.read(name)
-    except InvalidInput as error:
-        raise InvalidInput(f"{name} {error}") from error
-    problems = []
-    for place, row in read_table(name, data, needs=[("file_name",), TEXTS], further=WHOM):
-        column = next((c for c in TEXTS if row.get(c) is not None), "")
-        if not (file_name := row.get("file_name")) or not isinstance(file_name, str) or not column:
-            problems.append(f"{place}: needs file_name and one of {', '.join(TEXTS)}")
-            continue
-        try:
-            file_name = (PurePosixPath(name).parent / check_name(file_name)).as_posix()
-        except InvalidInput as error:
-            problems.append(f"{place}: {error}")
-            continue
-        identities = {name: " ".join(row[name].split()) for name in WHOM if isinstance(row.get(name), str)}
-        yield (
-            place,
-            file_name,
-            _Line(
-                " ".join(str(row[column]).split()),
-                {name: text for name, text in identities.items() if text},
-                metadata_of_line(row),
-            ),
-        )
-    refuse_lines(name, problems)
+        for place, row in read_table(name, partial(files.open, name), needs=[("file_name",), TEXTS], further=WHOM):
+            try:
+                file_name, line = _line(row)
+            except InvalidInput as error:
+                problems.add(f"{place}: {error}")
+                continue
+            yield place, (folder / file_name).as_posix(), line
+    except _DAMAGE as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{name} cannot be read: {error}") from error
+    problems.refuse(name)
+
+
+def _line(row: Mapping[str, Any]) -> tuple[str, _Line]:
+    column = next((c for c in TEXTS if row.get(c) is not None), "")
+    if not (file_name := row.get("file_name")) or not isinstance(file_name, str) or not column:
+        raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
+    identities = {name: " ".join(row[name].split()) for name in WHOM if isinstance(row.get(name), str)}
+    identities = {name: text for name, text in identities.items() if text}
+    return check_name(file_name), _Line(" ".join(str(row[column]).split()), identities, metadata_of_line(row))
 
 
 class ImportedImages:
@@ -260,6 +285,7 @@ class ImportedImages:
         self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
         self._sidecars: dict[str, str] = {}  # names of texts, by file
         self._lines: dict[str, _Line] = {}  # of metadata files, by file
+        self._n_characters = 0
         if not (prompts := self._find()):
             raise InvalidInput(
                 f"{path} holds no picture with a prompt: give a metadata.csv or metadata.jsonl with "
@@ -335,7 +361,7 @@ class ImportedImages:
         """A picture for its comparison with others, its row, and its own record."""
         image = decode(data := self._files.read(name))
         record, drawing = self._drawing(name, data)
-        with Image.open(io.BytesIO(without_texts(data)), formats=FORMATS) as opened:
+        with open_picture(io.BytesIO(without_texts(data))) as opened:
             size, kind = opened.size, str(opened.format)
             if getattr(opened, "is_animated", False):
                 self.animations.append(name)
@@ -369,6 +395,7 @@ class ImportedImages:
         if drawing.seed is None or row.id in self._names:  # the same blank file twice
             row, drawing = replace(row, seed=len(rows)), replace(drawing, seed=None)
         self._names[row.id], self._drawings[row.id] = candidate.name, drawing
+        self._count(row.negative_prompt, drawing.prompt, drawing.revised_prompt, *drawing.further)
         if record:
             self._records[row.id] = (record.row.model, record.row.revision)
         if candidate.is_blank or drawing.is_blanked:
@@ -381,7 +408,9 @@ class ImportedImages:
         try:
             record = read_record(data)
             inside = metadata_of_record(record)
-        except StorageError:  # it has no record that is whole
+        except StorageError as error:  # it has no record that is whole
+            if isinstance(error, DamagedRecord):
+                self.unread_metadata.append(f"{name}: {error}")
             with suppress(InvalidInput):  # was noted, where its prompt was looked for
                 inside = read_metadata(io.BytesIO(data), name)
         line, known = self._lines.get(name), self._tables.get(name, PictureMetadata()).over(inside)
@@ -393,7 +422,7 @@ class ImportedImages:
     def _beside(self, name: str) -> PictureMetadata:
         """What the text file beside a picture says; InvalidInput where it cannot be read."""
         text = self._sidecars.get(name)
-        return facts_of_sidecar(self._files.read(text)) if text else PictureMetadata()
+        return facts_of_sidecar(self._files.read(text, _MOST_OF_SIDECAR)) if text else PictureMetadata()
 
     def n_of(self, prompt: str) -> int:
         """How many files a prompt has, usable or not."""
@@ -427,20 +456,32 @@ class ImportedImages:
         line = self._lines.get(self._names.get(image_id, ""))
         return {} if line is None else line.identities
 
+    def _count(self, *texts: str) -> None:
+        """Count what is kept of a picture; InvalidInput where it is too much of all of them together."""
+        self._n_characters += sum(map(len, texts))
+        if self._n_characters > _MOST_CHARACTERS:
+            raise InvalidInput(f"{self.name} has more than {_MOST_CHARACTERS:,} characters of prompts: divide it")
+
     def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
         """Take up the lines of all metadata files; the folders whose pictures these are about."""
         folders: set[PurePosixPath] = set()
-        alike = defaultdict[str, list[str]](list)
+        alike, n_lines = defaultdict[str, list[str]](list), 0
         for name in names:
             alike[_alike(name)].append(name)
         for path in map(PurePosixPath, self._files.names):
             if path.name.lower() in METADATA:
                 folders.add(path.parent)
                 for place, name, line in _lines(path.as_posix(), self._files):
+                    n_lines += 1
+                    if n_lines > _MOST_LINES:
+                        raise InvalidInput(f"{self.name} has more than {_MOST_LINES:,} lines of metadata: divide it")
                     same = [name] if name in alike[_alike(name)] else alike[_alike(name)]
                     if len(same) != 1:
-                        self.rejected.append(f"{name}: {'several such pictures' if same else 'no such picture'}")
-                    elif self._lines.setdefault(same[0], line) != line:
+                        what = "several such pictures" if same else "no such picture"
+                        self.rejected.append(f"{name[:_SHOWN]}: {what}")
+                        continue
+                    self._count(line.prompt, line.drawing.negative_prompt, *line.identities.values())
+                    if self._lines.setdefault(same[0], line) != line:
                         self.rejected.append(f"{path}, {place}: {name} again; its first line counts")
         return folders
 
@@ -456,7 +497,12 @@ class ImportedImages:
                 prompt, unclear = self._own_prompt(name, wrapper)
             else:
                 prompt, unclear = self._lines[name].prompt if name in self._lines else "", ""
-            if key(prompt):
+            if len(prompt) > MAX_TEXT:
+                self.rejected.append(
+                    f"{name}: its prompt has {len(prompt):,} characters; at most {MAX_TEXT:,} are read"
+                )
+            elif key(prompt):
+                self._count(prompt)
                 prompts[name] = prompt
             elif unclear != _FIGURE:  # of our own export; nobody misses it
                 self.rejected.append(f"{name}: {unclear or 'no prompt'}")
@@ -481,21 +527,28 @@ class ImportedImages:
     def _read_tables(self, names: Sequence[str]) -> None:
         """Take up what other tables and texts beside the pictures say."""
         self._sidecars = sidecars_of(names, self._files.names)
-        there, beside = set(names), set(self._sidecars.values())
+        there, beside, n_bytes = set(names), set(self._sidecars.values()), 0
         for path in map(PurePosixPath, self._files.names):
             is_parquet = path.name.lower() == PARQUET
             if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
                 continue
+            n_absent, absent = 0, ""
             try:
-                data = self._files.read(path.as_posix())
-                facts = facts_of_parquet(data) if is_parquet else facts_of_part(data)
+                if n_bytes > _MOST_IN_TABLES:
+                    raise InvalidInput("is not read: the tables before it are large enough")
+                data = self._files.read(path.as_posix(), _MOST_OF_PARQUET if is_parquet else _MOST_OF_JSON)
+                n_bytes += len(data)
+                for name, facts in facts_of_parquet(data) if is_parquet else facts_of_part(data).items():
+                    name = (path.parent / name).as_posix()
+                    if name in there:
+                        self._count(facts.prompt, facts.negative_prompt)
+                        self._tables[name] = facts
+                    else:
+                        n_absent, absent = n_absent + 1, absent or name
             except InvalidInput as error:
                 self.rejected.append(f"{path}: {error}")
-                continue
-            told = {(path.parent / name).as_posix(): one for name, one in facts.items()}
-            self._tables |= {name: one for name, one in told.items() if name in there}
-            if absent := [name for name in told if name not in there]:
-                self.rejected.append(f"{path}: {len(absent):,} of its pictures are not here, such as {absent[0]}")
+            if absent:
+                self.rejected.append(f"{path}: {n_absent:,} of its pictures are not here, such as {absent[:_SHOWN]}")
 
     def _own_prompt(self, name: str, wrapper: str) -> tuple[str, str]:
         """The prompt that a picture holds, or by which it or its folder is named; "" and why there is none."""
@@ -525,7 +578,7 @@ class ImportedImages:
 
 def _alike(name: str) -> str:
     """What the names of a file share that systems and spreadsheets write differently."""
-    return unicodedata.normalize("NFC", name.replace("\\", "/").strip()).casefold()
+    return normal_form("NFC", name.replace("\\", "/").strip()).casefold()
 
 
 def key(prompt: str) -> str:
@@ -534,23 +587,23 @@ def key(prompt: str) -> str:
     >>> key("A photo of a light-skinned nurse.") == key("a_photo of a light skinned Nurse")
     True
     """
-    return " ".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", prompt).casefold()))
+    return " ".join(re.findall(r"[^\W_]+", normal_form("NFKC", prompt).casefold()))
 
 
 def decode(data: bytes) -> Image.Image:
     """The picture in RGB, the right way up, its longer side at most ``LONGEST_SIDE``.
 
-    Only one large picture of all visitors is unpacked at a time: 50 million pixels take 400 MB for a moment.
+    Only one large picture of all visitors is unpacked at a time, and it takes about 100 MB for a moment.
 
     Transparent parts are white, of an animation the first frame counts, 16 bits are scaled to 8.
 
     Raises InvalidInput: it has none of the formats that are read, it is truncated, or it has too many pixels.
     """
     try:
-        with Image.open(io.BytesIO(without_texts(data)), formats=FORMATS) as opened:
-            if (n_pixels := opened.width * opened.height) > MOST_PIXELS:
+        with open_picture(io.BytesIO(without_texts(data))) as opened:
+            if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened)):
                 raise InvalidInput(
-                    f"{opened.width} x {opened.height} pixels are too many; at most {MOST_PIXELS:,} are read"
+                    f"{opened.width} x {opened.height} pixels are too many; at most {most:,} are read of such a file"
                 )
             with _decoding_large if n_pixels > _LARGE else nullcontext():
                 opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
@@ -565,11 +618,21 @@ def decode(data: bytes) -> Image.Image:
         raise InvalidInput(f"cannot be read as a picture: {error}") from error
 
 
+def _most_pixels(opened: Image.Image) -> int:
+    """Return how many pixels may be unpacked; transparency needs a second copy, and a JPEG is unpacked smaller."""
+    if opened.format == "JPEG":
+        return MOST_PIXELS
+    has_transparency = opened.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in opened.info
+    return _MOST_TRANSPARENT if has_transparency else _MOST_OPAQUE
+
+
 def _with_eight_bits(opened: Image.Image) -> Image.Image:
     """The first frame in a mode whose numbers can be averaged: grey or colours, with or without transparency."""
     if opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format == "PNG"):
-        opened.load()
-        image = Image.fromarray((np.asarray(opened).astype(np.float32) / 257).round().astype(np.uint8))
+        bands = np.array_split(np.asarray(opened), 64)  # whole, its numbers would take eight times the room
+        image = Image.fromarray(
+            np.concatenate([((band.astype(np.int32) + 128) // 257).astype(np.uint8) for band in bands])
+        )
         image.info = opened.info  # which way it is turned
         return image
     if opened.mode[0] in "FI":

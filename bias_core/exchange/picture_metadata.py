@@ -19,11 +19,12 @@ from sd_parsers.exceptions import ParserError
 from sd_parsers.parsers import FooocusParser, InvokeAIParser, NovelAIParser, Parser
 
 from bias_core.errors import InvalidInput
-from bias_core.exchange.comfy_graph import facts_of_graph
+from bias_core.exchange.comfy_graph import MOST_GRAPH, facts_of_graph
 from bias_core.exchange.drawing_facts import (
     LARGEST_SEED,
     LARGEST_SIDE,
     MOST_STEPS,
+    MOST_TEXT,
     PictureMetadata,
     check_length,
     different,
@@ -39,11 +40,12 @@ from bias_core.exchange.drawing_facts import (
     with_schedule,
     without_networks,
 )
+from bias_core.exchange.picture_files import open_picture
+from bias_core.given_values import read_json
 from bias_core.models.hosted import Service
 from bias_core.store.source_marks import XMP_KEY, read_source, source_of
 from bias_core.types import IMPORTED, PictureRecord
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "AVIF")
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same of a figure of a report, which is no picture of a model
 _MOST_TEXT = 2_000_000  # characters of one picture's metadata
@@ -76,10 +78,10 @@ def metadata_of_record(record: PictureRecord) -> PictureMetadata:
     metadata = PictureMetadata(
         program=name_of(before.get("program")) or ("" if row.model.startswith(IMPORTED) else "T2I Bias Explorer"),
         prompt=one_line(row.prompt),
-        negative_prompt=row.negative_prompt,
+        negative_prompt=one_line(row.negative_prompt),
         seed=whole(row.seed if _draws_by_seed(row.model) else before.get("seed"), LARGEST_SEED),
-        num_inference_steps=row.num_inference_steps or None,
-        guidance_scale=row.guidance_scale or None,
+        num_inference_steps=whole(row.num_inference_steps, MOST_STEPS) or None,
+        guidance_scale=guidance(row.guidance_scale) or None,
         sampler=name_of(before.get("sampler")),
         model=name_of(before.get("model")) or ("" if row.model.startswith(IMPORTED) else row.model),
     )
@@ -96,7 +98,7 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
     Raises InvalidInput: it says something that cannot be read, or too much; the picture itself may be all right.
     """
     try:
-        with Image.open(file, formats=FORMATS) as opened:
+        with open_picture(file) as opened:
             texts, size = _texts(opened), opened.size
     except UnidentifiedImageError:  # which is told when the picture itself is read
         return PictureMetadata()
@@ -141,7 +143,9 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
     for keys, read in _PROGRAMS:
         if all(key in texts for key in keys):
             try:
-                return read(texts, name)
+                for key in keys:
+                    check_length(texts[key], f"its metadata ({key})", MOST_GRAPH if key == "prompt" else MOST_TEXT)
+                return read({key: texts[key] for key in keys} if read is not _of_easy_diffusion else texts, name)
             except UNREADABLE as error:
                 if isinstance(error, InvalidInput):
                     raise
@@ -189,7 +193,7 @@ def _comment(value: object) -> str:
 def _of_own_text(text: str) -> PictureMetadata:
     """The prompt of our own record; the rest is taken from the whole record, once its pixels are checked."""
     try:
-        return PictureMetadata(prompt=one_line(json.loads(text)["row"]["prompt"]))
+        return PictureMetadata(prompt=one_line(read_json(text)["row"]["prompt"]))
     except UNREADABLE as error:
         raise InvalidInput("its record cannot be read") from error
 
@@ -238,9 +242,9 @@ def _settings(line: str) -> dict[str, str]:
     table: dict[str, str] = {}
     start = 0
     while start < len(line):
-        comma, colon = line.find(",", start), line.find(":", start)
+        comma = line.find(",", start)
         end = len(line) if comma < 0 else comma
-        if 0 <= colon < end:
+        if (colon := line.find(":", start, end)) >= 0:
             name, value = line[start:colon].strip(), line[colon + 1 : end].strip()
             if text := _QUOTED.match(line, colon + 1):
                 end = text.end()
@@ -262,7 +266,7 @@ def _program(table: Mapping[str, str]) -> str:
 
 def _of_json(text: str) -> PictureMetadata:
     """Settings as JSON: of SwarmUI, Draw Things, Easy Diffusion, or whoever uses the usual names."""
-    table = json.loads(text)
+    table = read_json(text)
     if isinstance(swarm := table.get("sui_image_params"), dict):
         return _of_swarm(swarm)
     if isinstance(table.get("c"), str) and "uc" in table:  # Draw Things
@@ -298,11 +302,9 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
     ('a doctor', 'hats', 7, 'Midjourney 6', ('a start or reference picture (image prompt)',))
     """
     words = one_line(check_length(text).partition("Job ID:")[0])
-    prompt, *switches = re.split(
-        r"(?:^| )(?:--(?=[A-Za-z])|—(?=(?:ar|v|no|seed|style|stylize|niji|chaos|[qsc]) ))", words
-    )
+    prompt, *switches = _SWITCH.split(words)
     given = {name.lower(): value.strip() for name, _, value in (one.partition(" ") for one in switches)}
-    pictures = [word for word in prompt.split() if re.match("<?https?://", word)]
+    pictures = {word for word in prompt.split() if re.match("<?https?://", word)}
     version = given.get("v") or given.get("version") or ""
     niji = " Niji" if "niji" in given else ""
     version = (given.get("niji") or version).removesuffix(".0")
@@ -355,7 +357,7 @@ def _metadata(info: PromptInfo) -> PictureMetadata:
     width, height = _size(more)
     cfg = guidance(sampler.parameters.get("cfg_scale"))
     distilled = guidance(more.get("guidance"))
-    tables = [json.loads(text) for text in raw.values() if isinstance(text, str) and text.lstrip().startswith("{")]
+    tables = [read_json(text) for text in raw.values() if isinstance(text, str) and text.lstrip().startswith("{")]
     return PictureMetadata(
         program=info.generator.value,
         prompt=prompts[0] if len(prompts) == 1 else "",
@@ -398,7 +400,7 @@ def _of_invoke(texts: Mapping[str, str]) -> dict[str, Any]:
     """Newer versions name no scheduler for every model, and the model otherwise."""
     if "invokeai_metadata" not in texts:
         return {name: " ".join(text.split()) if name == "Dream" else text for name, text in texts.items()}
-    metadata = json.loads(texts["invokeai_metadata"])
+    metadata = read_json(texts["invokeai_metadata"])
     metadata.setdefault("scheduler", "")
     if isinstance(model := metadata.get("model"), dict):
         model.setdefault("model_name", model.get("name") or model.get("key"))
@@ -407,7 +409,7 @@ def _of_invoke(texts: Mapping[str, str]) -> dict[str, Any]:
 
 def _of_novel(texts: Mapping[str, str]) -> dict[str, Any]:
     """Without the request's own name for the prompt, which is the description."""
-    return {**texts, "Source": name_of(texts["Source"]), "Description": check_length(texts["Description"])}
+    return {**texts, "Source": name_of(texts["Source"])}
 
 
 _Read = Callable[[Mapping[str, str], str], PictureMetadata]

@@ -4,7 +4,6 @@ Columns are ``prompt`` (or ``text``), and where they are wanted ``group``, ``n``
 ``attributes`` (what to look for in the group's pictures, with ; between them); other columns are passed over.
 """
 
-import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,13 +12,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bias_core.errors import HubNotReached, InvalidInput, quoted
-from bias_core.exchange.tables import Row, read_table, refuse_lines
+from bias_core.exchange.parquet_tables import parquet_rows
+from bias_core.exchange.tables import Problems, Row, read_table
 from bias_core.given_values import as_whole, check_texts
 from bias_core.prompts import MAX_PROMPT_CHARACTERS
 
 ENDINGS = (".csv", ".tsv", ".jsonl")
 HUB = "hf://datasets/"
 MOST_PROMPTS, MOST_BYTES, MOST_PICTURES = 1000, 5_000_000, 1_000_000
+_MOST_ROWS = 10_000  # good and bad ones
 _MOST_ATTRIBUTES = 50
 _LONGEST_GROUP = 100
 _MOST_NAMED = 5  # files in one message
@@ -60,34 +61,36 @@ def read_pack(name: str) -> tuple[PackedPrompt, ...]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise InvalidInput(f"{shown} is larger than {MOST_BYTES // 1_000_000} MB, which no pack of prompts is")
-        data = path.read_bytes()
+        if path.suffix.lower() == ".parquet":
+            return checked_prompts(shown, _parquet_rows(shown, path.read_bytes()))
+        return checked_prompts(shown, read_table(shown, lambda: path.open("rb"), needs=[_PROMPT], further=_FURTHER))
     except OSError as error:
         raise InvalidInput(f"{shown} cannot be read: {error.strerror or error}") from error
-    is_parquet = path.suffix.lower() == ".parquet"
-    rows = _parquet_rows(data) if is_parquet else read_table(shown, data, needs=[_PROMPT], further=_FURTHER)
-    return checked_prompts(shown, rows)
 
 
-def _parquet_rows(data: bytes) -> Iterator[Row]:
-    import pandas as pd
-
-    for number, row in enumerate(pd.read_parquet(io.BytesIO(data)).to_dict("records"), start=1):
-        yield f"row {number}", {str(key): value for key, value in row.items()}
+def _parquet_rows(name: str, data: bytes) -> Iterator[Row]:
+    try:
+        for number, row in enumerate(parquet_rows(data), start=1):
+            yield f"row {number}", row
+    except InvalidInput as error:
+        raise InvalidInput(f"{name} {error}") from error
 
 
 def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
     """The prompts of all rows, each with the place where it stands; InvalidInput names the bad ones together."""
-    prompts, wrong, places = list[PackedPrompt](), list[str](), dict[str, str]()
-    for place, row in rows:
+    prompts, wrong, places = list[PackedPrompt](), Problems(), dict[str, str]()
+    for n_rows, (place, row) in enumerate(rows, start=1):
+        if n_rows > _MOST_ROWS:
+            raise InvalidInput(f"{name} has more than {_MOST_ROWS:,} rows; a pack has 1 to {MOST_PROMPTS:,} prompts")
         try:
             one = replace(_prompt(row), place=place)
             if one.prompt in places:
                 raise InvalidInput(f"the prompt of {places[one.prompt]} again")
             places[one.prompt] = place
             prompts.append(one)
-        except InvalidInput as error:  # noqa: PERF203 (all are named)
-            wrong.append(f"{place}: {error}")
-    refuse_lines(name, wrong)
+        except InvalidInput as error:
+            wrong.add(f"{place}: {error}")
+    wrong.refuse(name)
     if not 1 <= len(prompts) <= MOST_PROMPTS:
         raise InvalidInput(f"{name} has {len(prompts):,} prompts; a pack has 1 to {MOST_PROMPTS:,}")
     return tuple(prompts)
@@ -137,7 +140,7 @@ def _is_empty(value: object) -> bool:
 def _from_hub(name: str) -> Path:
     """The file of a data set, downloaded; the only one that can hold prompts where none is named."""
     from httpx import HTTPError
-    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub import HfApi, constants, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
 
     match = _HUB_NAME.fullmatch(name.removeprefix(HUB))
@@ -149,6 +152,10 @@ def _from_hub(name: str) -> Path:
             file = _only_file(name, HfApi().list_repo_files(repo, repo_type="dataset", revision=revision))
         if not file.lower().endswith(_ON_HUB):
             raise InvalidInput(f"{name}: a pack is a file {', '.join(_ON_HUB)}; got {quoted(file)}")
+        if not constants.HF_HUB_OFFLINE:  # a file of any size would be downloaded
+            infos = HfApi().get_paths_info(repo, [file], repo_type="dataset", revision=revision)
+            if any(getattr(info, "size", 0) > MOST_BYTES for info in infos):
+                raise InvalidInput(f"{name} is larger than {MOST_BYTES // 1_000_000} MB, which no pack of prompts is")
         return Path(hf_hub_download(repo, file, repo_type="dataset", revision=revision))
     except (RepositoryNotFoundError, EntryNotFoundError, HFValidationError) as error:
         raise InvalidInput(f"there is no data set {name}, or it is not public: {_first_line(error)}") from error

@@ -1,18 +1,17 @@
 """What stands of pictures in files beside them: a text of the same name, DiffusionDB's parts, ``metadata.parquet``."""
 
-import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange.drawing_facts import PictureMetadata, check_length, one_line
+from bias_core.exchange.parquet_tables import parquet_rows
 from bias_core.exchange.picture_metadata import UNREADABLE, facts_of_text, metadata_of_line
+from bias_core.given_values import read_json
 
 PARQUET = "metadata.parquet"
 _TEXT_ENDINGS = (".txt", ".caption", ".json")
-_MOST_ROWS, _MOST_BYTES = 200_000, 500_000_000  # of a table, unpacked
 _NAMES = ("file_name", "image_name", "filename")
 _PART = {"p": "prompt", "se": "seed", "c": "cfg", "st": "step", "sa": "sampler"}  # DiffusionDB's names
 _SAMPLERS = dict(enumerate(
@@ -48,35 +47,24 @@ def facts_of_sidecar(data: bytes) -> PictureMetadata:
 def facts_of_part(data: bytes) -> dict[str, PictureMetadata]:
     """The facts of DiffusionDB's pictures, by file name, from the JSON of one part; {} for any other file."""
     try:
-        table = json.loads(data)
+        table = read_json(data)
         lines = {str(name): {_PART[key]: line[key] for key in _PART if key in line} for name, line in table.items()}
     except (*UNREADABLE, InvalidInput):
         return {}
     return {name: facts for name, line in lines.items() if (facts := _facts(line)).prompt}
 
 
-def facts_of_parquet(data: bytes) -> dict[str, PictureMetadata]:
-    """The facts of a table with a column of file names (imagefolder's, DiffusionDB's) and one of prompts.
+def facts_of_parquet(data: bytes) -> Iterator[tuple[str, PictureMetadata]]:
+    """The file names (imagefolder's, DiffusionDB's) of a table with a column of prompts, each with its facts.
 
-    Raises InvalidInput: it cannot be read, is too large, or lacks a column.
+    Raises InvalidInput: it cannot be read, is too large, or lacks a column; this may come after some of them.
     """
-    from pyarrow import ArrowException, parquet, types
-
-    try:
-        file = parquet.ParquetFile(io.BytesIO(data))
-        groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
-        if file.metadata.num_rows > _MOST_ROWS or sum(one.total_byte_size for one in groups) > _MOST_BYTES:
-            raise InvalidInput(f"has more than {_MOST_ROWS:,} rows or {_MOST_BYTES // 1_000_000} MB")
-        columns = [one.name for one in file.schema_arrow if not types.is_nested(one.type)]
-        rows = file.read(columns=columns).to_pylist()
-    except (ArrowException, OSError, ValueError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"cannot be read: {error}") from error
-    column = next((name for name in _NAMES if name in columns), "")
-    if not column or not {"prompt", "text", "caption"} & set(columns):
-        raise InvalidInput("needs file_name and one of prompt, text, caption")
-    return {str(row[column]): facts for row in rows if row[column] and (facts := _facts(row)).prompt}
+    for row in parquet_rows(data):
+        column = next((name for name in _NAMES if name in row), "")
+        if not column or not {"prompt", "text", "caption"} & set(row):
+            raise InvalidInput("needs file_name and one of prompt, text, caption")
+        if row[column] and (facts := _facts(row)).prompt:
+            yield str(row[column]), facts
 
 
 def _facts(line: Mapping[str, Any]) -> PictureMetadata:

@@ -47,7 +47,8 @@ from starlette.routing import Route
 from bias_core.annotation import rating
 from bias_core.annotation.collected import task_progress
 from bias_core.annotation.crowd import CrowdIds
-from bias_core.annotation.label_store import LabelsGone, LabelStore
+from bias_core.annotation.label_file import LabelsGone
+from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
 from bias_core.annotation.tasks import MAX_ABOUT, MAX_POSITIONS, Task, crowd_address
 from bias_core.engine.run_line import network_of

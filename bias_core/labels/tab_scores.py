@@ -75,11 +75,9 @@ class LabelScores(StudyTab):
         buttons, inputs = [status, parts["run"], parts["stop"]], [visitor, key, source, attribute, present]
         shown = [*buttons, used, parts["report"], self.drawing.html]
         click = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
-        scored = then_run(click.then, self.on_use, inputs, shown)
-        scored.failure(self.on_crash, None, buttons, **QUIET)
+        then_run(click.then, self.on_use, inputs, shown, self.on_crash)
         click = parts["judge_run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
-        judged = then_run(click.then, self.on_judge, [visitor, key, parts["judge"]], shown)
-        judged.failure(self.on_crash, None, buttons, **QUIET)
+        then_run(click.then, self.on_judge, [visitor, key, parts["judge"]], shown, self.on_crash)
         self.wire_stop(parts["stop"], status)
         self.wire_take(used.select)
 

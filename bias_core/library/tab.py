@@ -27,7 +27,7 @@ from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
 from bias_core.ui.study.view import when
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor, in_line, keep_upload, then_run
+from bias_core.ui.visitor import Visitor, in_line, then_run
 
 Updates = dict[Any, Any]
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
@@ -126,8 +126,7 @@ class RunsTab(StudyTab):
             (parts["label"].click(self.on_click, visitor, buttons, **quiet), self.on_label, measuring[:1], there),
         )
         for click, run, inputs, outputs in runs:
-            ended = then_run(click.then, run, [visitor, *inputs], outputs)
-            ended.failure(self.on_crash, None, buttons, **QUIET)
+            ended = then_run(click.then, run, [visitor, *inputs], outputs, self.on_crash)
         ended.success(None, js=_SEEN_JS, **QUIET)  # of the last of them, a labelling task
 
     def build_memory(self) -> None:
@@ -195,7 +194,7 @@ class RunsTab(StudyTab):
         parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
         names = ("imported", "found", "what", "measure", "run", "label", "label_says", "status")
         import_parts = [parts[name] for name in names]
-        parts["upload"].upload(self.on_import, [visitor, parts["upload"]], import_parts, **PRIVATE)
+        parts["upload"].upload(self.on_import, parts["upload"], import_parts, **PRIVATE)
         parts["upload"].clear(self.on_forget, None, import_parts, **QUIET)
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_results()
@@ -279,13 +278,13 @@ class RunsTab(StudyTab):
         cancelled = visitor.stop.is_set
         yield from self._follow(visitor, lambda: history.go_on(self.services, visitor.key, run_id, cancelled=cancelled))
 
-    def on_import(self, visitor: Visitor, path: str | None) -> Updates:
+    def on_import(self, path: str | None) -> Updates:
         """Look through an upload and say what it can be measured by."""
         parts = self.parts
         with messages.user_errors() as problem:
             if not path:
                 raise InvalidInput("no file came")
-            batch = look_through(keep_upload(Path(path), visitor.folder))
+            batch = look_through(Path(path))
             choices = [
                 (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in batch.fits if fit.n_found
             ]

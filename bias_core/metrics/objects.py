@@ -1,7 +1,6 @@
 """Objects and gender words named in captions and prompts [vice2023tbyb]; words from WordNet [miller1995]."""
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bias_core.errors import InvalidInput
+from bias_core.given_values import normal_form
 from bias_core.metrics.wordnet import PARTS_OF_SPEECH, Lexicon, PartOfSpeech, lexicon
 from bias_core.stats.sequential import share_interval
 from bias_core.types import Estimate
@@ -277,7 +277,7 @@ def _lexicon(given: Lexicon | None) -> Lexicon:
 
 def _tokens(text: str) -> list[str]:
     """Words in lower case, "'s" and punctuation marks."""
-    return _TOKEN.findall(unicodedata.normalize("NFKC", text).replace("’", "'").lower())
+    return _TOKEN.findall(normal_form("NFKC", text).replace("’", "'").lower())
 
 
 def _tagged(text: str, words: Lexicon) -> Iterable[tuple[str, PartOfSpeech]]:

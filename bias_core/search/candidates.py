@@ -187,7 +187,7 @@ class _Reading:
 
     def _row(self, cells: Sequence[str], line: str) -> None:
         """A line with everything in it: (number), name, positive, negative."""
-        if len(cells) > 3 and re.fullmatch(r"\W*\d*\W*", cells[0]):
+        if len(cells) > 3 and not re.search(r"[^\W\d]", cells[0]):
             cells = cells[1:]
         if _is_heading(cells):
             return

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from bias_core.errors import InvalidInput
+from bias_core.given_values import normal_form
 from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.stats.arrays import Array, Floats, same_dimension, unit_rows
 from bias_core.stats.effects import Seed, bootstrap_interval
@@ -265,5 +266,5 @@ def _best_first(texts: Sequence[str], rows: Floats, target: Array, prefix: str) 
 
 def _words(text: str) -> str:
     """What is left of a text without case, spacing, punctuation and signs."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
+    plain = normal_form("NFKC", text).casefold()
     return " ".join("".join(" " if unicodedata.category(c)[0] in "CPSZ" else c for c in plain).split())

@@ -10,12 +10,13 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
-from bias_core.errors import StorageError
+from bias_core.errors import StorageError, quoted
 from bias_core.store.files import evict_oldest, total_bytes, write_atomically
 from bias_core.store.source_marks import SIGNATURE, source_of, with_chunks, with_source
 from bias_core.store.sqlite_file import Repairs
@@ -24,9 +25,16 @@ from bias_core.types import EXCHANGED, GeneratedImage, ImageRow, PictureRecord, 
 RECORD_KEY = "bias_core"
 # The fast end of zlib: a few percent larger than the default, several times quicker.
 _COMPRESS_LEVEL = 1
-_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+_DRAWN = frozenset((b"IHDR", b"PLTE", b"IEND", b"tRNS", b"eXIf", b"acTL"))  # parts of a PNG that show in its picture
+_MOST_PARTS = 100_000  # of a PNG
+_LARGEST = 2**63 - 1  # number of a record
+_SHOWN = 300  # characters of an error
 _STALE_SECONDS = 24 * 3600
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
+
+
+class DamagedRecord(StorageError):
+    """A picture has a record of ours, which is forged or damaged, or written for another picture."""
 
 
 def encode_png(generated: GeneratedImage) -> bytes:
@@ -49,24 +57,41 @@ def encode_png(generated: GeneratedImage) -> bytes:
 def read_record(data: bytes) -> PictureRecord:
     """Check every chunk's checksum, and the pixels against their digest, and give the record.
 
-    Raises StorageError: the file is truncated, altered, or was not written by :func:`encode_png`.
+    Raises StorageError: the file is truncated, altered, or was not written by :func:`encode_png`; DamagedRecord where
+    its record is.
     """
-    chunks = list(_chunks(data))
     keyword = RECORD_KEY.encode() + b"\0"
-    texts = [body for kind, body in chunks if kind == b"iTXt" and body.startswith(keyword)]
-    if not texts or chunks[-1][0] != b"IEND":
+    text, kind = b"", b""
+    for kind, body in _chunks(data):
+        text = body if kind == b"iTXt" and body.startswith(keyword) else text
+    if not text or kind != b"IEND":
         raise StorageError("not a whole picture of this store (truncated, or without its record)")
     # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
     try:
-        record = json.loads(texts[-1].split(b"\0", 5)[-1])
-        row, truth, blocked = (record[key] for key in ("row", "truth", "blocked"))
-        of_picture = PictureRecord(row=ImageRow(**row), truth=truth, blocked=blocked, drawn=record.get("drawn"))
-    except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(f"the picture's record cannot be read: {error}") from error
+        record = json.loads(text.split(b"\0", 5)[-1])
+        of_picture = _record_of(record)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DamagedRecord(f"the picture's record cannot be read: {str(error)[:_SHOWN]}") from error
     # Pictures of earlier versions have no digest.
     if "pixels" in record and record["pixels"] != pixel_digest(data):
-        raise StorageError("the pixels are not those that the record was written for")
+        raise DamagedRecord("the pixels are not those that the record was written for")
     return of_picture
+
+
+_KINDS: Mapping[str, type | tuple[type, ...]] = {"int": int, "float": (int, float)}  # others are texts
+
+
+def _record_of(record: Mapping[str, Any]) -> PictureRecord:
+    """The record, all values of which are of their types: somebody may have forged it."""
+    row, truth, blocked, drawn = record["row"], record["truth"], record["blocked"], record.get("drawn")
+    if not all(isinstance(one, dict) for one in (row, truth or {}, drawn or {})) or not isinstance(blocked, bool):
+        raise TypeError("it has another form")
+    for field in fields(ImageRow):
+        value = row.get(field.name, field.default)
+        wrong = not isinstance(value, _KINDS.get(str(field.type), str)) or isinstance(value, bool)
+        if wrong or (isinstance(value, int | float) and not abs(value) <= _LARGEST):  # NaN neither
+            raise ValueError(f"its {field.name} is {quoted(value)}")
+    return PictureRecord(row=ImageRow(**row), truth=truth, blocked=blocked, drawn=drawn)
 
 
 def pixel_digest(data: bytes) -> str:
@@ -79,23 +104,35 @@ def pixel_digest(data: bytes) -> str:
 
 
 def without_texts(data: bytes) -> bytes:
-    """A PNG without its texts, which can be huge or broken while its pixels are whole; other data as it is."""
+    """A PNG of the parts that decide its pixels; the others can be huge or broken. Other data as it is.
+
+    Raises StorageError: it has more parts than any program writes.
+    """
     if not data.startswith(SIGNATURE):
         return data
-    parts, position = [SIGNATURE], len(SIGNATURE)
+    parts, position, n_parts = [SIGNATURE], len(SIGNATURE), 0
     while position < len(data):
+        n_parts = _one_more(n_parts)
         end = position + 12 + int.from_bytes(data[position : position + 4], "big")
-        if data[position + 4 : position + 8] not in _TEXTS:
+        kind = data[position + 4 : position + 8]
+        if kind in _DRAWN or (kind == b"IDAT" and end > position + 12):
             parts.append(data[position:end])
         position = end
     return b"".join(parts)
 
 
+def _one_more(n_parts: int) -> int:
+    if n_parts >= _MOST_PARTS:
+        raise StorageError(f"a PNG of more than {_MOST_PARTS:,} parts")
+    return n_parts + 1
+
+
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     if not data.startswith(SIGNATURE):
         raise StorageError("not a PNG file")
-    position = len(SIGNATURE)
+    position, n_parts = len(SIGNATURE), 0
     while position < len(data):
+        n_parts = _one_more(n_parts)
         end = position + 8 + int.from_bytes(data[position : position + 4], "big")
         if zlib.crc32(data[position + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
             raise StorageError("a PNG chunk is truncated or altered")

@@ -111,7 +111,7 @@ class ManifestStore(_RunFiles):
             values["is_kept"] = values.pop("kept", False)
             values["label_tasks"] = tuple(values.get("label_tasks", ()))
             return Manifest(**values | {"rows": tuple(ImageRow(**row) for row in values["rows"])})
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
     def get(self, run_id: str) -> Manifest:

@@ -25,8 +25,9 @@ _BEFORE_TEXT = len(SIGNATURE) + 25  # the header chunk
 def source_of(record: PictureRecord) -> str:
     """The term for how a picture came to be; "" for one that was brought along and does not say."""
     drawn = record.drawn or {}
-    if given := drawn.get("digital_source_type"):
-        return str(given)
+    given = drawn.get("digital_source_type")
+    if isinstance(given, str) and re.fullmatch("[A-Za-z]{3,60}", given):
+        return given
     if record.row.model.startswith(IMPORTED):
         return TRAINED if drawn.get("program") else ""
     return TRAINED if record.truth is None else PROGRAM  # the renderer alone knows what it draws

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+from bias_core.given_values import check_texts
 from bias_core.metrics.cards import metric
 from bias_core.services import Services
 from bias_core.studies.kit.designs import find_design, option_settings, typed_options
@@ -18,7 +19,7 @@ from bias_core.ui.templates import render
 Tabs = Mapping[str, Sequence[str]]  # keys of the tabs, each with the names of its studies
 EXPLORE = "explore"
 OPTION = "option."  # an option is called so in addresses and forms, and then by its name
-_LONGEST = 200  # characters of a value
+_LONGEST, _MOST_NAMES = 200, 200  # characters of a value; names of one address
 _SHOWN = 60
 _ALWAYS = ("model", "condition", "scale", "seed")
 ARMS = "||"  # stands between the arms of an address
@@ -38,7 +39,7 @@ class Link:
 def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
     """The tab and the values of an address; names that are not ours are other people's business."""
     ours = ("tab", *_READ, *_SETTINGS, *(name for name in query if name.startswith(OPTION)))
-    texts = {name: query[name] for name in ours if query.get(name)}
+    texts = {name: query[name] for name in ours[:_MOST_NAMES] if query.get(name)}
     tab = texts.pop("tab", EXPLORE if texts else "")
     if tab not in tabs:
         return Link(ignored=(_quoted("tab", tab),) if tab else ())
@@ -47,6 +48,7 @@ def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
     for name, text in texts.items():
         value = None
         with user_errors():
+            check_texts(name, text)
             value = _read(name, text, tabs[tab], services, values)
         if value is None:
             ignored.append(_quoted(name, text))

@@ -4,11 +4,10 @@ import hashlib
 import math
 import re
 import secrets
-import shutil
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from functools import cached_property
+from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -16,11 +15,12 @@ from weakref import WeakValueDictionary
 
 import gradio as gr
 from gradio.context import LocalContext
+from starlette.requests import HTTPConnection
 
 from bias_core.engine.run_line import Asker, Place, RunAtWork, network_of
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
-from bias_core.store.files import evict_oldest
+from bias_core.store.uploads import HeldUploads
 from bias_core.studies.kit.types import Progress, mapped
 from bias_core.studies.reports.saved import Newest
 from bias_core.studies.running.run import complete
@@ -31,7 +31,6 @@ _KEY_BYTES = 16
 _FRESH_SECONDS = 5.0
 TOKEN_HEADER = "x-hosted-model-token"  # of requests of programs
 _SECRET = "t2i-bias-explorer-visitor-1"  # hides the key from a passing look; it is no password
-_OF_ONE_VISITOR = 200_000_000  # bytes of kept imports; the oldest make room
 
 _KEYS = Newest[str](100_000)
 """Whose page each open one is: Gradio lets go of the states of pages that were not used for long."""
@@ -39,9 +38,42 @@ _STOPS: WeakValueDictionary[str, threading.Event] = WeakValueDictionary()
 """By key, of the visitor's newest run, as long as anybody holds it: a page that was loaded anew stops it."""
 
 
+BROWSER, SECURE_BROWSER = "t2i-bias-browser", "__Host-t2i-bias-browser"  # cookies; the second over https alone
+
+
+def own_cookie(connection: HTTPConnection) -> str:
+    """The random name that a browser was given for itself; "" where it has none."""
+    cookies = connection.cookies
+    return cookies.get(SECURE_BROWSER, "") or cookies.get(BROWSER, "")
+
+
+def browser_of(connection: HTTPConnection | None) -> str:
+    """A name for the browser that asks, by its own cookie, else by its visitor's sign-in; "" where it has neither."""
+    # Programs have no cookies, nor has a page in the frame of another site in a browser that blocks them there.
+    if connection is None:
+        return ""
+    sign_in, own = _sign_in(connection), own_cookie(connection)
+    user = "" if own else str(sign_in.get("userinfo", {}).get("sub") or sign_in.get("access_token") or "")
+    return hashlib.sha256(repr((own, user)).encode()).hexdigest()[:32] if own or user else ""
+
+
+def _sign_in(connection: HTTPConnection | None) -> Mapping[str, Any]:
+    """The sign-in at the Hub that Gradio's signed cookie holds, while it has not run out; {} for none."""
+    session = connection.scope.get("session", {}) if connection is not None else {}
+    sign_in: Mapping[str, Any] = session.get("oauth_info") or {}
+    return sign_in if sign_in.get("expires_at", math.inf) >= time.time() else {}
+
+
+def _connection() -> HTTPConnection | None:
+    """The request of the event at work; None outside of events."""
+    request = getattr(LocalContext.request.get(None), "request", None)
+    return request if isinstance(request, HTTPConnection) else None
+
+
 def open_page() -> str:
-    """Which page the event at work comes from; "" outside of events."""
-    return str(getattr(LocalContext.request.get(None), "session_hash", None) or "")
+    """The page that the event at work comes from, with its browser; "" outside of events."""
+    page = str(getattr(LocalContext.request.get(None), "session_hash", None) or "")
+    return page and f"{browser_of(_connection())} {page}"
 
 
 class Visitor:
@@ -53,9 +85,10 @@ class Visitor:
 
     def __init__(self) -> None:
         self._key = self.address = ""
-        self.typed_token = self.signed_in_token = ""  # in memory only, and of this page only
+        self._typed = ("", "")  # the token of the page, in memory only, and the browser in which it was typed
         self._asking, self._gpu_seconds = threading.Lock(), (-math.inf, math.nan)  # when it was asked, and the answer
         self._stop = threading.Event()
+        self.uploads = HeldUploads()  # that the page uses
         self.places: set[str] = set()  # tabs on which a run was begun since the page was opened
 
     def __deepcopy__(self, memo: object) -> "Visitor":
@@ -81,9 +114,18 @@ class Visitor:
         """Whether it is known whose page this is: a moment after it was opened."""
         return bool(self._key)
 
+    def type_token(self, typed: str) -> None:
+        """Pay for runs of this page with what was typed in this browser; "" takes it back."""
+        self._typed = typed.strip(), browser_of(_connection())
+
     def services(self, services: Services) -> Services:
-        """The services for this visitor, whose own token, where there is one, pays for hosted models."""
-        token = self.typed_token or self.signed_in_token
+        """The services for this visitor, whose own token, where the event at work has one, pays for hosted models.
+
+        That of a sign-in comes with each request and is kept nowhere; one that was typed is for its browser alone.
+        """
+        token, browser = self._typed
+        if not token or browser != browser_of(_connection()):
+            token = str(_sign_in(_connection()).get("access_token") or "")
         return services.for_visitor(token) if token else services
 
     def gpu_seconds_left(self, services: Services) -> float | None:
@@ -123,7 +165,8 @@ class Visitor:
         return Path(self._folder.name)
 
     def leave(self) -> None:
-        """Delete the folder; a run that nobody looks at any more ends by itself."""
+        """Delete the folder, and the uploads that no run uses; a run that nobody looks at any more ends by itself."""
+        self.uploads = HeldUploads()
         if "_folder" in self.__dict__:
             self._folder.cleanup()
 
@@ -135,27 +178,13 @@ def build_visitor(demo: gr.Blocks) -> tuple[Any, Any]:
     return visitor, demo.load(on_arrive, [visitor, stored], stored, **QUIET)
 
 
-def on_arrive(
-    visitor: Visitor, key: str | None, request: gr.Request | None = None, sign_in: gr.OAuthToken | None = None
-) -> str:
-    """Know the visitor again by the key that the browser kept, or give it one to keep; on a Space by the sign-in."""
+def on_arrive(visitor: Visitor, key: str | None, request: gr.Request | None = None) -> str:
+    """Know the visitor again by the key that the browser kept, or give it one to keep."""
     visitor.address = address_of(request)
-    visitor.signed_in_token = sign_in.token if sign_in else ""
     with user_errors():  # what is no key is not taken for one
         if key:
             visitor.key = key
     return visitor.key
-
-
-def keep_upload(path: Path, folder: Path) -> Path:
-    """A copy in its visitor's ``folder``, one place for the same content; above 200 MB the oldest copies go."""
-    target = folder / "imports" / hashlib.sha256(path.read_bytes()).hexdigest()[:16] / path.name
-    if not target.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
-        uploads = [file for file in (folder / "imports").rglob("*") if file.is_file()]
-        evict_oldest(uploads, _OF_ONE_VISITOR, protected=lambda file: file == target)
-    return target
 
 
 def token_of(request: gr.Request | None) -> str:
@@ -163,7 +192,7 @@ def token_of(request: gr.Request | None) -> str:
     return "" if request is None else str(request.headers.get(TOKEN_HEADER, "")).strip()
 
 
-def address_of(request: gr.Request | None) -> str:
+def address_of(request: gr.Request | HTTPConnection | None) -> str:
     """Where a request came from, for a fair share; "" where all come from this machine."""
     if request is None:
         return ""
@@ -178,9 +207,20 @@ RUN: dict[str, Any] = {"queue": True, "concurrency_limit": None}  # the line of 
 _PLACES_OF_PROGRAMS = 8  # of one address
 
 
-def then_run(event: Callable[..., Any], run: Callable[..., Iterator[Any]], inputs: Any, outputs: Any) -> Any:
-    """Let a handler that yields follow an event, such as ``click.then``; a second one need not wait for the first."""
-    return event(run, inputs, outputs, **(EACH | RUN))
+def then_run(
+    event: Callable[..., Any],
+    run: Callable[..., Iterator[Any]],
+    inputs: Any,
+    outputs: Any,
+    crash: Callable[[], dict[Any, Any]],
+) -> Any:
+    """Let a handler that yields follow an event, such as ``click.then``; a second one need not wait for the first.
+
+    ``crash`` says what the page shows after an error that nobody foresaw.
+    """
+    ran = event(run, inputs, outputs, **(EACH | RUN))
+    ran.failure(crash, None, list(crash()), **QUIET)
+    return ran
 
 
 def check_no_other_run(services: Services, visitor: Visitor, place: str) -> None:
@@ -202,7 +242,13 @@ def in_line(
     """
     check_no_other_run(services, visitor, place)
     asker = Asker(name=visitor.key, address=visitor.address)
-    return steps_in_words(services.run_line.begin(start, asker, visitor.stop, place))
+    with_uploads = partial(_holding, visitor.uploads, start)
+    return steps_in_words(services.run_line.begin(with_uploads, asker, visitor.stop, place))
+
+
+def _holding(_uploads: HeldUploads, start: Callable[[], Generator[S, None, R]]) -> Generator[S, None, R]:
+    """A run that keeps uploads from being deleted until it has ended."""
+    return (yield from start())
 
 
 def steps_in_words(run: RunAtWork[S | Place, R]) -> Generator[S | Progress, None, R]:
@@ -212,7 +258,8 @@ def steps_in_words(run: RunAtWork[S | Place, R]) -> Generator[S | Progress, None
         if not isinstance(step, Place):
             return step
         before = "1 run is" if step.n_before == 1 else f"{step.n_before} runs are"
-        return Progress(message=f"Waiting for your turn: {before} before yours …")
+        how = "Paused for others, nothing is lost" if step.begun else "Waiting for your turn"
+        return Progress(message=f"{how}: {before} before yours …")
 
     return mapped(run.follow(), in_words)
 

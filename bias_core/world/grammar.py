@@ -16,7 +16,7 @@ from bias_core.world.lexicon import (
 )
 from bias_core.world.scene import DOMAINS, Person, Scene, Thing
 
-PAIR = re.compile(r"\bone (?P<left>.+?) on (?:the )?left and (?:one )?(?P<right>.+?) on (?:the )?right\b")
+PAIR = re.compile(r"\bone (?P<left>.{1,200}?) on (?:the )?left and (?:one )?(?P<right>.{1,200}?) on (?:the )?right\b")
 LONGEST = 5
 LIGHT_SKIN = frozenset({1, 2, 3, 4})
 

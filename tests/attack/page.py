@@ -53,12 +53,14 @@ class PageVisitor:
         return time.monotonic() - begun
 
     def _followers(self, fn: int, output: dict[str, Any]) -> list[int]:
-        """What the page then does by itself: what follows the event, and states that it changed."""
+        """What the page then does by itself: what follows an event that went well, and states that it changed."""
         changed = [[number, "change"] for number in output.get("changed_state_ids", ())]
         return [
             d["id"]
             for d in self.config["dependencies"]
-            if d["backend_fn"] and (d["trigger_after"] == fn or any(t in changed for t in d["targets"]))
+            if d["backend_fn"]
+            and not d["trigger_only_on_failure"]
+            and (d["trigger_after"] == fn or any(t in changed for t in d["targets"]))
         ]
 
     def _show(self, fn: int, output: dict[str, Any]) -> None:
@@ -93,6 +95,22 @@ class PageVisitor:
                 assert message["success"], message
                 self._show(fn, message["output"])
                 return
+
+    def send(self, name: str, data: bytes) -> str:
+        """Where a file that is uploaded lies."""
+        answer = self.client.post(f"{PREFIX}/upload", files={"files": (name, data)})
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()[0])
+
+    def take(self, component: str, place: str) -> dict[str, Any]:
+        """What the server says to a file that is given to a component."""
+        fn = self._event(component, "upload")
+        file = {"path": place, "meta": {"_type": "gradio.FileData"}}
+        event = self._join(fn, {component.replace("-", "_"): file})
+        message = next(m for m in self._messages() if m.get("event_id") == event and m["msg"] == "process_completed")
+        if message["success"]:
+            self._show(fn, message["output"])
+        return message
 
     def immediately(self, button: str) -> None:
         """Press a button whose event waits in no queue."""

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from bias_core.app.api import Tools
+from bias_core.app.page_state import _is_of_inputs
 from bias_core.labels.api import LabelDoor
 from bias_core.studies.kit.designs import list_designs
 from tests.annotation.raters import answer_to, every_row, joined, new_id, open_task, to_join
@@ -131,3 +132,81 @@ def test_every_bad_input_at_the_raters_door_has_a_sentence_and_changes_nothing(f
                     refused(method, f"/label/{path}", headers={header: name})
         assert every_row(fakes.labels) == before
         assert client.get("/label/next", headers=me).json() == turn
+
+
+WRONG = ({}, [], "x", 5, True, [[{}]], {"a": [1]}, -1e308, "../../etc/passwd", ["a", {}])
+EVENT_DATA = (None, 5, "x", [], {}, {"index": "x", "value": {}}, {"value": [{}], "index": [9, 9], "again": 5}, ["run"])
+
+
+def test_private_events_sent_anything_answer_with_a_sentence_and_a_line_in_the_log(client, capfd, caplog):
+    config = client.get("/config").json()
+    values = {component["id"]: component["props"].get("value") for component in config["components"]}
+    private = [
+        event for event in config["dependencies"] if event["backend_fn"] and event["api_visibility"] == "private"
+    ]
+    n = 0
+    for i, event in enumerate(private[::17]):
+        inputs = event["inputs"]
+        sent = [([value] * len(inputs), None) for value in WRONG[i % 5 :: 5]]
+        sent += [([values[one] for one in inputs], data) for data in EVENT_DATA[i % 4 :: 4]]
+        for data, event_data in (*sent, ([{}], None), ([], None)):
+            body = {"data": data, "fn_index": event["id"], "session_hash": f"wrong-{i % 7}", "event_data": event_data}
+            reply = client.post("/gradio_api/run/predict", json=body)
+            assert reply.status_code in (200, 500), reply.text
+            if reply.status_code == 500:
+                n += 1
+                assert not sentence_fault(reply.json()["error"]), (event["id"], data, event_data)
+    assert n > 25
+    assert "Traceback" not in "".join(capfd.readouterr())
+    lines = [record.getMessage() for record in caplog.records if "unreadable inputs" in record.getMessage()]
+    assert len(lines) > 25
+    assert all("\n" not in line and len(line) < 400 for line in lines)
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_an_error_in_a_run_that_has_begun_keeps_its_traceback():
+    for place, is_of_inputs in (("bias_core.engine.local", False), ("bias_core.ui.study.form", True)):
+        with pytest.raises(TypeError) as raised:
+            exec("1 + ''", {"__name__": place})
+        assert _is_of_inputs(raised.value) == is_of_inputs
+    assert not _is_of_inputs(RuntimeError("out of memory"))
+
+
+def test_a_stream_of_an_unknown_session_says_so_and_ends_without_a_traceback(client, capfd, caplog):
+    for path in ("queue/data?session_hash=unknown", "call/list_models/unknown"):
+        reply = client.get(f"/gradio_api/{path}")
+        assert reply.status_code == 200
+        assert "404" in reply.text
+    assert "Traceback" not in "".join(capfd.readouterr())
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def no_such_things():
+    """Method, path and body of what is not there, or has other inputs."""
+    long = "x" * 5000
+    for path in (f"static/{long}", f"assets/{long}", f"gradio_api/file={long}", "gradio_api/proxy=%00", "pwa_icon/9"):
+        yield from (("GET", path, None), ("HEAD", path, None))
+    for number in (10**6, -1, None):
+        for route in ("queue/join", "run/nothing", "call/nothing", f"call/{long}"):
+            body = {"data": [], "fn_index": number, "session_hash": "asks"}
+            yield "POST", f"gradio_api/{route}", body
+    for data in ({}, {"zzz": 1}, [], None, 5):
+        for tool in ("explore", "nothing"):
+            yield "POST", f"gradio_api/call/v2/{tool}", {"data": data}
+            yield "POST", f"gradio_api/call/v2/{tool}", data
+    body = {"session_hash": "a", "component_id": 10**9, "fn_name": "__class__", "data": 1}
+    yield "POST", "gradio_api/component_server", body
+
+
+def test_what_is_not_there_has_a_sentence_and_a_line_in_the_log(client, capfd, caplog):
+    n = 0
+    for method, path, body in no_such_things():
+        reply = client.request(method, f"/{path}", json=body)
+        assert reply.status_code < 500, (method, path, body)
+        n += reply.status_code == 400
+    assert n > 20
+    assert "Traceback" not in "".join(capfd.readouterr())
+    lines = [record.getMessage() for record in caplog.records if "was not answered" in record.getMessage()]
+    assert len(lines) > 20
+    assert all(len(line) < 400 for line in lines)
+    assert not any(record.exc_info for record in caplog.records)

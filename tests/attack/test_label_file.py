@@ -4,16 +4,21 @@ import os
 import resource
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from bias_core.annotation.collected import given_answers, task_progress
 from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.schema import answers
 from bias_core.errors import StorageError
 from bias_core.labels.api import LabelDoor
 from bias_core.labels.tab import LabelTab
@@ -81,9 +86,14 @@ def another(raters):
 
 
 def its_folder_moved(raters):
-    (away := raters.file.parent.with_name("moved")).mkdir()
+    (away := raters.file.parent.with_name(f"{raters.file.parent.name}-moved")).mkdir()
     for path in raters.files:
         path.rename(away / path.name)
+
+
+def its_name_made_a_link(raters):
+    raters.file.rename(raters.file.with_name("elsewhere"))
+    raters.file.symlink_to(raters.file.with_name("elsewhere"))
 
 
 HARMS = {
@@ -95,6 +105,13 @@ HARMS = {
     "replaced by another database": lambda raters: another(raters).replace(raters.file),
     "replaced by a copy": lambda raters: raters.copied(raters.file.with_name("copy.sqlite")).replace(raters.file),
     "replaced by no database": lambda raters: (raters.file.unlink(), raters.file.write_bytes(b"no database" * 700)),
+    "cut short": lambda raters: os.truncate(raters.file, raters.file.stat().st_size // 8192 * 4096),
+    "zeros": lambda raters: raters.file.write_bytes(bytes(raters.file.stat().st_size)),
+    "its log made empty": lambda raters: os.truncate(raters.files[1], 0),
+    "its log cut short": lambda raters: os.truncate(raters.files[1], raters.files[1].stat().st_size - 4200),
+    "zeros in its log": lambda raters: raters.files[1].write_bytes(bytes(raters.files[1].stat().st_size)),
+    "its index removed": lambda raters: raters.files[2].unlink(),
+    "made a link": its_name_made_a_link,
     "overwritten by another database": lambda raters: raters.file.write_bytes(another(raters).read_bytes()),
     "made read only": lambda raters: raters.file.chmod(0o444),
     "its folder moved": its_folder_moved,
@@ -113,6 +130,185 @@ def test_nothing_is_acknowledged_without_its_file_and_raters_and_owner_are_told(
     with pytest.raises(StorageError, match=r"labels\.sqlite") as error:
         task_progress(raters.services.labels, raters.task.key)
     assert str(raters.file.parent) not in str(error.value)  # a public page names no folder
+
+
+@pytest.mark.parametrize(
+    "harm", ["removed", "cut short", "zeros", "replaced by a copy", "overwritten by another database"]
+)
+def test_nothing_is_acknowledged_without_its_file_where_that_has_no_log(raters, monkeypatch, harm):
+    raters.services.labels.close()
+    monkeypatch.setattr("bias_core.store.sqlite_file.file_system", lambda _path: "nfs4")
+    for _ in range(2):
+        assert raters.answer()[0] == 200
+    assert not raters.files[1].exists()
+    HARMS[harm](raters)
+    assert raters.answer()[0] == 503
+
+
+def found_by_a_new_start(raters, tmp_path):
+    """The answers that the program finds when it starts again on these files, as a kill would leave them now."""
+    shutil.copytree(raters.file.parent, again := tmp_path / "again", symlinks=True)
+    store = LabelStore(f"sqlite:///{again / raters.file.name}", pictures=again)
+    with store.read() as connection:
+        found = list(connection.scalars(select(answers.c.client_id).order_by(answers.c.id)))
+        assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
+    store.close()
+    return found
+
+
+KEPT = {  # after these nothing is lost that was acknowledged; what its owner does then
+    "its log removed": lambda raters: None,
+    "its index removed": lambda raters: None,
+    "made a link": lambda raters: (raters.file.unlink(), raters.file.with_name("elsewhere").rename(raters.file)),
+    "made read only": lambda raters: raters.file.chmod(0o600),
+    "its folder moved": lambda raters: raters.put_back(
+        raters.file.parent.with_name(f"{raters.file.parent.name}-moved")
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ["killed", "as usual"])
+@pytest.mark.parametrize("harm", KEPT)
+def test_what_was_acknowledged_before_is_there_after_any_end(raters, tmp_path_factory, harm, end):
+    raters.services.labels.erase_traces()  # some of the answers are in the file, and one is in its log
+    assert raters.answer()[0] == 200
+    HARMS[harm](raters)
+    assert raters.answer()[0] == 503
+    if end == "as usual":
+        raters.services.labels.close()
+    KEPT[harm](raters)
+    assert found_by_a_new_start(raters, tmp_path_factory.mktemp("new")) == raters.acknowledged
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="files without a name are reached there")
+@pytest.mark.parametrize("harm", ["removed", "removed with its log", "replaced by an empty one"])
+def test_a_removed_database_can_be_copied_until_the_program_ends(raters, tmp_path_factory, harm, caplog):
+    raters.services.labels.erase_traces()
+    assert raters.answer()[0] == 200
+    HARMS[harm](raters)
+    assert raters.answer()[0] == 503
+    (advice,) = [line for line in caplog.messages if "copy it: " in line]
+    subprocess.run(advice.partition("copy it: ")[2], shell=True, check=True)
+    raters.services.labels.close()
+    raters.file.with_name("labels.sqlite.removed").rename(raters.file)
+    assert found_by_a_new_start(raters, tmp_path_factory.mktemp("new")) == raters.acknowledged
+
+
+CHANGED = (
+    "made empty", "cut short", "zeros", "overwritten by another database", "its log made empty", "its log cut short",
+    "zeros in its log", "replaced by another database", "replaced by no database", "removed",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("harm", CHANGED)
+def test_the_end_of_the_program_writes_and_deletes_nothing_where_others_changed_the_files(raters, harm):
+    HARMS[harm](raters)
+    assert raters.answer()[0] == 503
+    before = {path.name: path.read_bytes() for path in raters.files[:2] if path.exists()}
+    raters.services.labels.close()
+    assert {path.name: path.read_bytes() for path in raters.files[:2] if path.exists()} == before
+    assert "labels.sqlite-wal" in before
+
+
+WITHOUT_CLOSING = """
+import os, sys
+from pathlib import Path
+from bias_core.annotation import label_store
+
+file = Path(sys.argv[1])
+store = label_store.LabelStore(f"sqlite:///{file}", pictures=file.parent)
+with store.write() as connection:
+    connection.exec_driver_sql("CREATE TABLE t (i INTEGER)")
+os.truncate(file, 4096)
+"""
+
+
+def test_a_program_that_ends_without_closing_its_files_deletes_no_log(tmp_path):
+    file = tmp_path / "labels.sqlite"
+    subprocess.run([sys.executable, "-c", WITHOUT_CLOSING, str(file)], check=True)
+    assert file.stat().st_size == 4096
+    assert file.with_name("labels.sqlite-wal").stat().st_size > 4096
+
+
+def test_an_ordinary_end_leaves_one_whole_file(raters, tmp_path_factory):
+    raters.services.labels.close()
+    assert [path.exists() for path in raters.files] == [True, False, False]
+    assert found_by_a_new_start(raters, tmp_path_factory.mktemp("new")) == raters.acknowledged
+
+
+@pytest.mark.parametrize("harm", ["older copy", "another database", "cut short"])
+def test_a_log_is_not_written_into_a_database_that_it_does_not_belong_to(raters, tmp_path, harm):
+    older = raters.copied(tmp_path / "older.sqlite")
+    for _ in range(2):
+        assert raters.answer()[0] == 200
+        raters.services.labels.erase_traces()
+    assert raters.answer()[0] == 200
+    (killed := tmp_path / "killed").mkdir()
+    for path in raters.files:
+        shutil.copy(path, killed)
+    file = killed / "labels.sqlite"
+    if harm == "cut short":
+        os.truncate(file, file.stat().st_size // 8192 * 4096)
+    else:
+        shutil.copy(older if harm == "older copy" else another(raters), file)
+    before = [(killed / path.name).read_bytes() for path in raters.files[:2]]
+    store = LabelStore(f"sqlite:///{file}", pictures=killed)
+    what = "labels.sqlite is damaged" if harm == "cut short" else "labels.sqlite-wal has answers of another"
+    for _ in range(2):
+        with pytest.raises(StorageError, match=rf"{what}.* move labels\.sqlite-wal away"):
+            given_answers(store, raters.task.key)
+    assert [(killed / path.name).read_bytes() for path in raters.files[:2]] == before
+    file.with_name("labels.sqlite-wal").rename(tmp_path / "log")  # as its owner is told
+    if harm == "older copy":
+        assert len(given_answers(store, raters.task.key)) == 2
+
+
+def test_others_on_this_machine_read_no_answers(raters):
+    assert {path.stat().st_mode & 0o777 for path in raters.files} == {0o600}
+    raters.services.labels.close()
+    raters.file.chmod(0o664)
+    raters.files[1].touch(0o644)
+    assert raters.answer()[0] == 200
+    assert {path.stat().st_mode & 0o777 for path in raters.files} == {0o600}
+
+
+def test_the_file_of_another_user_is_left_as_it_is(raters, monkeypatch):
+    raters.services.labels.close()
+    raters.file.chmod(0o664)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert raters.answer()[0] == 200
+    assert raters.file.stat().st_mode & 0o777 == 0o664
+
+
+WRITING = """
+import sqlite3, sys
+sqlite3.connect(sys.argv[1], timeout=0.1).execute("DELETE FROM answers")
+"""
+
+
+def test_closing_the_database_leaves_the_locks_of_others_in_this_process(raters):
+    other = LabelStore(f"sqlite:///{raters.file}", pictures=raters.file.parent)
+    with other.read():
+        pass
+    with raters.services.labels.write() as connection:
+        connection.execute(answers.update().values(client_id=answers.c.client_id))
+        other.close()
+        command = [sys.executable, "-c", WRITING, str(raters.file)]
+        elsewhere = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "database is locked" in elsewhere.stderr
+    assert raters.answer()[0] == 200
+
+
+def test_a_link_to_the_database_is_followed_to_its_log(raters, tmp_path):
+    raters.services.labels.close()
+    raters.file.rename(tmp_path / "real.sqlite")
+    raters.file.symlink_to(tmp_path / "real.sqlite")
+    assert raters.answer()[0] == 200
+    assert (tmp_path / "real.sqlite-wal").stat().st_size
+    other = another(raters)
+    raters.file.unlink()
+    raters.file.symlink_to(other)
+    assert raters.answer()[0] == 503
 
 
 def test_the_owner_s_page_says_that_the_file_is_gone(raters):
@@ -162,22 +358,16 @@ def test_an_older_copy_that_is_written_over_the_file_is_no_database_to_go_on_wit
     assert raters.answer()[0] == 503
 
 
-@pytest.mark.parametrize("beside", ["-wal", ".rescued-20261101-120000-ab12"])
-def test_nothing_begins_anew_beside_what_is_left_of_a_database(raters, beside):
+def test_nothing_begins_anew_beside_the_log_of_a_database(raters):
     raters.file.rename(raters.file.with_name("away"))
     again = LabelStore(f"sqlite:///{raters.file}", pictures=raters.file.parent)
-    left = raters.file.with_name(f"labels.sqlite{beside}")
-    left.touch()
-    if not left.stat().st_size:  # an earlier version made such copies
-        raters.files[1].unlink()
-        left.write_bytes(b"a database")
-    with pytest.raises(StorageError, match=rf"is missing or empty, and labels\.sqlite{beside} is there"):
+    with pytest.raises(StorageError, match=r"is missing or empty, and labels\.sqlite-wal is there"):
         given_answers(again, raters.task.key)
     assert not raters.file.exists()
 
 
 def test_what_is_removed_between_the_commit_and_its_answer_is_not_acknowledged(raters, monkeypatch):
-    from bias_core.annotation.label_store import LabelFile
+    from bias_core.annotation.label_file import LabelFile
 
     away, real = raters.file.with_name("away"), LabelFile.check
     looks = iter(range(9))

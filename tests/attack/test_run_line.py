@@ -40,6 +40,35 @@ def ask(url, concept):
     return str(answer.json()["event_id"])
 
 
+def from_address(url, address):
+    visitor = PageVisitor(url)
+    visitor.client.headers["x-forwarded-for"] = address
+    visitor.open()
+    return visitor
+
+
+def test_tabs_of_one_address_that_are_all_at_work_make_room_and_lose_nothing(small):
+    greedy = [from_address(small.url, "203.0.113.7") for _ in range(3)]
+    stranger = from_address(small.url, "198.51.100.1")
+    shown = [[] for _ in greedy]
+
+    def work(i):
+        for message in greedy[i].press("generate", concept=f"slow greedy doctor {i}", steps=8):
+            shown[i].append(str(message["output"]) if "output" in message else "")
+        return message["success"]
+
+    with ThreadPoolExecutor(3) as pool:
+        runs = [pool.submit(work, i) for i in range(3)]
+        while sum(any("of 16" in output for output in outputs) for outputs in shown) < 2:
+            assert not any(run.done() for run in runs)
+            time.sleep(0.05)
+        *_, last, _ = stranger.press("generate", concept="nurse", n_images=4)
+        assert "Done in" in str(last["output"])
+        assert all(run.result(60) for run in runs)
+    assert all("Done in" in outputs[-2] for outputs in shown)
+    assert any("Paused for others" in output for outputs in shown for output in outputs)
+
+
 def test_forty_runs_of_programs_hold_up_no_page_and_no_visitor(small):
     alone = PageVisitor(small.url).open()
     with ThreadPoolExecutor(8) as pool:

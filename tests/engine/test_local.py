@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from bias_core.engine.local import LocalEngine, Meter, Rate, RateStore, estimate_cost, run_rows
+from bias_core.engine.requests import RequestsEngine
 from bias_core.errors import Cancelled, ModelUnavailable, StorageError
 from bias_core.models.machine import free_bytes
 from bias_core.store.images import ImageStore
 from bias_core.types import ImageRow
+from bias_core.waiting import WorkClock, stoppable
 from tests.engine.noise import Noise, picture, rows
 
 
@@ -104,6 +106,28 @@ def test_two_visitors_take_turns_and_one_can_stop_while_waiting(store):
     lock = threading.Lock()
     with lock, pytest.raises(Cancelled):
         run(rows(2), Noise(), store, lock=lock, cancelled=lambda: True)
+
+
+@pytest.mark.parametrize("draw", [run_rows, RequestsEngine(2).run])
+def test_nothing_more_is_drawn_for_a_paused_run_and_a_stop_ends_the_pause(store, draw):
+    model, clock, stop = Noise(), WorkClock(), threading.Event()
+    drawing = draw(rows(60, prompt="slow"), model, store, lock=threading.Lock(), cancelled=stop.is_set)
+    events = stoppable(drawing, stop.is_set, clock)
+    while not next(events).images:
+        pass
+    with clock.paused():
+        time.sleep(0.7)  # what was at work is finished
+        n_drawn = len(model.drawn)
+        time.sleep(0.7)
+        assert len(model.drawn) == n_drawn
+    while len(model.drawn) == n_drawn:
+        next(events)  # it goes on
+    with clock.paused():
+        time.sleep(0.7)
+        stop.set()
+        with pytest.raises(Cancelled):
+            list(events)
+    assert len(model.drawn) < 60
 
 
 class Sketches(Noise):

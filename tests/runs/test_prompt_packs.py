@@ -102,6 +102,7 @@ def test_a_data_set_of_a_hub_is_a_pack(tmp_path, monkeypatch):
         return str(tmp_path / "train.parquet")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", lambda *_, **__: files)
+    monkeypatch.setattr(huggingface_hub.HfApi, "get_paths_info", lambda *_, **__: [])
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     found = rows(read_pack("hf://datasets/org/prompts@v1"))
     assert found == [("a nurse", "", 3, ("man",), "row 1"), ("a doctor", "", None, (), "row 2")]
@@ -114,6 +115,17 @@ def test_a_data_set_of_a_hub_is_a_pack(tmp_path, monkeypatch):
     for name in ("hf://datasets/org", "hf://datasets/../x/y", "hf://datasets/org/prompts/README.md"):
         with pytest.raises(InvalidInput, match=r"hf://datasets|a pack is a file"):
             read_pack(name)
+
+
+def test_a_large_file_of_a_hub_is_refused_before_it_is_downloaded(monkeypatch):
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    large = huggingface_hub.hf_api.RepoFile(path="a.csv", size=5_000_001, oid="")
+    monkeypatch.setattr(huggingface_hub.HfApi, "get_paths_info", lambda *_, **__: [large])
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_, **__: pytest.fail("it was downloaded"))
+    with pytest.raises(InvalidInput, match="larger than 5 MB"):
+        read_pack("hf://datasets/org/prompts/a.csv")
 
 
 def test_a_hub_that_does_not_answer_is_said(monkeypatch):

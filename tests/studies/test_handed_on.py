@@ -17,13 +17,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from every_eval_ever.cli import main as every_eval_ever
+from markdown_it import MarkdownIt
 from PIL import Image
 from typer.testing import CliRunner
 
 from bias_core.cli import app, reports
 from bias_core.cli.reports import FORMS_HELP, save_study_report, show_study_report
 from bias_core.errors import InvalidInput
-from bias_core.exchange.export import write_zip
+from bias_core.exchange.export import dataset_card, write_zip
 from bias_core.exchange.imports import ImportedImages
 from bias_core.settings import ASSETS
 from bias_core.studies.explore.options import explore_settings
@@ -41,6 +42,7 @@ from bias_core.types import Estimate
 from bias_core.ui.study.downloads import take
 from bias_core.ui.templates import render
 from tests import shared
+from tests.hostile_markdown import HOSTILE_WORDS, Page, in_plain_blanks
 
 pytestmark = pytest.mark.draws
 
@@ -170,16 +172,24 @@ def test_a_paper_s_report_has_its_checklist_once_and_the_paper_s_bibtex(quick):
 
 
 def test_hostile_words_stay_words_in_every_form(services, quick):
-    report = explored(services, HOSTILE, attributes=(f"{HOSTILE}|a man|a woman",))
-    tags = Tags(to_form(report, "html").decode())
+    hostile = " ".join((HOSTILE, *HOSTILE_WORDS)).replace("|", "/").replace("\0", "")
+    hostile = " ".join(one for one in hostile.split() if one.isprintable())
+    report = explored(services, hostile, attributes=(f"{hostile}|a man|a woman",))
+    versions = {**report.versions, "model_revision": hostile}
+    ill = replace(report, warning=hostile, unknown_words=(hostile,), versions=versions)
+    tags = Tags(to_form(ill, "html").decode())
     assert "script" not in [tag for tag, _ in tags.elements]
     assert all(attributes["src"].startswith("data:") for tag, attributes in tags.elements if tag == "img")
     assert HOSTILE in tags.text
-    for form in ("md", "card"):
-        text = to_form(report, form).decode()
-        fenced = re.sub(r"```.*?```", "", text, flags=re.S)
-        assert "<script" not in fenced
-        assert "<img" not in fenced
+    forms = {form: to_form(ill, form).decode() for form in ("md", "card")}
+    forms["export"], export = to_markdown(ill), to_export(ill)
+    forms["README"] = dataset_card(export.facts, {}).partition("\n---\n")[2]
+    own = {f"figures/{figure.key}.svg" for figure in report.results.figures}
+    own |= {"findings.csv", *(f"tables/{table.key}.csv" for table in report.results.tables)}
+    for form, text in forms.items():
+        page = Page(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text))
+        assert set(page.loaded) <= (own if form == "export" else set()), form
+        assert in_plain_blanks(hostile) in in_plain_blanks(page.text), form
 
 
 def test_sixty_four_large_pictures_stay_below_five_megabytes(report, tmp_path, quick):

@@ -26,6 +26,7 @@ from bias_core.ui.visitor import Visitor, on_arrive
 from tests.hosted_server import HostedServer, picture, refused
 from tests.shared import RealServices
 from tests.studies.oasis_runs import findings, table
+from tests.ui.signed_in import event
 
 MODEL, KEY, READER = "openai:draw-1", "sk-servers-own-9876543210", "calibration-clip"
 
@@ -198,13 +199,13 @@ def test_programs_pay_with_the_token_in_a_header_of_their_call(services, server,
 def test_a_visitor_pays_with_the_token_of_the_page_or_of_the_sign_in(services):
     visitor = Visitor()
     assert visitor.services(services) is services
-    on_arrive(visitor, None, None, gr.OAuthToken(token="hf_signed_in", scope="inference-api", expires_at=0))
-    assert "hf_signed_in" in repr(visitor.services(services).text_to_image("inference:org/flux").service._token)
-    on_token(visitor, " sk-typed ")
-    assert visitor.services(services).text_to_image(MODEL).service.endpoint.key == "sk-typed"
-    assert "sk-typed" not in repr(visitor) + repr(visitor.services(services).text_to_image(MODEL).service)
-    on_token(visitor, "")
-    on_arrive(visitor, None)
+    with event(token="hf_signed_in"):
+        on_arrive(visitor, None)
+        assert "hf_signed_in" in repr(visitor.services(services).text_to_image("inference:org/flux").service._token)
+        on_token(visitor, " sk-typed ")
+        assert visitor.services(services).text_to_image(MODEL).service.endpoint.key == "sk-typed"
+        assert "sk-typed" not in repr(visitor) + repr(visitor.services(services).text_to_image(MODEL).service)
+        on_token(visitor, "")
     assert visitor.services(services) is services
 
 

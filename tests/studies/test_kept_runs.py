@@ -192,6 +192,12 @@ HEAD = '{"form": 1, "created": 0, "report": '
     (HEAD + '{"%": "Design", "evil": 1}}', "cannot be read"),
     (HEAD + '{"%": "ExploreReport", "run_id": "a"}}', "cannot be read by this version"),
     (HEAD + '{"a": 1}}', "holds a dict"),
+    ("[" * 100_000, "deeper than it is read"),
+    ('{"form": 1, "created": 1, "report": ' + "[" * 100_000, "deeper than it is read"),
+    (HEAD + '{"%": ["Design"]}}', "cannot be read"),
+    (HEAD + '{"%": "StudyReport", "design": 5}}', "saved"),
+    ('{"form": 1, "report": null}', "not whole"),
+    ('{"form": 1, "created": 1e999, "report": null}', "saved"),
 ])  # fmt: skip
 def test_a_file_of_something_else_is_refused(text, words):
     with pytest.raises(StorageError, match=words):

@@ -114,8 +114,11 @@ def test_what_label_studio_exports_is_read_without_checks_of_attention(tmp_path)
     assert answers[["image_id", "position", "answer", "rater"]].to_numpy().tolist() == [
         ["abc", "left", "feminine", "3"], ["x", "left", "masculine", "ada@lab"],
     ]  # fmt: skip
-    with pytest.raises(InvalidInput, match="names no image_id"):
-        read_answers(saved(tmp_path, json.dumps([{"data": {}, "annotations": [annotation(3, "feminine")]}])))
+    forms: list[tuple[object, object]] = [({}, [annotation(3, "feminine")]), ([], [annotation(3, "feminine")])]
+    forms += [({"image_id": "x"}, given) for given in ({}, [3], [{"result": 3}], [{"result": [{"value": [1]}]}])]
+    for data, given in forms:
+        with pytest.raises(InvalidInput, match=r"answers\.csv has (no answer at all|another form)"):
+            read_answers(saved(tmp_path, json.dumps([{"data": data, "annotations": given}])))
 
 
 def test_most_votes_win_and_a_tie_decides_nothing():

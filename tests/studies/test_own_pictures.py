@@ -266,6 +266,21 @@ def test_pictures_of_one_colour_all_over_are_counted_as_blanked_and_never_scored
     assert found[finding_key(ALL, "man", "p")].n == 8
 
 
+def test_six_pictures_of_one_colour_each_end_in_one_sentence_in_every_study(tmp_path, modelless):
+    for name, make in {"colours": lambda i: Image.new("RGB", (64, 64), (40 * i, 9, 9)),
+                       "nothing": lambda i: Image.new("RGBA", (64, 64), (40 * i, 9, 9, 0)),
+                       "points": lambda i: Image.new("RGB", (1, 1), (40 * i, 9, 9))}.items():  # fmt: skip
+        (own := tmp_path / name).mkdir()
+        for i in range(6):
+            make(i).save(own / f"a photo of a doctor {i}.png")
+        for study in ("explore", "oasis-doctors"):
+            asked = StudySettings(scale=0.02, force=True, encoder="calibration-clip", images=str(own))
+            with pytest.raises(
+                InvalidInput, match=r"^no picture can be scored\. .*6 pictures have one colour all over"
+            ):
+                complete(run_study(find_design(study), asked, modelless))
+
+
 def units(path):
     rows = ImportedRows.build(str(path))
     shots = [Shot(prompt=f"a photo of a {who}", n=9, group="x") for who in ("doctor", "nurse")]

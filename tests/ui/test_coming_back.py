@@ -2,10 +2,12 @@
 
 import asyncio
 import gzip
+import inspect
 import secrets
 import threading
 import time
 import urllib.request
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
@@ -399,3 +401,26 @@ def test_a_run_that_is_stopped_leaves_its_finished_pictures_and_shares_and_the_n
     assert "what was finished is kept" in last[tab.parts["status"]]
     assert last[tab.parts["run"]]["visible"]
     assert tab.on_example(tab.examples.listed[0])[tab.drawing.html] == ""
+
+
+def test_after_an_error_of_the_program_every_run_says_so_and_gives_its_buttons_back(served):
+    demo, said = served.demo, {}
+    events = demo.fns.values()
+    own = [one for one in events if one.api_visibility == "private" and inspect.isgeneratorfunction(one.fn)]
+    runs = {one._id for one in own if one.concurrency_limit is None}
+
+    async def crash(event):
+        with suppress(ValueError):  # of an output that it does not have
+            answer = await demo.process_api(event, [], state=SessionState(demo))
+            said[event.trigger_after] = answer["data"]
+
+    async def crash_all():
+        for event in events:
+            if event.trigger_only_on_failure:
+                await crash(event)
+
+    asyncio.run(crash_all())
+    assert said.keys() == runs
+    for shown in said.values():
+        assert any("error of its own" in str(one) for one in shown)
+        assert any(one.get("visible") is False for one in shown if isinstance(one, dict))  # Stop

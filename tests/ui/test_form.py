@@ -2,6 +2,7 @@
 
 import math
 import threading
+from contextvars import copy_context
 from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
@@ -40,6 +41,7 @@ from bias_core.ui.study.study_tab import StudyTab
 from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.ui.fakes import FakeServices
+from tests.ui.signed_in import event
 from tests.ui.tabs import built, form_values, opened_folds
 
 services = shared.fake_services
@@ -362,8 +364,8 @@ def test_it_is_said_of_the_chosen_model_to_who_has_signed_in(lent_tab, asked):
     visitor = Visitor()
     assert lent_tab.on_gpu_time(visitor, "stable-diffusion-v1-5") == ""  # nobody knows
     visitor = Visitor()
-    visitor.signed_in_token = "hf_mine"
-    assert lent_tab.on_gpu_time(visitor, "sd-turbo") == "About 32 more pictures today"
+    with event(token="hf_mine"):
+        assert lent_tab.on_gpu_time(visitor, "sd-turbo") == "About 32 more pictures today"
     assert lent_tab.on_gpu_time(visitor, "stable-diffusion-v1-5", 20) == "About 3 more pictures today"
     assert (
         lent_tab.on_gpu_time(visitor, "stable-diffusion-v1-5", "65") == "No GPU time is left today for one more picture"
@@ -375,8 +377,9 @@ def test_it_is_said_of_the_chosen_model_to_who_has_signed_in(lent_tab, asked):
 
 def test_tabs_that_ask_at_once_ask_the_hub_once(lent, asked):
     visitor = Visitor()
-    visitor.signed_in_token = "hf_mine"
-    threads = [threading.Thread(target=visitor.gpu_seconds_left, args=(lent,)) for _ in range(5)]
+    with event(token="hf_mine"):
+        work = [copy_context().run for _ in range(5)]
+    threads = [threading.Thread(target=run, args=(visitor.gpu_seconds_left, lent)) for run in work]
     for thread in threads:
         thread.start()
     for thread in threads:

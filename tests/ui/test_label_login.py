@@ -1,18 +1,12 @@
 """Owners who sign in at the Hub: tasks are theirs by the session of the sign-in, and by nothing else."""
 
-import hashlib
-import json
 import time
-from base64 import b64encode
-from contextlib import closing
 from types import SimpleNamespace
 
 import gradio as gr
 import httpx
 import pytest
-from gradio import oauth
 from gradio.utils import get_type_hints
-from itsdangerous import TimestampSigner
 
 from bias_core.annotation.task_owner import OwnerKey, create_task, owned_task, tasks_of
 from bias_core.annotation.tasks import pst_task
@@ -23,17 +17,10 @@ from bias_core.labels.tab_parts import offers_login, owner_of, task_choices, use
 from tests import shared
 from tests.annotation.raters import pictures
 from tests.ui.fakes import FakeServices
-from tests.ui.served import serving_here
+from tests.ui.signed_in import cookie, serving_a_space, userinfo
 from tests.ui.tabs import built
 
 services = shared.fake_services
-
-SECRET = "of this test alone"
-
-
-def userinfo(sub, name="ada"):
-    there = f"https://hub.test/{name}"
-    return {"sub": sub, "name": "Ada", "preferred_username": name, "profile": there, "picture": f"{there}.png"}
 
 
 def signed_in(sub, name="ada"):
@@ -141,22 +128,8 @@ def test_without_a_space_nothing_changes(tab, monkeypatch):
 @pytest.fixture(scope="module")
 def space(tmp_path_factory):
     """The whole app as a Space would serve it, and its labels."""
-    folder = tmp_path_factory.mktemp("space")
-    given = dict.fromkeys(tab_parts._NEEDED, SECRET)
-    with pytest.MonkeyPatch.context() as patch, closing(FakeServices(folder / "data")) as services:
-        for name, value in {"SYSTEM": "spaces", "SPACE_ID": "somebody/something", **given}.items():
-            patch.setenv(name, value)
-            patch.setattr(oauth, name, value, raising=False)  # which Gradio read when it was imported
-        patch.setattr("gradio.http_server.get_space", lambda: None)  # else a thread waits for changes of the code
-        with serving_here(services, folder) as served:
-            yield served, services.labels
-
-
-def cookie(sub, secret=SECRET, *, expires_in=3600):
-    session = {"oauth_info": {"userinfo": userinfo(sub), "expires_at": time.time() + expires_in}}
-    key = hashlib.sha256(f"{secret}-v4".encode()).hexdigest()
-    signed = TimestampSigner(key).sign(b64encode(json.dumps(session).encode())).decode()
-    return {"Cookie": f"session={signed}"}
+    with serving_a_space(FakeServices, tmp_path_factory.mktemp("space")) as (served, services):
+        yield served, services.labels
 
 
 def listeners(url):
@@ -188,6 +161,8 @@ def test_the_page_knows_a_user_by_the_signed_cookie_alone(space, tmp_path):
     url, mine, there = served.url, f"{task.task.id}.", listeners(served.url)
     assert there["button"] > 0
     assert mine in ask(url, there["list"], [{}], cookie("1001"))
+    with pytest.raises(httpx.HTTPStatusError, match="403"):  # which another site sends
+        ask(url, there["list"], [{}], cookie("1001") | {"Origin": "https://evil.example"})
     forged = {"Cookie": cookie("2002")["Cookie"][:-4] + "AAAA"}
     others = ({}, cookie("2002"), forged, cookie("1001", "another secret"), cookie("1001", expires_in=-1))
     for headers in others:

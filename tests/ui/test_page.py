@@ -106,7 +106,7 @@ class Pages:
 
     def answer(self, request):
         self.n += 1
-        said = f"{request.url.hostname} {request.query_params.get('page', '')} {self.n}"
+        said = f"{request.url.replace(path='/', query='')} {self.n}"
         return HTMLResponse(_CONFIG + _INFO + said, status_code=self.status)
 
     def client(self):
@@ -114,25 +114,68 @@ class Pages:
         return TestClient(Starlette(routes=routes, middleware=[Middleware(FirstPage)]))
 
 
-def test_one_address_is_answered_with_one_page_whatever_a_link_asks_for():
+SAME = (
+    "/", "/?model=a", "/?concept=doctor#results", "/?page=", "/?page=runs", "/?deep_link=1", "/?all_endpoints=1",
+    "/?__theme=dark", "/?view=api",
+)  # fmt: skip
+
+
+def test_one_page_is_made_whatever_a_link_asks_for_and_under_whatever_address():
     pages = Pages()
     with pages.client() as client:
-        texts = [client.get(f"http://here{path}").text for path in ("/", "/?model=a", "/?concept=doctor#results")]
+        texts = [client.get(f"http://here{path}").text for path in SAME]
+        assert set(texts) == {texts[0]}
+        for n in range(50):
+            assert client.get(f"http://10.0.0.{n}/").text == texts[0].replace("//here", f"//10.0.0.{n}")
+        head = client.head("http://here/?x=1")
+        assert head.headers["content-encoding"] == "gzip"
+        assert not head.content
     assert pages.n == 1
-    assert set(texts) == {texts[0]}
-    assert texts[0].endswith("here  1")
+    assert texts[0].endswith("http://here/ 1")
 
 
-def test_what_could_be_another_page_is_made():
-    here = "http://here/"
-    urls = ("http://there/", "https://here/", f"{here}?page=runs", f"{here}?deep_link=1", f"{here}config")
-    headers = ({"x-forwarded-proto": "https"}, {"x-forwarded-host": "there"})
-    for asked in (*({"url": url} for url in urls), *({"headers": one} for one in headers), {"method": "POST"}):
+def test_the_address_in_a_page_is_the_one_it_was_asked_under():
+    asked = (
+        ("http://here/", {}, "http://here"),
+        ("https://here/", {}, "https://here"),
+        ("http://here:7860/", {"accept-encoding": ""}, "http://here:7860"),
+        ("http://here/", {"x-forwarded-proto": "https"}, "https://here"),
+        ("http://here/", {"x-forwarded-host": "there, here", "x-forwarded-proto": "https,http"}, "https://there"),
+        ("http://here/", {"x-forwarded-host": '"<script>'}, "http://here"),
+        ("http://here/", {"x-gradio-server": "http://there"}, "http://here"),
+    )
+    pages = Pages()
+    with pages.client() as client:
+        for url, headers, origin in asked:
+            assert client.get(url, headers=headers).text.endswith(f"{origin}/ 1"), (url, headers)
+    assert pages.n == 1
+
+
+def test_what_programs_read_of_the_page_is_made_once():
+    for paths in (("/config", "/config/", "/config?page="), ("/gradio_api/info", "/gradio_api/info/?page=x")):
         pages = Pages()
         with pages.client() as client:
-            client.get(here)
-            assert client.request(**{"method": "GET", "url": here} | asked).text.endswith("2"), asked
-        assert pages.n == 2
+            assert len({client.get(path).text for path in paths}) == 1
+        assert pages.n == 1
+    pages = Pages()
+    with pages.client() as client:
+        for path in ("/gradio_api/info", "/gradio_api/info?all_endpoints=True", "/gradio_api/info?all_endpoints=1"):
+            client.get(path)
+    assert pages.n == 2  # the second says more
+
+
+def test_addresses_that_are_made_up_are_not_compressed_one_after_the_other():
+    with Pages().client() as client:
+        n = sum("content-encoding" in client.get(f"http://10.0.0.{n}/").headers for n in range(50))
+    assert 1 <= n < 10
+
+
+def test_what_is_no_page_is_passed_on():
+    for path, method in (("/label", "GET"), ("/configs", "GET"), ("/", "POST"), ("/config", "POST")):
+        pages = Pages()
+        with pages.client() as client:
+            for n in (1, 2):
+                assert client.request(method, path).text.endswith(str(n)), (path, method)
 
 
 def test_an_answer_that_is_no_page_is_not_kept():
@@ -141,7 +184,7 @@ def test_an_answer_that_is_no_page_is_not_kept():
         for n in (1, 2):
             answer = client.get("http://here/")
             assert answer.status_code == 503
-            assert answer.text == f"{_CONFIG}{_INFO}here  {n}"
+            assert answer.text == f"{_CONFIG}{_INFO}http://page.invalid/ {n}"
 
 
 def test_the_script_stands_once_after_the_description_and_before_all_that_reads_it():
@@ -150,7 +193,7 @@ def test_the_script_stands_once_after_the_description_and_before_all_that_reads_
     assert text.startswith(_CONFIG)
     quick = f"{{{script('storage')}}}{{{script('constant')}}}"
     assert text.count(quick) == 1
-    assert text == f"{_CONFIG}{_INFO.replace('>', f'>{quick}', 1)}here  1"
+    assert text == f"{_CONFIG}{_INFO.replace('>', f'>{quick}', 1)}http://here/ 1"
 
 
 def files_of(services):

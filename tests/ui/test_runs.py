@@ -138,12 +138,11 @@ def test_running_again_ends_where_the_study_is_shown(tab, services, visitor):
 
 def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     path = zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5, EVIL.replace("/", ""): 4})
-    seen = tab.on_import(visitor, str(path))
+    seen = tab.on_import(str(path))
     parts = tab.parts
     assert "9 pictures of 2 prompts" in seen[parts["found"]]
     assert seen[parts["what"]]["value"] == "explore"
     imported = seen[parts["imported"]]
-    path.unlink()  # the upload goes after a while; the visitor's copy stays
     asked = (visitor, imported, "explore", "people", "calibration-clip")
     *_, refused = tab.on_measure(*asked, "", False)
     assert "calibration-clip reads the pictures of the calibration world only" in refused[parts["status"]]
@@ -152,8 +151,8 @@ def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     parts = of(tab, "explore").parts
     assert last[parts["header"]].startswith('<p class="warning" role="alert">Forced:')
     assert "9 of 9 pictures scored" in last[parts["header"]]
-    assert str(visitor.folder) not in last[parts["shell"]] + last[parts["python"]]
-    assert str(visitor.folder) not in str(last[parts["report"]].settings)
+    assert str(tmp_path) not in last[parts["shell"]] + last[parts["python"]]
+    assert str(tmp_path) not in str(last[parts["report"]].settings)
     own = "tall | a photo of a tall man | a photo of a short man\n\n"
     *_, last = tab.on_measure(*asked, own, True)
     assert "tall, pooled over prompts: P" in last[parts["findings"]]
@@ -161,7 +160,7 @@ def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
 
 def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tmp_path):
     path = zipped(tmp_path / "mine.zip", {"one nurse on the left and one CEO on the right": 3, "a street": 2})
-    imported = tab.on_import(visitor, str(path))[tab.parts["imported"]]
+    imported = tab.on_import(str(path))[tab.parts["imported"]]
     *_, last = tab.on_label(visitor, imported)
     form = tab.label.making.form
     assert last[tab.tabs]["selected"] == "label"
@@ -186,7 +185,7 @@ def test_errors_of_an_import_stay_in_place(tab, visitor, tmp_path):
     bad.write_bytes(b"no zip")
     parts = tab.parts
     for path in (str(bad), None):
-        assert "That did not work" in tab.on_import(visitor, path)[parts["status"]]
+        assert "That did not work" in tab.on_import(path)[parts["status"]]
     *_, last = tab.on_measure(visitor, None, "explore", "people", "calibration-clip", "")
     assert "bring them again" in last[parts["status"]]
     found = look_through(zipped(tmp_path / "good.zip", {"a photo of a nurse": 5}))

@@ -260,3 +260,10 @@ def test_the_served_app_refuses_with_a_sentence(served):
             assert answer.status_code == 421
             assert "BIAS_ALLOWED_HOSTS" in answer.text
         assert client.post("/gradio_api/mcp/", headers={"origin": "https://evil.example"}).status_code == 403
+
+
+def test_no_event_writes_into_what_the_page_reads_as_markdown(served):
+    written = {type(one).__name__ for event in served.demo.fns.values() for one in event.outputs}
+    assert not written & {"Markdown", "Chatbot"}
+    tables = [block.datatype for block in served.demo.blocks.values() if type(block).__name__ == "Dataframe"]
+    assert set(tables) == {"str"}

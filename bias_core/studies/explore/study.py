@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix
 from bias_core.metrics.clustering import ClusterResult, spectral_clusters
@@ -248,8 +247,6 @@ class Explore(Study):
         frame = data.frame.reset_index(drop=True)
         if not options.takes_all and len(frame):
             frame = frame[frame["group"] == CONCEPT]
-        if settings.images and frame.empty:
-            raise InvalidInput(" ".join(["no picture can be scored.", *data.notes]))
         if frame.empty:
             return Results(notes=tuple(_notes(data, 0, missing=False)))
         rows = yield from data.embed(frame)

@@ -54,8 +54,7 @@ class SuggestPart:
         changed = [self.status, self.choices, self.take, self.button, self.stop]
         begin = self.button.click(self.on_click, visitor, changed, queue=False, **messages.QUIET)
         run = partial(self.on_suggest, read_form)
-        steps = then_run(begin.then, run, [visitor, *form.inputs()], changed)
-        steps.failure(self.on_crash, None, changed, **messages.QUIET)
+        then_run(begin.then, run, [visitor, *form.inputs()], changed, self.on_crash)
         self.stop.click(form.on_stop, visitor, None, queue=False, **messages.QUIET)
         self.take.click(self.on_take, [self.table, self.choices], [self.table, self.status], **messages.QUIET)
 

@@ -212,7 +212,8 @@ class StudyData(Stoppable):
         self.n_planned += sum(shot.n for shot in shots)
         self.notes += self.rows.notes(shots)
         self.n_blocked += n_finished - len(entries)
-        drawn = pd.DataFrame(entries, columns=None if entries else _COLUMNS)
+        names = dict.fromkeys((*_COLUMNS, *(name for shot in shots for name in shot.facts)))
+        drawn = pd.DataFrame(entries, columns=None if entries else list(names))
         self.frame = pd.concat([self.frame, drawn], ignore_index=True) if len(self.frame) else drawn
         self.drawn = self.frame.copy()
         return drawn

@@ -10,7 +10,7 @@ from typing import TypeVar
 from bias_core.errors import Cancelled, Interrupted, TooLarge
 from bias_core.settings import Settings
 from bias_core.studies.kit.types import Progress
-from bias_core.waiting import never
+from bias_core.waiting import never, work_clock
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -79,11 +79,12 @@ class TimeLimit:
 
     def __init__(self, limits: Settings, cancelled: Callable[[], bool]) -> None:
         self._cancelled, self._minutes = cancelled, limits.max_minutes
-        self._end = time.monotonic() + 60 * limits.max_minutes
+        self._seconds = work_clock().seconds
+        self._end = self._seconds() + 60 * limits.max_minutes
 
     def __call__(self) -> bool:
         """Whether the run is to end."""
-        return self._cancelled() or time.monotonic() > self._end
+        return self._cancelled() or self._seconds() > self._end
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -93,7 +94,7 @@ class TimeLimit:
         except Interrupted:
             raise
         except Cancelled as error:
-            if self._cancelled() or time.monotonic() <= self._end:
+            if self._cancelled() or self._seconds() <= self._end:
                 raise
             raise Interrupted(
                 f"This run has worked for {self._minutes:g} minutes, the most that one run may here "
@@ -106,11 +107,12 @@ class Countdown:
     """How long the rest of some work takes, at the pace of its latest parts; time counts from the making of this."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._marks = total, deque([(time.monotonic(), 0)], maxlen=_PACE_OF)
+        self._total, self._seconds = total, work_clock().seconds
+        self._marks = deque([(self._seconds(), 0)], maxlen=_PACE_OF)
 
     def progress(self, done: int, message: str) -> Progress:
         """A step of the work, with the seconds left; nan before the first part is done."""
-        (since, before), now = self._marks[0], time.monotonic()
+        (since, before), now = self._marks[0], self._seconds()
         if done > before:
             self._marks.append((now, done))
         left = (now - since) / (done - before) * (self._total - done) if done > before else math.nan

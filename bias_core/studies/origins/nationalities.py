@@ -287,10 +287,10 @@ def _users_of(text: str) -> tuple[str, float]:
     >>> _users_of("South African = 45.3")
     ('South African', 45.3)
     """
-    match = re.fullmatch(r"\s*(\S.*?)\s*=\s*(\d+(?:\.\d+)?)\s*", text)
-    if match is None or not 0 < float(match[2]) < _PEOPLE:
-        raise InvalidInput(f"users are millions by nationality, such as Nigerian=103; got {text!r}")
-    return match[1], float(match[2])
+    name, _, users = map(str.strip, text.partition("="))
+    if not name or not re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", users) or not 0 < float(users) < _PEOPLE:
+        raise InvalidInput(f"users are millions by nationality, such as Nigerian=103; got {text!r:.200}")
+    return name, float(users)
 
 
 def _user_findings(

@@ -155,7 +155,7 @@ def _picked(text: str) -> tuple[str, int]:
     >>> _picked("3"), _picked("Iranian 3"), _picked("Iranian, cluster 3")
     (('', 3), ('Iranian', 3), ('Iranian', 3))
     """
-    match = re.fullmatch(r"(?:(.+?)(?:, cluster)? +)?([1-9]\d?)", text.strip())
+    match = re.fullmatch(r"(?:(.+?)(?:, cluster)? )?([1-9]\d?)", " ".join(text.split()))
     if match is None:
         raise InvalidInput(f"a cluster is picked by its number, such as 3 or Iranian 3; got {text!r}")
     return match[1] or "", int(match[2])
@@ -488,6 +488,8 @@ class OptimisedPrompts(Study):
             frame = data.frame[data.frame["nationality"] == nationality]
             if len(frame) >= _FEWEST_PER_NATIONALITY:
                 notes.append(f"{nationality}: {_cluster(data, nationality, frame, rows[frame.index], clusters)}")
+        if not clusters:
+            raise InvalidInput(f"no nationality has {_FEWEST_PER_NATIONALITY} pictures that can be scored")
         clusters = yield from data.as_far_as("clusters searched for texts", clusters, partial(_with_prompts, data))
         clusters = yield from _draw(self.design, settings, data, clusters)
         attributes = _attributes(self.design, settings, data, clusters)

@@ -165,8 +165,7 @@ class OriginsTab(StudyTab):
         extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], **EACH)
         click = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
         inputs = [parts["visitor"], parts["report"], extra["cluster"], extra["text"], extra["n"]]
-        drawn = then_run(click.then, self.on_draw, inputs, [*shown, extra["compared"]])
-        drawn.failure(self.on_draw_crash, None, shown, **QUIET)
+        then_run(click.then, self.on_draw, inputs, [*shown, extra["compared"]], self.on_draw_crash)
         self.wire_stop(extra["halt"], extra["said"])
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:

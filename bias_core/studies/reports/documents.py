@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 from jinja2 import Environment, StrictUndefined, Template
 
+from bias_core.exchange.markdown import in_markdown
 from bias_core.metrics.cards import work
 from bias_core.studies.kit.designs import known_study
 from bias_core.studies.kit.types import ArmReport, Measured, StudyReport
@@ -25,7 +26,6 @@ from bias_core.studies.reports.text import (
     further_tables,
     markdown_table,
     notes_of,
-    one_line,
     plain,
     read_by,
     size_in_words,
@@ -99,7 +99,8 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
 @cache
 def _template() -> Template:
     made = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
-    made.filters |= {"one_line": one_line, "excerpt": excerpt, "markdown": markdown_table, "findings": _findings_of_arm}
+    made.filters |= {"in_markdown": in_markdown, "excerpt": excerpt, "markdown": markdown_table}
+    made.filters["findings"] = _findings_of_arm
     return made.from_string((Path(__file__).parent / "report.md.jinja").read_text(encoding="utf-8"))
 
 

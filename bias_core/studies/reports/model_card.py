@@ -7,11 +7,12 @@ import pandas as pd
 from jinja2 import Environment, StrictUndefined, Template
 
 from bias_core.exchange.export import DatasetFacts
+from bias_core.exchange.markdown import fenced, in_markdown
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.claims import claims
 from bias_core.studies.reports.headline import headline
 from bias_core.studies.reports.report_page import how_measured, works_of
-from bias_core.studies.reports.text import LIMITS, finding_frame, markdown_table, notes_of, one_line
+from bias_core.studies.reports.text import LIMITS, finding_frame, markdown_table, notes_of
 
 _MOST_CLAIMS, _MOST_NUMBERS = 3, 8
 
@@ -46,5 +47,5 @@ def _leading(report: StudyReport) -> tuple[pd.DataFrame, str]:
 @cache
 def _template() -> Template:
     made = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
-    made.filters |= {"one_line": one_line, "markdown": markdown_table}
+    made.filters |= {"in_markdown": in_markdown, "fenced": fenced, "markdown": markdown_table}
     return made.from_string((Path(__file__).parent / "model_card.md.jinja").read_text(encoding="utf-8"))

@@ -183,6 +183,8 @@ def _hashable(key: Any) -> Any:
 FOLDER = ASSETS / "examples"
 """Of the example runs that come with the program: reports with small copies of their pictures."""
 INDEX = "index.json"
+_LATEST_TIME = 2.0**36  # seconds since 1970, in 4147
+_SHOWN = 300  # characters of an error
 _FORM = 1  # of the file; one of another form is not read
 _OF_ANOTHER = "a saved report was written by another version of the program"
 
@@ -209,16 +211,19 @@ def from_text(text: str, root: Path) -> SavedReport:
     """What :func:`to_text` was given; StorageError where it is not whole, or was written by another version."""
     try:
         values = json.loads(text)
-    except ValueError as error:
-        raise StorageError(f"a saved report is not whole: {error}") from error
-    if not isinstance(values, dict) or values.get("form") != _FORM:
-        raise StorageError(f"{_OF_ANOTHER}; run it again")
-    report = decode(values["report"], root)
-    if not isinstance(report, StudyReport):
-        raise StorageError(f"a saved report holds a {type(report).__name__}")
-    created = float(values["created"])
-    report = replace(_as_declared(report), created=report.created or created)
-    return SavedReport(report=report, created=created)
+        if not isinstance(values, dict) or values.get("form") != _FORM:
+            raise StorageError(f"{_OF_ANOTHER}; run it again")
+        report, created = decode(values["report"], root), float(values["created"])
+        if not isinstance(report, StudyReport):
+            raise StorageError(f"a saved report holds a {type(report).__name__}")
+        if not 0 <= created <= _LATEST_TIME:
+            raise ValueError(f"it was made at {created:g}")
+        report = replace(_as_declared(report), created=report.created or created)
+        return SavedReport(report=report, created=created)
+    except RecursionError as error:
+        raise StorageError("a saved report is not whole: it is deeper than it is read") from error
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise StorageError(f"a saved report is not whole: {str(error)[:_SHOWN]}") from error
 
 
 def _as_declared(report: StudyReport) -> StudyReport:

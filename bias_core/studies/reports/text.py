@@ -3,6 +3,7 @@
 import math
 import re
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.exchange.export import without_splits
+from bias_core.exchange.markdown import as_code, in_markdown
 from bias_core.metrics.cards import METRICS, work
 from bias_core.number_text import (
     NOT_KNOWN,
@@ -83,16 +85,13 @@ def number_columns(text: pd.DataFrame) -> list[str]:
     ]
 
 
-def one_line(text: object) -> str:
-    """Text that cannot break out of a Markdown table or heading."""
-    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-def markdown_table(frame: pd.DataFrame) -> str:
-    """A Markdown table; text cannot break out of its cell."""
-    head = [str(column) for column in frame.columns]
-    rows = [head, ["---"] * len(head), *frame.astype(object).to_numpy().tolist()]
-    return "\n".join(f"| {' | '.join(map(one_line, row))} |" for row in rows)
+def markdown_table(frame: pd.DataFrame, *, code: Collection[str] = ()) -> str:
+    """A Markdown table; text cannot break out of its cell. Columns that are ``code`` hold names of this program."""
+    names = [str(column) for column in frame.columns]
+    writers = [as_code if name in code else in_markdown for name in names]
+    cells = [[write(cell) for write, cell in zip(writers, row, strict=True)] for row in frame.astype(object).to_numpy()]
+    rows = [list(map(in_markdown, names)), ["---"] * len(names), *cells]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _has_interval(frame: pd.DataFrame, names: list[str], i: int) -> bool:

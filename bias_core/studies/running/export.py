@@ -88,7 +88,7 @@ def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
         key=f"{design.name}-{report.run_id}",
         title=text.title_of(report),
         summary=(
-            f"{f'**{report.warning}** ' if report.warning else ''}{design.summary} "
+            f"{f'{report.warning} ' if report.warning else ''}{design.summary} "
             f"{report.n_images:,} of {report.n_planned:,} planned pictures were scored, {report.n_blocked:,} were "
             f"refused or blanked; {text.size_in_words(design, settings)}. {headline(report)}"
         ),

@@ -11,14 +11,12 @@ UNKNOWN = ""  # setting of a picture of which nobody says whom it was to show
 
 _MOST_WORDS = 3  # of one person; what is longer says more of the prompt than a rater should know
 _BLURB = re.compile(r"\b(?:a|an|and|at|by|for|from|in|is|of|on|or|that|the|to|two|who|with|\w+ing)\b", re.I)
-_SIDES = re.compile(r".*\b(?:an?|one|the)\s+(.+?)\s+on the left,? and\s+(?:an?|one|the)\s+(.+?)\s+on the right\b", re.I)
-_THREE = re.compile(
-    r".*\b(?:an?|one|the)\s+(.+?)\s+on the left,? (?:and )?(?:an?|one|the)\s+(.+?)\s+in the middle,? and\s+"
-    r"(?:an?|one|the)\s+(.+?)\s+on the right\b",
-    re.I,
-)
+_WHO = r"(?:an?|one|the) (.{1,200}?)"  # in a prompt with single spaces
+_LEFT, _RIGHT = rf".*\b{_WHO} on the left", rf"{_WHO} on the right\b"
+_SIDES = re.compile(rf"{_LEFT},? and {_RIGHT}", re.I)
+_THREE = re.compile(rf"{_LEFT},? (?:and )?{_WHO} in the middle,? and {_RIGHT}", re.I)
 _PICTURE = "photo|photograph|picture|portrait|headshot|face|image|painting|drawing"
-_ONE = re.compile(rf".*\b(?:{_PICTURE})\s+of\s+(?:an?|one|the)\s+([\w' -]+?)\s*\.?", re.I)
+_ONE = re.compile(rf".*\b(?:{_PICTURE}) of (?:an?|one|the) ([\w' -]{{1,200}}?) ?\.?", re.I)
 
 
 def people_of(prompt: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -40,11 +38,12 @@ def people_of(prompt: str, metadata: Mapping[str, str] | None = None) -> dict[st
         return _people(PAIRED, left, right)
     if alone := (metadata or {}).get("identity", "") or left or right:
         return _people(SINGLE, alone)
+    prompt = " ".join(prompt.split())
     if three := _THREE.match(prompt):
         return {**_people("three", three[1], three[3]), "middle": three[2]}
     if sides := _SIDES.match(prompt):
         return _people(PAIRED, sides[1], sides[2])
-    one = _ONE.fullmatch(prompt.strip())
+    one = _ONE.fullmatch(prompt)
     if one and len(one[1].split()) <= _MOST_WORDS and not _BLURB.search(one[1]):
         return _people(SINGLE, one[1])
     return _people(UNKNOWN)

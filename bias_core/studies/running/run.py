@@ -152,6 +152,8 @@ def _read_arms(
     services, arms = data[0].services, list[ArmReport]()
     for i, arm in enumerate(plan.each):
         name = plan.settings.arms[i].name if plan.arms else ""
+        if arm.settings.images and data[i].frame.empty:
+            raise InvalidInput(" ".join(["no picture can be scored.", *data[i].notes]))
         steps = arm.study.measure(arm.settings, data[i])
         results = yield from mapped(steps, partial(_of_arm, name)) if name else steps
         data[i].is_measured = True

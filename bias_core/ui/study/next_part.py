@@ -53,10 +53,9 @@ class NextPart:
                 yield tab.form_of(design, settings)
             yield from tab.run_asked(visitor, lambda: settle(design, settings), chosen[1])
 
-        inputs, changed = [parts["visitor"], parts["report"]], [parts["status"], parts["run"], parts["stop"]]
+        inputs = [parts["visitor"], parts["report"]]
         click = parts["header"].select(on_step, inputs, [*tab.outputs(), self.chosen], queue=False, **messages.QUIET)
-        run = then_run(click.then, on_run, [parts["visitor"], self.chosen], tab.opened_outputs())
-        run.failure(tab.on_crash, None, changed, **messages.QUIET)
+        run = then_run(click.then, on_run, [parts["visitor"], self.chosen], tab.opened_outputs(), tab.on_crash)
         tab.bring_into_view(click, "status")
         tab.bring_into_view(run, "header")
 

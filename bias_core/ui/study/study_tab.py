@@ -220,9 +220,7 @@ class StudyTab(ResultPage):
         parts = self.parts
         pressed = (self.on_press, [parts["visitor"], parts["report"], *self.press_inputs()], self.opened_outputs())
         click = gr.on(triggers, *pressed, queue=False, **QUIET)
-        ran = then_run(click.then, run, [parts["visitor"], *inputs], outputs)
-        changed = [parts[name] for name in ("status", "run", "stop", LARGEST) if name in parts]
-        ran.failure(self.on_crash, None, [*changed, self.drawing.html], **QUIET)
+        ran = then_run(click.then, run, [parts["visitor"], *inputs], outputs, self.on_crash)
         self.bring_into_view(click, "status")
         self.bring_into_view(ran, "header")
 

@@ -32,7 +32,7 @@ _FEW: Mapping[str, int] = {"scatter": 24, "mosaic": 3}  # points, or columns, th
 _LONG_NAME = 30  # letters: a narrow figure has no room for such a legend, nor beside such names of its dots
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
-_VARIABLES = re.compile(r" ?\([^()]*\b(?:BIAS|HF)_[A-Z][^()]*\)")
+_VARIABLES = re.compile(r" ?\((?=[^()]*\b(?:BIAS|HF)_[A-Z])[^()]*\)")
 
 
 class _Layout(Extension):

@@ -1,0 +1,214 @@
+"""How much one request may bring, and under which names: looked at before anything else reads it."""
+
+import asyncio
+import json
+import re
+from collections import Counter
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bias_core.engine.run_line import network_of
+from bias_core.given_values import check_texts
+from bias_core.ui.messages import user_errors
+
+MCP = "/gradio_api/mcp"
+UPLOAD = "/gradio_api/upload"
+_LONGEST_ADDRESS = 16_000  # a link with a form of prompts has some thousand characters
+_MOST_BYTES = 2_000_000  # of one body
+_MOST_TOGETHER, _MOST_OF_ADDRESS = 64_000_000, 16_000_000  # of the bodies of all requests under way
+_MOST_SECONDS = 60  # for a body to arrive
+_MOST_VALUES, _DEEPEST = 50_000, 50  # of JSON
+_LONGEST = 3000  # characters of a text over MCP: the library's own errors quote the whole of it
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # Gradio's page sends 11 characters, its client and its own routes UUIDs
+_NAMES_IN_QUERY = ("session_hash", "upload_id", "session_id")
+_NAME_IN_PATH = re.compile(r"/heartbeat/([^/]*)")
+_NO_NAME = "The name of a session has 1 to 64 characters: letters of English, digits, - and _"
+_UNREADABLE = "What was sent is no call that can be read here; send one JSON object as JSON-RPC 2.0 has it"
+
+
+class _Refused(Exception):
+    """A request that is answered with a sentence and a status."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
+
+
+class RequestLimits:
+    """Reads the body of every request but an upload, as far as it may go; what asks for too much gets a sentence.
+
+    What comes after finds in the scope the ``page`` (the name of its session, "" for none) and the ``weight`` of the
+    body (bytes that it takes once it is parsed).
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._held = Counter[str]()  # bytes of bodies, by address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what is within the limits."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        held = _Held(self._held, network_of(Headers(scope=scope), (scope.get("client") or ("",))[0]))
+        try:
+            try:
+                receive = await asyncio.wait_for(_checked(scope, receive, held), _MOST_SECONDS)
+            except asyncio.TimeoutError:
+                raise _Refused(408, f"What was sent did not arrive within {_MOST_SECONDS} seconds") from None
+        except _Refused as refused:
+            await _answer(refused, scope)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+        finally:
+            held.release()
+
+
+async def _checked(scope: Scope, receive: Receive, held: "_Held") -> Receive:
+    """Look at a request; what comes after reads its body from what this returns."""
+    scope["page"], scope["weight"] = _checked_address(scope), 0
+    path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
+    if scope["method"] in ("GET", "HEAD") or path == UPLOAD:
+        return receive
+    body = await _read(Headers(scope=scope), receive, held)
+    held.add(_weight(body) - len(body))
+    scope["page"], scope["weight"] = _checked_body(scope, body) or scope["page"], held.size
+    return _again(body, receive)
+
+
+class _Held:
+    """The bytes that one request holds, counted with those of its address and of all."""
+
+    def __init__(self, all_held: Counter[str], address: str) -> None:
+        self._all, self._address, self.size = all_held, address, 0
+
+    def add(self, size: int) -> None:
+        """Count more bytes, where there is room for them."""
+        self._all[self._address] += size
+        self.size += size
+        if self._all[self._address] > _MOST_OF_ADDRESS or sum(self._all.values()) > _MOST_TOGETHER:
+            raise _Refused(503, "Too much is being sent here at once. Try again in a minute.")
+
+    def release(self) -> None:
+        """Count them no longer."""
+        self._all[self._address] -= self.size
+        if not self._all[self._address]:
+            del self._all[self._address]
+
+
+def _checked_address(scope: Scope) -> str:
+    """The name of the session in an address, "" for none."""
+    if len(scope["query_string"]) + len(scope["path"]) > _LONGEST_ADDRESS:
+        raise _Refused(414, f"An address may have at most {_LONGEST_ADDRESS:,} characters")
+    query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    names = [name for key in _NAMES_IN_QUERY for name in query.get(key, ())]
+    names += _NAME_IN_PATH.findall(scope["path"])
+    if not all(map(_NAME.fullmatch, names)):
+        raise _Refused(400, _NO_NAME)
+    return query.get("session_hash", [""])[-1]
+
+
+async def _read(headers: Headers, receive: Receive, held: _Held) -> bytes:
+    """The body; counted as it arrives, whatever its headers say of its length."""
+    if headers.get("content-type", "").lower().startswith("multipart/"):
+        raise _Refused(415, "Files are taken by /gradio_api/upload alone; send JSON here")
+    body, more, declared = bytearray(), True, headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > _MOST_BYTES:
+        raise _too_large()
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Refused(400, "What was sent is not complete")
+        body += message.get("body", b"")
+        held.add(len(message.get("body", b"")))
+        if held.size > _MOST_BYTES:
+            raise _too_large()
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+def _too_large() -> _Refused:
+    return _Refused(413, f"A request may bring at most {_MOST_BYTES:,} bytes; upload files, and give their address")
+
+
+def _weight(body: bytes) -> int:
+    """About the bytes of a body once it is parsed; raises for JSON that is too deep or has too many values.
+
+    >>> _weight(b'{"data": ["a, [b", 1]}')
+    182
+    """
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    n_values = unescaped.count(b'"') // 2
+    if n_values <= _MOST_VALUES:
+        bare = b"".join(unescaped.split(b'"')[::2])  # what is in no text
+        n_values = sum(map(bare.count, (b"[", b"{", b",", b":")))
+    if n_values > _MOST_VALUES:
+        raise _Refused(413, f"What was sent has more than {_MOST_VALUES:,} values; send less at once")
+    depth = 0
+    for sign in bare.translate(None, delete=bytes(set(range(256)) - set(b"[]{}"))):
+        depth += 1 if sign in b"[{" else -1
+        if depth > _DEEPEST:
+            raise _Refused(413, f"What was sent has more than {_DEEPEST} lists within lists; send less deep ones")
+    return len(body) + 40 * n_values
+
+
+def _checked_body(scope: Scope, body: bytes) -> str:
+    """The name of the session in a body, "" for none."""
+    call = _json(body)
+    if scope["method"] == "POST" and MCP in scope["path"] and (why := _no_call(call)):
+        raise _Refused(400, why)
+    page = call.get("session_hash") if isinstance(call, dict) else None
+    if page is None:  # Gradio makes one where it can do without
+        return ""
+    if not (isinstance(page, str) and _NAME.fullmatch(page)):
+        raise _Refused(400, _NO_NAME)
+    return page
+
+
+def _json(body: bytes) -> Any:
+    """The JSON of a body, None where it has none; refuses halves of characters, which no answer could quote."""
+    call, is_text = None, b"\0" not in body
+    try:
+        body.decode()
+        call = json.loads(body)
+        if b"\\u" in body:
+            json.dumps(call, ensure_ascii=False).encode()
+    except UnicodeError:
+        is_text = False
+    except ValueError:  # no JSON, or a number without end: its reader refuses it
+        call = None
+    if not is_text:
+        raise _Refused(400, "What was sent is no text in UTF-8; send JSON of whole characters")
+    return call
+
+
+def _no_call(call: Any) -> str:
+    """Why something is no call over MCP; "" where it is one. Its library answers with a 500."""
+    if not isinstance(call, dict) or not isinstance(call.get("params", {}), dict):
+        return _UNREADABLE
+    with user_errors() as problem:
+        check_texts("what is asked", call.get("params", {}).get("arguments"), longest=_LONGEST)
+    return problem.message
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The body as one message, then what else comes."""
+    unsent: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def message() -> Message:
+        return unsent.pop() if unsent else await receive()
+
+    return message
+
+
+def _answer(refused: _Refused, scope: Scope) -> JSONResponse:
+    """A refusal as the asked part of the server has its errors."""
+    if MCP in scope["path"]:
+        content: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": refused.sentence}}
+    else:
+        content = {"error": refused.sentence, "detail": refused.sentence}
+    return JSONResponse(content, status_code=refused.status)

@@ -1,0 +1,188 @@
+"""The door for uploads: counts what arrives, refuses at once what is too much, and leaves nothing of what fails.
+
+Gradio 6.31 has a door of its own, which is not used: it limits each file and not the request, keeps the files of
+requests that end early or name a field otherwise, and remembers every piece of an upload whose progress is not read.
+"""
+
+import asyncio
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio.to_thread
+from gradio.route_utils import GradioMultiPartParser, GradioUploadFile, MultiPartException
+from gradio_client.utils import strip_invalid_filename_characters
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bias_core.errors import UploadsFull
+from bias_core.store.uploads import UploadStore
+from bias_core.ui.visitor import address_of
+
+_UPLOAD, _PROGRESS, _FILE = "/gradio_api/upload", "/gradio_api/upload_progress", "/gradio_api/file="
+_MOST_FILES = 5  # of one request; each is open until the last has come
+_MOST_AT_ONCE, _MOST_OF_ALL = 8, 64  # uploads under way of one address, and of all
+_SILENT_SECONDS, _WHOLE_SECONDS = 30.0, 600.0  # that an upload may send nothing, and take in all
+_SLOWEST = 5000  # bytes a second, on average, of what takes longer than such a silence
+_LISTENING_SECONDS = 10.0  # that a refused upload is read, so that its sender hears why
+_FORM = 64_000  # bytes of a request that are not of its file
+_DONE = f"data: {json.dumps({'msg': 'done'})}\n\n"
+
+
+class _Refused(Exception):
+    """An upload that is not taken, with the status and the sentence for it."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class _FilesAlone(GradioMultiPartParser):
+    """Takes files in the field that Gradio's pages use, and nothing else."""
+
+    def on_headers_finished(self) -> None:
+        """Refuse a part that is no such file."""
+        super().on_headers_finished()
+        if self._current_part.field_name != "files":
+            raise MultiPartException("the field of a file is named otherwise than files")
+
+    def close(self) -> None:
+        """Close the files, whatever became of them."""
+        for file in self._files_to_close_on_error:
+            file.close()
+
+
+class Uploads:
+    """Takes uploads into a store, at most ``most`` bytes in a request, and passes on everything else."""
+
+    def __init__(self, app: ASGIApp, store: UploadStore, most: int) -> None:
+        self._app, self._store, self._most = app, store, most
+        self._under_way: Counter[str] = Counter()  # by address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer an upload, and a page that asks how far it is."""
+        path = scope["path"].rstrip("/") if scope["type"] == "http" else ""
+        if self._store.is_sweep_due:
+            asyncio.get_running_loop().run_in_executor(None, self._store.sweep)
+        if path.endswith(_PROGRESS):
+            await Response(_DONE, media_type="text/event-stream")(scope, receive, send)
+        elif path.endswith(_UPLOAD):
+            await self._upload(scope, receive, send)
+        elif self._store.hides(path.partition(_FILE)[2]):
+            await PlainTextResponse("Not Found", 404)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            places = await self._places(request)
+        except _Refused as refusal:
+            await _refuse(PlainTextResponse(str(refusal), refusal.status), request, send)
+        else:
+            await JSONResponse(places)(scope, receive, send)
+
+    async def _places(self, request: Request) -> list[str]:
+        """Where the files of a request are; raises _Refused."""
+        address = address_of(request)
+        self._check_head(request, address)
+        self._under_way[address] += 1
+        try:
+            if not self._store.has_room(address):
+                await anyio.to_thread.run_sync(self._store.sweep)
+            async with asyncio.timeout(_WHOLE_SECONDS):
+                return await self._taken(request, address)
+        except UploadsFull as error:
+            raise _Refused(507, str(error)) from error
+        except TimeoutError as error:
+            raise _Refused(408, "The upload took too long. Try again, or bring fewer or smaller pictures.") from error
+        except OSError as error:
+            why = f"The server cannot store the upload: {error.strerror or type(error).__name__}."
+            raise _Refused(507, why) from error
+        except (MultiPartException, ValueError) as error:
+            why = "What was sent is no upload: send each file as multipart/form-data, in a field named files."
+            raise _Refused(400, why) from error
+        finally:
+            self._under_way[address] -= 1
+            self._under_way += Counter()  # drops those that have none
+
+    def _check_head(self, request: Request, address: str) -> None:
+        """Refuse what needs no reading to be refused."""
+        if request.method != "POST":
+            raise _Refused(405, "An upload is sent with POST.")
+        if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+            raise _Refused(400, "An upload is sent as multipart/form-data.")
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and (len(length) > 15 or int(length) > self._most + _FORM):
+            raise _Refused(413, self._too_large())
+        if (address and self._under_way[address] >= _MOST_AT_ONCE) or self._under_way.total() >= _MOST_OF_ALL:
+            raise _Refused(429, "Too many uploads are under way. Try again in a minute.")
+
+    def _too_large(self) -> str:
+        return f"An upload may have {self._most / 1024**2:g} MB at most. Bring fewer or smaller pictures."
+
+    async def _taken(self, request: Request, address: str) -> list[str]:
+        """Read a request to its end and keep its files; nothing of it stays where it has no good end."""
+        folder = await anyio.to_thread.run_sync(self._store.folder)
+        n_arrived, begun = 0, time.monotonic()
+
+        async def arriving() -> AsyncGenerator[bytes, None]:
+            nonlocal n_arrived
+            async for piece in _pieces(request):
+                if n_arrived + len(piece) > self._most + _FORM:
+                    raise _Refused(413, self._too_large())
+                self._store.count(address, len(piece))
+                n_arrived += len(piece)
+                if n_arrived < _SLOWEST * (time.monotonic() - begun - _SILENT_SECONDS):
+                    raise TimeoutError
+                yield piece
+
+        with TemporaryDirectory(dir=folder / "arriving") as own:
+            parser = _FilesAlone(
+                request.headers, arriving(), max_files=_MOST_FILES, max_fields=0, upload_dir=own, max_file_size=math.inf
+            )
+            try:
+                form = await parser.parse()
+            finally:
+                parser.close()
+                self._store.count(address, -n_arrived)  # from now on counted as kept
+            files = [one for one in form.getlist("files") if isinstance(one, GradioUploadFile)]
+            if not files:
+                raise _Refused(400, "The upload holds no whole file. Try again.")
+            return await anyio.to_thread.run_sync(self._kept, files, address)
+
+    def _kept(self, files: list[GradioUploadFile], address: str) -> list[str]:
+        return [str(self._store.keep(Path(one.file.name), _name_of(one), address)) for one in files]
+
+
+def _name_of(file: GradioUploadFile) -> str:
+    """The name of a file as its sender has it, without what no file's name may have."""
+    return str(strip_invalid_filename_characters(Path(file.filename or "").name)).strip(". ") or "upload"
+
+
+async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
+    more = True
+    while more:
+        message = await asyncio.wait_for(request.receive(), _SILENT_SECONDS)
+        if message["type"] == "http.disconnect":
+            raise _Refused(400, "The upload ended early.")
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
+
+
+async def _refuse(answer: Response, request: Request, send: Send) -> None:
+    """Answer at once, and read on for a moment: who still sends when the line is closed would not hear why."""
+    answer.headers["connection"] = "close"
+    await send({"type": "http.response.start", "status": answer.status_code, "headers": answer.raw_headers})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": True})
+    with suppress(TimeoutError, _Refused):
+        async with asyncio.timeout(_LISTENING_SECONDS):
+            async for _ in _pieces(request):
+                pass
+    await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,248 @@
+"""Files that visitors sent: each content is stored once, counted while it is there, and deleted when it is not used.
+
+A content has one file, and each use of it is a hard link: the upload itself, which lasts an hour, and what pages and
+runs hold. A content without links is deleted. All lies in a folder of this process, which goes with it.
+"""
+
+import hashlib
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+from weakref import finalize, ref
+
+from bias_core.errors import InvalidInput, UploadsFull
+from bias_core.store.files import evict_oldest
+
+_NAME = "t2i-bias-uploads-"
+_LASTS_SECONDS = 3600.0  # that an upload lasts which no page uses
+_SWEEP_SECONDS = 60.0
+_OVERHEAD = 8192  # bytes that a file takes at least, with its folder
+_OF_ONE_ADDRESS = 0.25  # of all bytes
+_OF_ONE_VISITOR = 200_000_000  # bytes that a visitor's pages hold; the oldest make room
+_DIGITS = 16  # of a content's digest, in the path of what is held
+_GONE = "this file is no longer on the server: upload it again"
+
+
+def gradio_folder() -> Path:
+    """The only folder from which Gradio takes the files of its pages (`gradio.utils.get_upload_folder`)."""
+    return Path(os.environ.get("GRADIO_TEMP_DIR") or Path(tempfile.gettempdir()) / "gradio").resolve()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Content:
+    n_bytes: int
+    address: str  # of whoever sent it first, whose share it counts to
+
+
+@dataclass(kw_only=True)
+class _Sent:
+    digest: str
+    address: str
+    owner: str = ""  # who used it first
+    page: Callable[[], "HeldUploads | None"] = lambda: None  # which holds it
+    since: float = field(default_factory=time.monotonic)
+
+
+class HeldUploads:
+    """Links to the uploads that a visitor's pages or runs use; they go when nothing refers to this any more."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+
+    def folder(self, parent: Path) -> Path:
+        """The folder of the links, a new one below ``parent`` at first."""
+        if self._folder is None:
+            parent.mkdir(parents=True, exist_ok=True)
+            self._folder = Path(tempfile.mkdtemp(dir=parent))
+            finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
+
+
+class UploadStore:
+    """All uploads of this process; ``limit``: bytes of all together, of which one address may have a quarter."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._counts, self._files = threading.Lock(), threading.Lock()  # the first is never held for long
+        self._root: Path | None = None
+        self._lock_file: IO[bytes] | None = None
+        self._contents: dict[str, _Content] = {}  # by digest
+        self._sent: dict[str, _Sent] = {}  # by path
+        self._n_bytes: Counter[str] = Counter()  # by address
+        self._swept = -_SWEEP_SECONDS
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that are stored or arriving."""
+        with self._counts:
+            return self._n_bytes.total()
+
+    @property
+    def is_sweep_due(self) -> bool:
+        """Whether a minute has passed since :meth:`sweep`."""
+        return self._root is not None and time.monotonic() - self._swept >= _SWEEP_SECONDS
+
+    def folder(self) -> Path:
+        """Return the folder of this process, made at first; folders of processes that were killed are deleted then."""
+        with self._files:
+            if self._root is None:
+                parent = gradio_folder()
+                parent.mkdir(parents=True, exist_ok=True)
+                for left in parent.glob(f"{_NAME}*"):
+                    if (lock := _locked(left / "lock")) is not None:
+                        shutil.rmtree(left, ignore_errors=True)
+                        lock.close()
+                root = Path(tempfile.mkdtemp(prefix=_NAME, dir=parent))
+                (root / "lock").touch()
+                self._lock_file = _locked(root / "lock")
+                for name in ("contents", "sent", "arriving"):
+                    (root / name).mkdir()
+                self._root = root
+            return self._root
+
+    def has_room(self, address: str) -> bool:
+        """Whether an address may send anything."""
+        with self._counts, suppress(UploadsFull):
+            self._check(address, _OVERHEAD)
+            return True
+        return False
+
+    def count(self, address: str, n_bytes: int) -> None:
+        """Add to the bytes of an address, or take them off.
+
+        Raises UploadsFull: there is no room.
+        """
+        with self._counts:
+            if n_bytes > 0:
+                self._check(address, n_bytes)
+            self._n_bytes[address] += n_bytes
+            if not self._n_bytes[address]:
+                del self._n_bytes[address]
+
+    def _check(self, address: str, n_bytes: int) -> None:
+        most_of_one = int(self._limit * _OF_ONE_ADDRESS)
+        if self._n_bytes.total() + n_bytes > self._limit:
+            raise UploadsFull(
+                f"All visitors together have {_gigabytes(self._limit)} GB of uploads on this server, and more is not "
+                "kept. Try again in an hour, or bring fewer or smaller pictures."
+            )
+        if address and self._n_bytes[address] + n_bytes > most_of_one:
+            raise UploadsFull(
+                f"From your network {_gigabytes(most_of_one)} GB were uploaded within an hour or are in use, and more "
+                "is not kept. Try again in an hour, or bring fewer or smaller pictures."
+            )
+
+    def keep(self, arrived: Path, name: str, address: str) -> Path:
+        """The place of an upload, from the file in which it arrived; a content that is there already is not kept twice.
+
+        Raises UploadsFull: as :meth:`count`. OSError: the disk does not take it.
+        """
+        with arrived.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        root, n_bytes = self.folder(), arrived.stat().st_size + _OVERHEAD
+        content = root / "contents" / digest
+        with self._files:
+            if digest not in self._contents:
+                self.count(address, n_bytes)
+                self._contents[digest] = _Content(n_bytes=n_bytes, address=address)
+                arrived.replace(content)
+            self.count(address, _OVERHEAD)
+            place = Path(tempfile.mkdtemp(prefix=secrets.token_hex(16), dir=root / "sent")) / name
+            self._sent[str(place)] = _Sent(digest=digest, address=address)
+            os.link(content, place)
+        return place
+
+    @staticmethod
+    def hides(path: str) -> bool:
+        """Whether a path leads to an upload otherwise than its sender knows it."""
+        _, found, below = os.path.normpath(path).partition(_NAME)
+        return bool(found) and Path(below).parts[1:2] != ("sent",)
+
+    def check(self, path: str) -> None:
+        """Raise InvalidInput where a path is not that of an upload."""
+        if path not in self._sent:
+            raise InvalidInput(_GONE)
+
+    def hold(self, path: str, owner: str, held: HeldUploads) -> Path:
+        """A link to an upload that lasts as long as ``held`` does, one place for the same content and name.
+
+        From its first use on an upload is its owner's alone. Above 200 MB the oldest links of ``held`` go.
+
+        Raises InvalidInput: there is no such upload, or another's.
+        """
+        root, sent = self.folder(), self._sent.get(path)
+        if sent is None or sent.owner not in ("", owner):  # another's is not even said to be there
+            raise InvalidInput(_GONE)
+        sent.owner, sent.page = owner, ref(held)
+        with self._files:
+            folder = held.folder(root / "held")
+            target = folder / sent.digest[:_DIGITS] / Path(path).name
+            try:
+                target.parent.mkdir(exist_ok=True)
+                if not target.exists():
+                    os.link(root / "contents" / sent.digest, target)
+                os.utime(target)
+            except FileNotFoundError as error:
+                raise InvalidInput(_GONE) from error
+            links = [file for file in folder.glob("*/*") if file.is_file()]
+            evict_oldest(links, _OF_ONE_VISITOR, protected=lambda file: file == target)
+        return target
+
+    def sweep(self) -> None:
+        """Delete uploads that are older than an hour, and contents that nothing uses."""
+        if self._root is None:
+            return
+        self._swept = time.monotonic()
+        with self._files:
+            for path, sent in list(self._sent.items()):
+                is_gone = self._swept - sent.since > _LASTS_SECONDS or not Path(path).exists()  # Gradio deletes some
+                if is_gone and sent.page() is None:
+                    shutil.rmtree(Path(path).parent, ignore_errors=True)
+                    del self._sent[path]
+                    self.count(sent.address, -_OVERHEAD)
+            for digest, content in list(self._contents.items()):
+                file = self._root / "contents" / digest
+                with suppress(FileNotFoundError):
+                    if file.stat().st_nlink > 1:
+                        continue
+                    file.unlink()
+                del self._contents[digest]
+                self.count(content.address, -content.n_bytes)
+
+    def close(self) -> None:
+        """Delete everything."""
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+        if self._lock_file is not None:
+            self._lock_file.close()
+
+
+def _locked(path: Path) -> IO[bytes] | None:
+    """The open file at ``path`` with this process's lock on it; None where it is not there, or another's."""
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    with suppress(OSError):
+        file = path.open("rb")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+        else:
+            return file
+    return None
+
+
+def _gigabytes(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:g}"
