@@ -26,7 +26,6 @@ from bias_core.studies.kit.setting_fields import Setting, name_and_value, settin
 from bias_core.studies.kit.study import Settled
 from bias_core.studies.kit.types import Arm, Progress, StudySettings, WatchedShare, settings_from_dict
 from bias_core.studies.running.arms import parse_arms
-from bias_core.studies.running.plan import settle
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -346,6 +345,8 @@ def read_given(
     if not (study or named):
         raise InvalidInput("name a study of `study list`, or a file of settings that names one as `study`")
     design = find_design(study or named)
+    from bias_core.studies.running.plan import settle  # loads scipy, which help does without
+
     asked = settle(design if n is None else replace(design, images_per_prompt=n), like, {*values, *given})
     models = given.get("model", [asked.settings.model])
     conditions = given.get("condition", [asked.settings.condition])
