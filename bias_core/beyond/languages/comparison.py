@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from bias_core.beyond.languages.extension import LANGUAGES, LanguageOptions
+from bias_core.beyond.languages.options import LANGUAGES, LanguageOptions
 from bias_core.metrics.paired_prevalence import prevalence_difference_test
 from bias_core.metrics.stereotype import prevalence_estimate
 from bias_core.number_text import format_rate

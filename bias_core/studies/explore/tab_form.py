@@ -387,10 +387,11 @@ class ExploreForm(StudyTab):
 
     def link(self, report: StudyReport) -> str:
         """The address of this tab with these settings, "" of one's own pictures; attributes do not travel in it."""
-        settings, options = report.settings, explore_options(report.settings)
-        given = changed_settings(options)
+        settings = report.settings
         if settings.images or report.design.kind != KIND:
             return ""
+        options = explore_options(settings)
+        added = {name: value for name, value in changed_settings(options).items() if name in ADDED}
         values = {
             "tab": self.key,
             "concept": options.concept,
@@ -398,11 +399,7 @@ class ExploreForm(StudyTab):
             "condition": settings.condition,
             "seed": settings.seed,
             OPTION + "n_images": options.n_images,
-            **{
-                OPTION + name: ADDED[name].write(one)
-                for name, one in changed_settings(options).items()
-                if name in ADDED
-            },
+            **{OPTION + name: ADDED[name].write(value) for name, value in added.items()},
             "arms": "" if added_arms(settings) else ARMS.join(map(arm_text, settings.arms)),
         }
         return "?" + urlencode({name: value for name, value in values.items() if value != ""})

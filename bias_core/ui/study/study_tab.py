@@ -66,10 +66,11 @@ class StudyTab(ResultPage):
 
     def __init_subclass__(cls) -> None:
         folder = Path(sys.modules[cls.__module__].__file__ or "").parent
-        guests = [one for one in sorted(BEYOND.glob("*/")) if layout_in(one).tab == cls.key]
+        optional, key = sorted(file.parent for file in BEYOND.glob("*/__init__.py")), getattr(cls, "key", None)
+        guests = [one for one in optional if layout_in(one).tab == key]
         designs = [name for one in (folder, *guests) for name in designs_in(one)]
         cls.studies = tuple(dict.fromkeys([*cls.studies, *designs]))
-        presets = [*_presets_in(folder), *(preset for one in sorted(BEYOND.glob("*/")) for preset in _presets_in(one))]
+        presets = (preset for one in (folder, *optional) for preset in _presets_in(one))
         cls.presets = tuple(preset for preset in presets if preset.study in cls.studies)
 
     def build_top(self) -> None:
