@@ -31,6 +31,7 @@ SLOW = (
     "tests/studies/test_examples.py",
     "tests/studies/test_hosted_studies.py", "tests/studies/test_judging.py", "tests/studies/test_kept_runs.py",
     "tests/studies/test_label_use.py", "tests/studies/test_without_beyond.py", "tests/beyond/test_languages.py",
+    "tests/beyond/test_validity.py",
     "tests/studies/test_every_study.py", "tests/studies/test_papers_over_arms.py", "tests/studies/test_readers.py",
     "tests/studies/test_suggest.py", "tests/validation/", "tests/test_cli.py", "tests/test_damaged_folders.py",
     "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",

@@ -18,6 +18,7 @@ from bias_core.cli import app
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import list_designs
+from bias_core.studies.reports.saved import list_examples, open_example
 
 def told(*words):
     result = CliRunner().invoke(app, words, env={"COLUMNS": "200", "BIAS_DATA_DIR": sys.argv[1]})
@@ -25,10 +26,9 @@ def told(*words):
     return result.output
 
 services = Services(Settings(data_dir=sys.argv[1]))
-demo = build_app(services)
-page = demo.get_config_file()
-for first in demo.first_examples:
-    first()
+page = build_app(services).get_config_file()
+folder = services.settings.assets_dir / "examples"
+examples = [open_example(one, folder).report for one in list_examples("explore", folder)]
 asked = {"concept": "doctor", "attributes": ["man", "old"], "n_images": 4, "encoder": "calibration-clip"}
 tools = Tools(services)
 print(json.dumps({
@@ -37,6 +37,7 @@ print(json.dumps({
     "presets": [preset.name for tab in TABS for preset in getattr(tab, "presets", ())],
     "explored": tools.explore(**asked, n_attribute_images=2, model="calibration-renderer"),
     "compared": tools.compare(**asked, arms=["condition=fair", "condition=extreme"], attribute_a="", attribute_b=""),
+    "examples": [note for report in examples for note in report.results.notes],
     "help": [told(command, "--help") for command in ("explore", "compare")],
     "loaded": [name for name in sys.modules if name.startswith("bias_core.beyond")],
 }))
@@ -70,6 +71,7 @@ def test_a_concept_is_explored_and_arms_are_compared(without):
     assert without["explored"]["n_images"] == 8
     assert "“man” is seen in" in without["explored"]["headline"]
     assert "“man” is seen in" in without["compared"]["headline"]
+    assert not [note for note in without["examples"] if "no longer has" in note]
 
 
 def test_no_command_offers_what_is_not_there(without):
