@@ -142,7 +142,8 @@ def typed_options(design: Design, given: Any) -> Any:
     return kind(**{name: declared[name].read(value) for name, value in values.items()})
 
 
-_ASKS_NOTHING: Sequence[Any] = ("", (), [], False, None, "none", "two")  # at which an option that is gone changed nothing
+_ASKS_NOTHING: Sequence[Any] = ("", (), [], False, None, "none", "two")
+"""Values at which an option that is gone changed nothing."""
 
 
 def with_known_options(design: Design, settings: StudySettings) -> tuple[Design, StudySettings, tuple[str, ...]]:
