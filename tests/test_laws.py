@@ -38,7 +38,7 @@ STUDIES = {"explore", "association", "paired", "objects", "internal", "origins"}
 SLICES = {f"studies.{study}" for study in STUDIES}
 FLOORS = [
     {"types", "errors", "settings", "waiting"},
-    {"given_values", "number_text", "protocols", "prompts", "wordings", "scales", "crops", "stats", "models"},
+    {"given_values", "number_text", "protocols", "prompts", "scales", "crops", "stats", "models"},
     {"world"},
     {"metrics", "search", "store", "exchange", "adapters"},
     {"annotation", "engine"},
@@ -49,6 +49,7 @@ FLOORS = [
     {"services"},
     {"ui"},
     SLICES,
+    {"beyond"},
     {"labels"},
     {"library", "calibration", "methods"},
     {"app", "cli"},
@@ -61,6 +62,7 @@ FORBIDDEN = {
     "metrics": {"store", "exchange", "search", "adapters", "world", "models", "prompts", "protocols"},
     "engine": {"adapters"},
     "cli": {"adapters", "ui", "app"},
+    "beyond": {"adapters", "ui"},
     **{
         room: {"adapters", "world"} for room in [*FLOOR] if room.split(".")[0] in ("studies", "ui", "labels", "library")
     },
@@ -134,6 +136,18 @@ def test_imports_point_down_floor_by_floor(path):
         assert other not in FORBIDDEN.get(here, ()), f"{here} must not know {other}"
 
 
+def test_nothing_imports_what_is_optional():
+    assert [name(path) for path in FILES if room(path) != "beyond" and "beyond" in rooms_imported(path)] == []
+
+
+def test_extensions_of_explore_are_imported_before_the_modules_that_use_them():
+    """Else their options would be missing, or not, by what is imported first."""
+    late = re.compile(r"bias_core\.studies\.explore\.(?!concept$|extension$)")
+    files = sorted((PACKAGE / "beyond").glob("*/extension.py"))
+    first = [(name(path), str(node.module)) for path in files for node in tree(path).body if hasattr(node, "module")]
+    assert [one for one in first if late.match(one[1])] == []
+
+
 def test_imports_have_no_circle():
     modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
     graph = {
@@ -181,7 +195,7 @@ def test_nothing_seeds_globally(path):
 
 @every(FILES)
 def test_dataclasses_are_keyword_only_and_results_are_frozen(path):
-    if not room(path).startswith(("metrics", "stats", "studies", "types")):
+    if not room(path).startswith(("metrics", "stats", "studies", "beyond", "types")):
         return
     for node in nodes(path):
         for decorator in getattr(node, "decorator_list", []) if isinstance(node, ast.ClassDef) else []:

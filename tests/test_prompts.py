@@ -4,7 +4,8 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.prompts import append_word, article, fill_template, fix_articles, guided_prompt, replace_word
-from bias_core.wordings import (
+from bias_core.world.grammar import parse
+from bias_core.world.wordings import (
     FORMS,
     concepts,
     language_choices,
@@ -14,7 +15,6 @@ from bias_core.wordings import (
     wordings_by_prompt,
     wordings_of,
 )
-from bias_core.world.grammar import parse
 from tests.every import every
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from bias_core.protocols import StepCallback
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
-from bias_core.wordings import Wording, planted_languages, wordings_by_prompt
 from bias_core.world.grammar import Request, parse
 from bias_core.world.lexicon import words_of, words_of_the_renderer
 from bias_core.world.planted import rates, sample_scene
 from bias_core.world.render import render
 from bias_core.world.scene import Scene
+from bias_core.world.wordings import Wording, planted_languages, wordings_by_prompt
 
 MODEL = "calibration-renderer"
 LANGUAGES = "languages"  # the condition that plants a bias in prompts of two languages, and nothing else
@@ -45,7 +45,7 @@ class CalibrationRenderer:
 def scene_of(row: ImageRow) -> Scene:
     """What the renderer draws for a row; the same scene every time.
 
-    A prompt of :mod:`bias_core.wordings` is read as the English one of the same meaning. Under the condition
+    A prompt of :mod:`bias_core.world.wordings` is read as the English one of the same meaning. Under the condition
     ``languages`` two of its languages draw everybody with the concept's gender of ``extreme``, or as men where it has
     none; English and the others draw as ``fair`` does.
     """

@@ -21,16 +21,15 @@ from bias_core.labels.run_task import N_LABELS, label_run, task_values
 from bias_core.metrics.cards import METRICS
 from bias_core.services import Services
 from bias_core.store.uploads import HeldUploads, UploadStore
+from bias_core.studies.explore.concept import SUGGESTED, read_attributes
 from bias_core.studies.explore.options import (
     COMPARE_SETTINGS,
     EXPLORE_SETTINGS,
     KIND,
-    SUGGESTED,
     attribute_text,
     compare_settings,
     explore_settings,
     offered_settings,
-    read_attributes,
 )
 from bias_core.studies.explore.packs import pack_of
 from bias_core.studies.explore.suggest import (

@@ -39,7 +39,7 @@ from bias_core.metrics.cards import glossary
 from bias_core.models.machine import share_freed_memory
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import design_files
+from bias_core.studies.kit.designs import design_files, layout_in
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
 from bias_core.studies.running.history import design_of, gallery_folder, list_runs, open_run
@@ -190,8 +190,9 @@ def find_tabs() -> tuple[Any, ...]:
     """The class of every tab by its place: that in a file ``tab.py``, or the plain tab of a study without one."""
     modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("tab.py")]
     classes = [one for name in modules for one in vars(import_module(name)).values() if _is_tab(one, name)]
-    plain = {path.parent.parent for path in design_files().values() if not (path.parent.parent / "tab.py").exists()}
-    classes += [plain_tab(folder) for folder in sorted(plain)]
+    folders = sorted({path.parent.parent for path in design_files().values()})
+    plain = (folder for folder in folders if not (folder / "tab.py").exists() and not layout_in(folder).tab)
+    classes += map(plain_tab, plain)
     return tuple(sorted(classes, key=lambda tab: (tab.place, tab.key)))
 
 

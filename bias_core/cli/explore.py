@@ -27,15 +27,14 @@ from bias_core.cli.reports import OUT, save_study_report, show_study_report
 from bias_core.errors import InvalidInput, quoted
 from bias_core.exchange.prompt_packs import ENDINGS, HUB
 from bias_core.models.catalogue import Role
+from bias_core.studies.explore.concept import SUGGESTED, read_attributes
 from bias_core.studies.explore.options import (
     COMPARE_SETTINGS,
     EXPLORE_SETTINGS,
-    SUGGESTED,
     attribute_text,
     compare_settings,
     explore_settings,
     offered_settings,
-    read_attributes,
 )
 from bias_core.studies.kit.attributes import load_attribute_sets, suggest_set
 from bias_core.studies.kit.designs import find_design

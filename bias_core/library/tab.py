@@ -12,7 +12,8 @@ from bias_core.errors import InvalidInput
 from bias_core.exchange.imports import ImportedImages
 from bias_core.library.compare import KIND as COMPARISON, sides_of
 from bias_core.library.tab_compare import ComparePart, open_any, shipped_examples
-from bias_core.studies.explore.options import KIND, NO_WORDS, attribute_text, read_attributes
+from bias_core.studies.explore.concept import NO_WORDS, read_attributes
+from bias_core.studies.explore.options import KIND, attribute_text
 from bias_core.studies.explore.study import NOBODY, UNMEASURED
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs

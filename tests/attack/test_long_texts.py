@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 
 import pytest
+from bias_core.studies.reports.crossed_scores import stereotype_of
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -30,7 +31,6 @@ from bias_core.studies.kit.judging import question_about
 from bias_core.studies.kit.rows import foreign_words
 from bias_core.studies.origins.nationalities import _users_of
 from bias_core.studies.origins.stop import _picked
-from bias_core.studies.reports.crossed_scores import stereotype_of
 from bias_core.studies.running.arms import parse_arms
 from bias_core.studies.running.identities import people_of
 from bias_core.ui.templates import without_variables

@@ -19,12 +19,10 @@ from bias_core.annotation.answers import read_answers
 from bias_core.crops import person_halves
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.metrics.cards import METRICS
-from bias_core.metrics.crossed_stereotype import crossed_stereotype
 from bias_core.metrics.swapped import order_effect
 from bias_core.stats.effects import holm
 from bias_core.studies.kit.designs import find_design, study_of
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.headline import headline
 from bias_core.studies.paired.identities import design_of_two
 from bias_core.studies.paired.labelling import check_labelling, chosen, labelled_people, people_of
@@ -556,77 +554,6 @@ def test_pairs_that_are_none_are_refused(services):
     for pairs, words in (((), "two roles"), (("doctor",), "two roles"), (twice, "one pair only")):
         with pytest.raises(InvalidInput, match=words):
             run_swapped(services, pairs=pairs)
-
-
-CROSSED = replace(find_design("pst-swapped"), images_per_prompt=25)
-FLIPPED = {"masculine": "feminine", "feminine": "masculine"}
-
-
-def asked(*also_seen, **changes):
-    return StudySettings(condition="crossed", options=SwappedOptions(also_seen=also_seen, **changes))
-
-
-def seen(*people, setting="paired"):
-    """People as ``(picture, identity, stereotype, look, old)``."""
-    names = ["image_id", "identity", "stereotyped_gender", "perceived_gender", "seen: old"]
-    frame = pd.DataFrame(people, columns=names)
-    return frame.assign(setting=setting, position=frame.groupby("image_id").cumcount().map({0: "left", 1: "right"}))
-
-
-def no_sample(_people):
-    return None
-
-
-def test_each_is_scored_by_what_else_is_seen_and_who_cannot_be_is_left_out():
-    looks = ["masculine"] * 6 + ["feminine"] * 4 + ["cannot_identify"]
-    people = seen(
-        *((str(k), "ceo", "masculine", look, float(k in (0, 1, 2, 9))) for k, look in enumerate(looks)),
-        *((str(k), "clerk", "feminine", look, float(k % 2)) for k, look in enumerate(looks)),
-    )
-    results = crossed_scores(people, asked("old"), no_sample)
-    cells = results.frame("crossed_scores").set_index("combination")
-    # Old CEOs: 3 of 4 masculine; others: 3 of 6. Old clerks (1, 3, 5, 7, 9): 2 of 5 feminine; others: 2 of 5.
-    assert cells["people"].to_dict() == {"ceo, not old": 6, "ceo, old": 4, "clerk, not old": 5, "clerk, old": 5}
-    assert cells["STS as counted"].tolist() == pytest.approx([0, 50, -20, -20])
-    readings = [[1, 1]] * 3 + [[1, 0]] * 3 + [[0, 0]] * 3 + [[0, 1]]
-    assert cells.loc["ceo, old", "STS"] == pytest.approx(crossed_stereotype(readings).shrunk[1])
-    says = {one.key: one.says for one in results.findings}
-    begins = "Not told from chance: ceo with “old” look as the stereotype has it in 75 %, without in 50 % (odds ratio "
-    assert says["further-ceo-old"].startswith(begins)
-    assert any(note.startswith("Few people") for note in results.notes)
-
-
-def test_people_who_stand_together_are_scored_apart():
-    """Two of one stereotype in a picture are no independent people; with one of each, all of a stereotype are."""
-
-    def names_of(*pairs):
-        rows = [
-            (str(k), name, gender, "masculine", float((k + place) % 2))
-            for k in range(8)
-            for place, (name, gender) in enumerate(pairs[k % len(pairs)])
-        ]
-        names = crossed_scores(seen(*rows), asked("old"), no_sample).frame("crossed_scores")
-        return {one.split(",")[0] for one in names["combination"]}
-
-    ceo, guard, clerk = ("ceo", "masculine"), ("guard", "masculine"), ("clerk", "feminine")
-    assert names_of((ceo, guard)) == {"ceo", "guard"}
-    assert names_of((ceo, clerk), (guard, clerk)) == {"masculine-stereotyped", "feminine-stereotyped"}
-
-
-def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(services):
-    settings = StudySettings(condition="crossed", options={"pairs": ("ceo and secretary",), "also_seen": ("old",)})
-    swapped = complete(run_study(CROSSED, settings, services))
-    people = labelled_people(swapped)
-    drawn = {one: scene_of(stored.row).people for one, stored in swapped.stored.items()}
-    ages = [drawn[one.image_id][int(one.position == "right")].age for one in people.itertuples()]
-    assert people["seen: old"].tolist() == [float(age == "old") for age in ages]
-    cells = swapped.results.frame("crossed_scores").set_index("combination")
-    # Planted: 25 of 30 old CEOs are men, 25 of 70 young ones; secretaries of either age alike.
-    assert cells.loc["ceo, old", "STS"] > 0 > cells.loc["ceo, not old", "STS"]
-    assert "ceo with “old” look as the stereotype has it in" in study_of(CROSSED).headline(swapped)
-    flipped = {(one.image_id, one.position): FLIPPED[one.perceived_gender] for one in people.itertuples()}
-    again = relabelled(swapped, flipped).results.frame("crossed_scores").set_index("combination")
-    assert again["STS as counted"].tolist() == pytest.approx((-cells["STS as counted"]).tolist())
 
 
 @every([

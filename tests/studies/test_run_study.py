@@ -129,8 +129,8 @@ def test_options_of_another_type_are_refused_by_label(name, value):
 
 
 def test_every_shipped_design_has_its_program_and_something_to_draw(services):
-    folder = Path(__file__).parents[2] / "bias_core" / "studies"
-    assert {path.stem for path in folder.glob("*/designs/*.yaml")} == {design.name for design in list_designs()}
+    folder = Path(__file__).parents[2] / "bias_core"
+    assert {path.stem for path in folder.glob("*/*/designs/*.yaml")} == {design.name for design in list_designs()}
     for design in list_designs():
         settings = settle(design, StudySettings(scale=0.02)).settings
         if design.name == "tbyb-dataset":  # draws nothing: it reads a folder

@@ -62,8 +62,7 @@ def test_one_study_anew_is_written_beside_the_shipped_ones_and_shipped_without_i
 
 
 def test_a_study_stopped_while_it_measures_reports_the_repetitions_that_were_finished(services):
-    design = find_design("validity-intersections")
-    design = replace(design, images_per_prompt=20, data={**design.data, "sets_of_pairs": 1})
+    design = replace(find_design("validity-raters"), images_per_prompt=20)
     settings = StudySettings(model=MODEL, seed=100, options={"pool": 40, "repetitions": 4})
     seen: list[str] = []
 

@@ -18,17 +18,12 @@ from bias_core.metrics.paired_variety import picture_change_estimate, variety_di
 from bias_core.number_text import format_number
 from bias_core.stats.arrays import unit_rows
 from bias_core.stats.sequential import difference_sequence
-from bias_core.studies.arms.crossed import cross_arms
 from bias_core.studies.arms.results import MOST_IN_PAIRS
 from bias_core.studies.arms.statistics import mean_sample, share_test_without_p
-from bias_core.studies.explore.languages import compare_languages
-from bias_core.studies.explore.mitigation import Tried, mitigation_results
-from bias_core.studies.explore.options import explore_options
 from bias_core.studies.explore.results import FIDELITY, AssociationScore, share_mark, yes_or_no
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import (
     ArmReport,
-    Design,
     Finding,
     Results,
     Sample,
@@ -41,7 +36,6 @@ from bias_core.studies.kit.types import (
     table,
 )
 from bias_core.studies.kit.watching import stop_rule
-from bias_core.studies.reports.crossed import mosaics_of
 from bias_core.types import Estimate
 
 SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after
@@ -60,7 +54,6 @@ class Scored:
     rows: np.ndarray
     scores: tuple[AttributeScore, ...]
     fidelity: Estimate | None = None  # how often the words of the association are shown where asked for
-    recognised: Estimate | None = None  # share in which the reader sees the concept, of a run in several languages
     tests: dict[Any, tuple[PairedTest, ...]] = field(default_factory=dict)
     shares: dict[bytes, np.ndarray] = field(default_factory=dict)  # of variance, by places, see `_variance_share`
 
@@ -135,7 +128,7 @@ def _association_test(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pair:
+class PairedArms:
     """Two arms, seed by seed: the places of the seeds that both have."""
 
     first: str
@@ -147,10 +140,12 @@ class _Pair:
 
     @property
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """The embeddings of these seeds in both arms."""
         return self.a.rows[self.at_first].astype(np.float64), self.b.rows[self.at_second].astype(np.float64)
 
     @cached_property
     def cosines(self) -> np.ndarray:
+        """The cosine of both pictures of each seed."""
         cosines: np.ndarray = np.einsum("nd,nd->n", *self.rows)
         return cosines
 
@@ -166,26 +161,14 @@ class _Pair:
         return bool((1 - self.cosines).mean() >= _NEW_PICTURE * self.change_elsewhere)
 
 
-def compare_explorations(design: Design, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:  # noqa: ARG001
-    """The paired pictures of the arms, and the figures of a comparison."""
-    pairs = list(_pairs(arms))
+def compare_explorations(settings: StudySettings, arms: Sequence[ArmReport], *, are_before_and_after: bool) -> Results:
+    """The paired pictures of the arms, and the figures of a comparison; nothing where no two arms share two seeds.
+
+    ``are_before_and_after``: whether the picture of a seed should be another version of the same picture in every arm.
+    """
+    pairs = list(paired_arms(arms))
     if not pairs:
         return Results()
-    tried = [
-        Tried(name=arm.name, scores=arm.results.scored.scores, fidelity=arm.results.scored.fidelity)
-        for arm in arms
-        if isinstance(arm.results.scored, Scored)
-    ]
-    with_first = [pair for pair in pairs if pair.first == arms[0].name]
-    in_languages = compare_languages(
-        settings, {pair.second: (pair.a, pair.b, pair.at_first, pair.at_second) for pair in with_first}
-    )
-    of_first = tried[0].name == arms[0].name and not in_languages.tables  # a language is no remedy
-    helps = mitigation_results(tried, settings.confidence) if of_first else Results()
-    read = [(arm.name, arm.results.scored) for arm in arms if isinstance(arm.results.scored, Scored)]
-    crossing = explore_options(settings).crossed if stop_rule(settings) is None else "none"
-    with_arms = cross_arms({name: one.scores for name, one in read}, crossing=crossing, confidence=settings.confidence)
-    further_figures = (*with_arms.figures, *mosaics_of(arms))
     seeds = table(
         SEEDS,
         "Seed by seed",
@@ -194,18 +177,19 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
         "in the first and in the second.",
     )
     return Results(
-        findings=(*with_arms.findings, *helps.findings, *_changes_of(pairs)),
-        tables=(*in_languages.tables, *helps.tables, *with_arms.tables, seeds),
-        figures=(*in_languages.figures, *drawable(_figures(arms, pairs, settings)), *helps.figures, *further_figures),
-        notes=(
-            *in_languages.notes,
-            *with_arms.notes,
-            *(() if in_languages.tables else _of_two_draws([pair for pair in pairs if pair.is_two_draws])),
-        ),
+        findings=tuple(_changes_of(pairs)),
+        tables=(seeds,),
+        figures=drawable(_figures(arms, pairs, settings)),
+        notes=tuple(_of_two_draws([pair for pair in pairs if pair.is_two_draws])) if are_before_and_after else (),
     )
 
 
-def _of_two_draws(pairs: Sequence[_Pair]) -> Iterator[str]:
+def scored_arms(arms: Sequence[ArmReport]) -> dict[str, Scored]:
+    """What was scored of each arm that has any picture, by its name."""
+    return {arm.name: arm.results.scored for arm in arms if isinstance(arm.results.scored, Scored)}
+
+
+def _of_two_draws(pairs: Sequence[PairedArms]) -> Iterator[str]:
     """Which arms draw other pictures on the same seed, all in one note."""
     if pairs:
         yield (
@@ -215,7 +199,8 @@ def _of_two_draws(pairs: Sequence[_Pair]) -> Iterator[str]:
         )
 
 
-def _pairs(arms: Sequence[ArmReport]) -> Iterator[_Pair]:
+def paired_arms(arms: Sequence[ArmReport]) -> Iterator[PairedArms]:
+    """Every two arms that share at least two seeds; of many arms, those with the first one."""
     for i, j in combinations(range(len(arms)), 2):
         a, b = (arms[k].results.scored for k in (i, j))
         if (len(arms) > MOST_IN_PAIRS and i) or not (isinstance(a, Scored) and isinstance(b, Scored)):
@@ -224,14 +209,14 @@ def _pairs(arms: Sequence[ArmReport]) -> Iterator[_Pair]:
         shared = [(k, place[unit]) for k, unit in enumerate(a.units) if unit in place]
         if len(shared) > 1:
             one, other = np.transpose(shared)
-            yield _Pair(first=arms[i].name, second=arms[j].name, a=a, b=b, at_first=one, at_second=other)
+            yield PairedArms(first=arms[i].name, second=arms[j].name, a=a, b=b, at_first=one, at_second=other)
 
 
-def _changes_of(pairs: Sequence[_Pair]) -> Iterator[Finding]:
+def _changes_of(pairs: Sequence[PairedArms]) -> Iterator[Finding]:
     return (_change(pair, several=len(pairs) > 1) for pair in pairs)
 
 
-def _change(pair: _Pair, *, several: bool) -> Finding:
+def _change(pair: PairedArms, *, several: bool) -> Finding:
     of = f", {pair.first} to {pair.second}" if several else ""
     return Finding(
         key=f"change: {pair.second} - {pair.first}",
@@ -242,7 +227,7 @@ def _change(pair: _Pair, *, several: bool) -> Finding:
     )
 
 
-def _seed_frame(pair: _Pair) -> pd.DataFrame:
+def _seed_frame(pair: PairedArms) -> pd.DataFrame:
     one, other = pair.at_first, pair.at_second
     columns: dict[str, Any] = {
         "first": pair.first,
@@ -257,14 +242,9 @@ def _seed_frame(pair: _Pair) -> pd.DataFrame:
     return pd.DataFrame(columns).sort_values("change", ascending=False, kind="stable", ignore_index=True)
 
 
-def _figures(arms: Sequence[ArmReport], pairs: Sequence[_Pair], settings: StudySettings) -> Iterator[StudyFigure]:
+def _figures(arms: Sequence[ArmReport], pairs: Sequence[PairedArms], settings: StudySettings) -> Iterator[StudyFigure]:
     fixed_n = stop_rule(settings) is None
-    scores = [
-        (arm.name, score)
-        for arm in arms
-        if isinstance(arm.results.scored, Scored)
-        for score in arm.results.scored.scores
-    ]
+    scores = [(name, score) for name, scored in scored_arms(arms).items() for score in scored.scores]
     yield figure(
         "pairs",
         "shares",
@@ -288,7 +268,9 @@ def _figures(arms: Sequence[ArmReport], pairs: Sequence[_Pair], settings: StudyS
     yield from _variety_figures(scores, pairs)
 
 
-def _variety_figures(scores: Sequence[tuple[str, AttributeScore]], pairs: Sequence[_Pair]) -> Iterator[StudyFigure]:
+def _variety_figures(
+    scores: Sequence[tuple[str, AttributeScore]], pairs: Sequence[PairedArms]
+) -> Iterator[StudyFigure]:
     yield figure(
         "scatter",
         "plane",
@@ -315,7 +297,7 @@ def _variety_figures(scores: Sequence[tuple[str, AttributeScore]], pairs: Sequen
     )
 
 
-def _gaps(pair: _Pair, confidence: float, *, fixed_n: bool, several: bool) -> Iterator[dict[str, Any]]:
+def _gaps(pair: PairedArms, confidence: float, *, fixed_n: bool, several: bool) -> Iterator[dict[str, Any]]:
     for before, after in zip(pair.a.scores, pair.b.scores, strict=True):
         if math.isnan(before.prevalence.value + after.prevalence.value):
             continue
@@ -333,7 +315,7 @@ def _gaps(pair: _Pair, confidence: float, *, fixed_n: bool, several: bool) -> It
         )
 
 
-def _changes(pair: _Pair) -> pd.DataFrame:
+def _changes(pair: PairedArms) -> pd.DataFrame:
     """Changes on the same seed, and between random different seeds of the same two arms."""
     rng = np.random.default_rng(0)  # only chooses what is drawn
     i, j = (rng.integers(0, len(side.seeds), size=_MOST_DRAWN) for side in (pair.a, pair.b))

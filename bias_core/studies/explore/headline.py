@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.number_text import format_p, format_rate, format_share, typeset
 from bias_core.stats.effects import adjusted_share_p_values
-from bias_core.studies.arms.crossed import crossed_arms_headline
 from bias_core.studies.arms.results import RATE
-from bias_core.studies.explore.languages import LANGUAGES, languages_headline
-from bias_core.studies.explore.mitigation import overcorrected_sentence
-from bias_core.studies.explore.options import NO_WORDS
+from bias_core.studies.explore.concept import NO_WORDS
+from bias_core.studies.explore.extension import explore_extensions
 from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.results import CONCEPT, KINDS, POOLED
 from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import StudyReport, lean, listed
-from bias_core.studies.reports.crossed import crossed_headline
 from bias_core.studies.reports.headline import differences_headline, numbers_headline
 from bias_core.types import Estimate
 
@@ -43,7 +40,7 @@ def headline(report: StudyReport) -> str:
     n = len(exploration.scored_numbers)
     if not n:
         return "There is no picture to score."
-    further = crossed_headline(report.results.findings)
+    further = _further(report)
     if not exploration.attributes:
         return f"{n} pictures of “{exploration.prompt}”.{further or ' No attribute was asked for.'}"
     text = shares_headline(exploration.attributes, report.settings.confidence)
@@ -103,11 +100,13 @@ def _share_words(share: Estimate) -> str:
 
 
 def arms_headline(report: StudyReport) -> str:
-    """What a comparison of explorations found, in some sentences: the clearest share, then who overcorrects."""
-    if len(languages := report.results.frame(LANGUAGES)):
-        return languages_headline(languages)
-    together = crossed_arms_headline(report.results.findings)
-    return _differences_of_arms(report) + together + overcorrected_sentence(report.results)
+    """What a comparison of explorations found, in some sentences, the clearest share first."""
+    in_place = next(filter(None, (one.arms_headline(report) for one in explore_extensions())), "")
+    return in_place or _differences_of_arms(report) + _further(report)
+
+
+def _further(report: StudyReport) -> str:
+    return "".join(one.further_headline(report) for one in explore_extensions())
 
 
 def _differences_of_arms(report: StudyReport) -> str:

@@ -4,108 +4,51 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.exchange.prompt_packs import PackedPrompt, checked_prompts
 from bias_core.given_values import check_settings
-from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template, guided_prompt
-from bias_core.studies.kit.attributes import (
-    CROSSING,
-    SEPARATOR,
-    Crossing,
-    check_crossing,
-    find_attribute,
-    is_rate_of_another,
-    load_attribute_sets,
-    suggest_set,
-)
+from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template
+from bias_core.studies.explore.concept import NO_WORDS, SUGGESTED, ConceptOptions, PromptOptions
+from bias_core.studies.explore.extension import explore_extensions
+from bias_core.studies.kit.attributes import SEPARATOR, find_attribute, is_rate_of_another, load_attribute_sets
 from bias_core.studies.kit.designs import PACK
 from bias_core.studies.kit.setting_fields import (
     Options,
     Setting,
     changed_settings,
     option_values,
-    setting,
     settings_class,
     settings_of,
 )
 from bias_core.studies.kit.types import Arm, Design, StudySettings
 from bias_core.types import Attribute
-from bias_core.wordings import Wording, wordings_of
 
 KIND = "explore"
 MAX_ATTRIBUTES = 50
 NO_GROUP = "no group"  # of a prompt without one beside others that have one
-MAX_CLUSTERS = 20
-MOST = 1_000_000  # pictures that can be asked for, whatever the limit of a run
 MODEL = "calibration-diffusion"  # what draws an exploration where nothing is said
-SUGGESTED = "suggested"  # in place of attributes: those of the built-in set that suits the concept
-NO_WORDS: Mapping[str, str] = {"attribute_a": "", "attribute_b": ""}  # options of an exploration without an association
-_WORD = "Said in the concept's prompt, as in female doctor; both words empty: no association"
-_ATTRIBUTES = "Built-in names, or name|positive sentence|negative sentence|P*|source"
 
 
-@settings_class(frozen=True, kw_only=True)
-class PackOptions(Options):
-    """What may be asked of prompts that come from a file, and of no single concept."""
-
-    attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
-    n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
-    crossed: Crossing = setting("none", *CROSSING)
+def _with_options(name: str, base: type[Options], added: Iterable[type[Options]]) -> type[Options]:
+    """Return the options of ``base``, then those that are added, in their order."""
+    parts = [*reversed([one for one in added if settings_of(one)]), base]
+    return settings_class(frozen=True, kw_only=True)(type(name, tuple(parts), {"__module__": __name__}))
 
 
-@settings_class(frozen=True, kw_only=True)
-class ExploreOptions(Options):
-    """The options of an exploration.
-
-    Without a concept, pictures that are brought along are all taken as they are. ``attribute_a`` and
-    ``attribute_b`` turn the concept's prompt into the two attribute-guided prompts of T2IAT's Eq. 2.
-    """
-
-    concept: str = setting("doctor", "Concept", "Who or what should be drawn?")
-    template: str = setting("a photo of a {}", "Prompt template", "{} is the concept; a or an follows by itself")
-    attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
-    attribute_a: str = setting("male", "Association: word A", _WORD)
-    attribute_b: str = setting("female", "Association: word B", _WORD)
-    n_images: int = setting(16, "Pictures", "More give narrower intervals", ge=1, le=MOST)
-    n_attribute_images: int = setting(8, "Pictures per word", "Drawn in addition", ge=1, le=MOST)
-    n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
-    crossed: Crossing = setting("none", *CROSSING)
-    languages: tuple[str, ...] = setting(
-        (),
-        "Languages",
-        "Drawn on the same seeds and compared with English: de, fr, es, ar, hi, zh, also with a form as in de:feminine",
-    )
-
-    @cached_property
-    def wordings(self) -> tuple[Wording, ...]:
-        """The prompt in every language, English first; none where it is asked for in English alone."""
-        return wordings_of(self.languages, self.template, self.concept) if self.languages else ()
-
-    @cached_property
-    def scored(self) -> tuple[Attribute, ...]:
-        """The attributes with their sentences; InvalidInput where one cannot be read."""
-        return read_attributes(self.attributes, self.concept)
-
-    @property
-    def has_association(self) -> bool:
-        """Whether pictures guided to two words are asked for; these are English, so never in several languages."""
-        return not self.languages and bool(self.attribute_a.strip() or self.attribute_b.strip())
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether imported pictures are taken whatever their prompts are."""
-        return not self.concept.strip()
-
-    def prompts(self) -> dict[str, str]:
-        """The prompt of each group of pictures."""
-        concept = fill_template(self.template, self.concept)
-        sides = NO_WORDS if self.has_association else ()
-        return {"concept": concept} | {
-            side: guided_prompt(self.template, self.concept, getattr(self, side)) for side in sides
-        }
+if TYPE_CHECKING:
+    ExploreOptions = ConceptOptions
+    PackOptions = PromptOptions
+else:
+    _ADDED = [one.options for one in explore_extensions()]
+    ExploreOptions = _with_options("ExploreOptions", ConceptOptions, _ADDED)
+    _ADDED = [one for one in _ADDED if not issubclass(one, ConceptOptions)]
+    PackOptions = _with_options("PackOptions", PromptOptions, _ADDED)
+ADDED: Mapping[str, Setting] = {
+    name: one for name, one in settings_of(ExploreOptions).items() if name not in settings_of(ConceptOptions)
+}
+"""The options that come from :mod:`bias_core.beyond`."""
 
 
 def explore_options(settings: StudySettings) -> ExploreOptions:
@@ -114,6 +57,12 @@ def explore_options(settings: StudySettings) -> ExploreOptions:
     if isinstance(options, PackOptions):
         return ExploreOptions(**option_values(options) | {**NO_WORDS, "concept": ""})
     return options if isinstance(options, ExploreOptions) else ExploreOptions(**option_values(options))
+
+
+def added_arms(settings: StudySettings) -> tuple[Arm, ...]:
+    """Return the arms that options ask for by themselves; () for none."""
+    options = explore_options(settings)
+    return tuple(arm for extension in explore_extensions() for arm in extension.arms(options))
 
 
 def check_options(settings: StudySettings) -> None:
@@ -169,8 +118,7 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
     settings = {name: given.pop(name) for name in settings_of(StudySettings) if name in given}
     values = {"attributes": (SUGGESTED,), **option_values(base.options), **given}
     values["attributes"] = tuple(map(attribute_text, values["attributes"]))
-    languages = settings_of(ExploreOptions)["languages"]  # which commands give as one text
-    values["languages"] = languages.read(values.get("languages", ()))
+    values |= {name: one.read(values[name]) for name, one in ADDED.items() if name in values}  # a list may be one text
     if values.get("n_clusters", 0) is None:
         values["n_clusters"] = 0
     options = ExploreOptions(**values)
@@ -198,12 +146,13 @@ EXPLORE_SETTINGS = (
     "model", "condition", "n_images", "seed", "template", "encoder", "attribute_a", "attribute_b",
     "n_attribute_images", "num_inference_steps", "guidance_scale", "negative_prompt", "n_clusters", "confidence",
     "force", "further_encoders", "judge", "size", "sampler", "rewrite", "rewriter", "stop_within", "stop_when_clear",
-    "crossed", "languages",
+    *ADDED,
 )  # fmt: skip
 """In the order of the tool's parameters: new ones come last."""
 COMPARE_SETTINGS = (
     "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "confidence", "force",
-    "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear", "crossed",
+    "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear",
+    *(name for name in ADDED if name in settings_of(PackOptions)),
 )  # fmt: skip
 
 
@@ -243,14 +192,6 @@ def arm_template(template: str, concept: str) -> str:
     pieces = tail.split(SLOT)
     filled = [fill_template(piece + SLOT, concept) for piece in pieces[:-1]]
     return head + slot + "".join([*filled, pieces[-1]])
-
-
-def read_attributes(texts: Sequence[str], concept: str) -> tuple[Attribute, ...]:
-    """Attributes by their built-in names, or written in full; SUGGESTED stands for the concept's set."""
-    sets = load_attribute_sets()
-    if tuple(texts) == (SUGGESTED,):
-        return suggest_set(concept, sets).attributes
-    return tuple(find_attribute(text, concept, sets) for text in texts if text)
 
 
 def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
@@ -345,8 +286,6 @@ def _check(options: ExploreOptions, settings: StudySettings) -> None:
         raise InvalidInput(f"the association compares two different attributes, got {options.attribute_a!r} twice")
     if not options.takes_all:
         options.prompts()
-    if options.wordings:
-        _check_languages(options, settings)
     if len(options.scored) > MAX_ATTRIBUTES:
         raise InvalidInput(f"at most {MAX_ATTRIBUTES} attributes at once, got {len(options.scored)}")
     for attribute in options.scored:
@@ -354,21 +293,10 @@ def _check(options: ExploreOptions, settings: StudySettings) -> None:
     counts = Counter(attribute.name.strip().lower() for attribute in options.scored)
     if twice := [name for name, n in counts.items() if n > 1]:
         raise InvalidInput(f"attribute names must differ, got twice: {', '.join(twice)}")
-    check_crossing(options.scored, options.crossed)
+    for extension in explore_extensions():
+        extension.check(options, settings)
     if settings.images and options.takes_all and not options.scored:
         raise InvalidInput("no attribute to look for: give at least one")
-
-
-def _check_languages(options: ExploreOptions, settings: StudySettings) -> None:
-    watched = settings.stop_within is not None or settings.stop_when_clear
-    for what, is_so in (
-        ("pictures are drawn in each: leave your own pictures out", bool(settings.images)),
-        ("each has as many pictures: leave the stop rule out", watched),
-        ("they are compared by attributes: choose at least one", not options.scored),
-        ("at least two seeds are needed: ask for more pictures", options.n_images < 2),
-    ):
-        if is_so:
-            raise InvalidInput(f"in several languages {what}")
 
 
 def _check_attribute(attribute: Attribute) -> None:

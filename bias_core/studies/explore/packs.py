@@ -5,15 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bias_core.number_text import format_share
+from bias_core.studies.explore.concept import SUGGESTED
 from bias_core.studies.explore.headline import headline
-from bias_core.studies.explore.options import (
-    SUGGESTED,
-    PackOptions,
-    attributes_of_cells,
-    cells_of,
-    prompts_of,
-    scored_attributes,
-)
+from bias_core.studies.explore.options import PackOptions, attributes_of_cells, cells_of, prompts_of, scored_attributes
 from bias_core.studies.explore.report import Exploration
 from bias_core.studies.explore.results import CONCEPT
 from bias_core.studies.explore.study import Explore

@@ -15,15 +15,14 @@ from bias_core.metrics.clustering import ClusterResult, spectral_clusters
 from bias_core.metrics.mitigation import asked_kept_estimate
 from bias_core.prompts import fill_template
 from bias_core.stats.arrays import all_equal
-from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.arms import Scored, compare_explorations
+from bias_core.studies.explore.concept import MOST, NO_WORDS
+from bias_core.studies.explore.extension import explore_extensions
 from bias_core.studies.explore.headline import FOR_ASSOCIATION, OF_CONCEPT, arms_headline, headline, made_of
-from bias_core.studies.explore.languages import language_arms, recognised_concept
 from bias_core.studies.explore.options import (
     KIND,
-    MOST,
-    NO_WORDS,
     ExploreOptions,
+    added_arms,
     attributes_of_cells,
     check_options,
     explore_options,
@@ -60,10 +59,10 @@ from bias_core.studies.kit.types import (
     StudyReport,
     StudySettings,
     StudyTable,
+    joined,
     listed,
 )
 from bias_core.studies.kit.watching import ShareValues
-from bias_core.studies.reports.crossed import cross_attributes, joined
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute, StoredImage
@@ -93,15 +92,6 @@ def _numbers(settings: StudySettings, options: ExploreOptions, frame: pd.DataFra
     """The number of each picture: by seed where pictures of one prompt were drawn here, else in their order."""
     several = settings.images or options.takes_all
     return range(1, len(frame) + 1) if several else frame["seed"].to_numpy(int) - settings.seed + 1
-
-
-def _crossed(
-    options: ExploreOptions, data: StudyData, frame: pd.DataFrame, scores: tuple[AttributeScore, ...]
-) -> Results:
-    """The attributes crossed, where that is asked for."""
-    how: dict[str, Any] = {"crossing": options.crossed, "confidence": data.settings.confidence}
-    units = _units(frame)
-    return cross_attributes(scores, list(frame["prompt"]), units, **how, fixed_n=data.fixed_n, sample=mean_sample)
 
 
 def _association(
@@ -252,7 +242,6 @@ class Explore(Study):
         rows = yield from data.embed(frame)
         leaning = yield from _association(options, data, frame, rows)
         cells, notes = yield from _cells(self.design, data, frame, rows)
-        recognised = recognised_concept(options, data, rows, _units(frame))
         alike = _alike(options, settings, rows)
         data.keep(frame, number=_numbers(settings, options, frame), **picture_columns(cells[ALL], leaning, alike))
         scored = Scored(
@@ -262,7 +251,6 @@ class Explore(Study):
             rows=rows,
             scores=cells[ALL],
             fidelity=leaning.fidelity if leaning else None,
-            recognised=next((one.estimate for one in recognised), None),
         )
         results = exploration_results(
             cells,
@@ -277,8 +265,7 @@ class Explore(Study):
             scored=scored,
             confidence=settings.confidence,
         )
-        results = joined(results, Results(findings=tuple(recognised)))
-        return joined(results, _crossed(options, data, frame, cells[ALL]))
+        return joined(results, *(one.reading(options, data, frame, scored) for one in explore_extensions()))
 
     def title(self, settings: StudySettings) -> str:
         """Return the concept's prompt; for the user's own pictures, a name for them."""
@@ -296,8 +283,8 @@ class Explore(Study):
         check_options(settings)
 
     def arms(self, settings: StudySettings) -> tuple[Arm, ...]:
-        """Return an arm for each language."""
-        return language_arms(settings)
+        """Return the arms that options ask for by themselves, such as one for each language."""
+        return added_arms(settings)
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the share of every attribute."""
@@ -308,8 +295,13 @@ class Explore(Study):
         return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings))
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the differences between the arms, seed by seed."""
-        return compare_explorations(self.design, settings, arms)
+        """Return the differences between the arms, seed by seed, after what extensions say of them."""
+        own = compare_explorations(settings, arms, are_before_and_after=not added_arms(settings))
+        if not own.tables:
+            return own
+        options = explore_options(settings)
+        added = joined(Results(), *(one.comparing(options, settings, arms) for one in explore_extensions()))
+        return replace(joined(added, own), figures=(*own.figures, *added.figures))
 
     def headline(self, report: StudyReport) -> str:
         """Return the clearest attribute."""

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from bias_core.studies.explore.options import MODEL, MOST
+from bias_core.studies.explore.concept import MOST
+from bias_core.studies.explore.options import MODEL
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class, settings_of
 from bias_core.studies.kit.types import AUTO, StudySettings
 

@@ -11,12 +11,21 @@ import gradio as gr
 
 from bias_core.exchange.prompt_packs import ENDINGS
 from bias_core.services import Services
-from bias_core.studies.explore.options import KIND, ExploreOptions, explore_options, explore_settings, prompts_of
+from bias_core.studies.explore.extension import explore_extensions
+from bias_core.studies.explore.options import (
+    ADDED,
+    KIND,
+    ExploreOptions,
+    added_arms,
+    explore_options,
+    explore_settings,
+    prompts_of,
+)
 from bias_core.studies.explore.packs import pack_of
 from bias_core.studies.explore.tab_suggest import SuggestPart
 from bias_core.studies.kit.attributes import load_attribute_sets, suggest_set
 from bias_core.studies.kit.designs import pack_design
-from bias_core.studies.kit.setting_fields import option_values, settings_of
+from bias_core.studies.kit.setting_fields import changed_settings, settings_of
 from bias_core.studies.kit.types import Design, StudyReport, StudySettings
 from bias_core.studies.running.arms import arm_text
 from bias_core.ui import messages
@@ -41,13 +50,12 @@ from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
-from bias_core.wordings import concepts, language_choices
 
 FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
     "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
     "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
-    "stop_within", "stop_when_clear", "crossed", "languages",
+    "stop_within", "stop_when_clear", *ADDED,
 )  # fmt: skip
 """The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
 FIRST_SET = "doctor"
@@ -75,6 +83,11 @@ def read_form(values: Sequence[Any]) -> StudySettings:
     given["confidence"] /= 100
     given["num_inference_steps"] = given["num_inference_steps"] or None
     return explore_settings(**given, attributes=attributes, arms=tuple(arms or ()))
+
+
+def _shown(value: Any) -> Any:
+    """A value as its component has it."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 class ExploreForm(StudyTab):
@@ -140,8 +153,6 @@ class ExploreForm(StudyTab):
         with gr.Row():
             add("template", gr.Textbox, max_lines=2)
             add("negative_prompt", gr.Textbox, info="What to avoid; usually empty", max_lines=2)
-        info = f"Each compared with English on the same seeds; for {len(concepts())} concepts, without the association"
-        add("languages", gr.Dropdown, language_choices(), value=[], info=info, multiselect=True)
         with gr.Row():
             add("rewrite", gr.Textbox, info="Empty: as asked; own, fair, or an instruction", max_lines=3)
             add("rewriter", gr.Textbox, info="Language model that rewrites; empty: the endpoint", max_lines=1)
@@ -163,7 +174,11 @@ class ExploreForm(StudyTab):
         with gr.Row():
             add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
             add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
-            add("crossed", gr.Dropdown, list(_DECLARED["crossed"].choices), min_width=150)
+        menus = {name: menu for one in explore_extensions() for name, menu in one.menus().items()}
+        with gr.Row():
+            for name, one in ADDED.items():
+                some = {"value": list(one.default), "multiselect": True} if one.kind is tuple else {}
+                add(name, gr.Dropdown, list(menus.get(name, one.choices)), min_width=150, **some)
         self._build_stop_rule()
         with gr.Row():
             for name in ("attribute_a", "attribute_b"):
@@ -338,10 +353,8 @@ class ExploreForm(StudyTab):
             updates = {form[k]: v for k, v in values.items()} | model
             if concept := str(link.get("concept", "")):
                 updates |= self.on_concept(concept, self._suits(concept))
-            if languages := link.get("options", {}).get("languages"):
-                updates[form["languages"]] = list(languages)
-            if n_images := link.get("options", {}).get("n_images"):
-                updates[form["n_images"]] = n_images
+            options = link.get("options", {})
+            updates |= {form[name]: _shown(options[name]) for name in ("n_images", *ADDED) if options.get(name)}
             if arms := link.get("arms", ()):  # the first one's model and condition stand above
                 shown, others = apart(explore_settings(arms=tuple(arms)))
                 updates |= self._model_updates(shown.model, shown.condition)
@@ -362,12 +375,10 @@ class ExploreForm(StudyTab):
 
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
         """The form for these settings; the condition's menu is the model's business."""
-        in_languages = explore_options(settings).languages  # which lay out the arms by themselves
-        form, (shown, arms) = self.form, apart(replace(settings, arms=()) if in_languages else settings)
+        form, (shown, arms) = self.form, apart(replace(settings, arms=()) if added_arms(settings) else settings)
         options = explore_options(shown)
-        values = {name: getattr(options if hasattr(options, name) else shown, name) for name in FIELDS}
+        values = {name: _shown(getattr(options if hasattr(options, name) else shown, name)) for name in FIELDS}
         values |= {"attributes": attribute_rows(options.scored), "confidence": round(100 * shown.confidence)}
-        values |= {"further_encoders": list(shown.further_encoders), "languages": list(options.languages)}
         values["stop_within"] = _DECLARED["stop_within"].shown(shown.stop_within)
         del values["condition"]
         values["set"] = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
@@ -379,15 +390,17 @@ class ExploreForm(StudyTab):
         settings = report.settings
         if settings.images or report.design.kind != KIND:
             return ""
+        options = explore_options(settings)
+        added = {name: value for name, value in changed_settings(options).items() if name in ADDED}
         values = {
             "tab": self.key,
-            "concept": option_values(settings.options)["concept"],
+            "concept": options.concept,
             "model": settings.model,
             "condition": settings.condition,
             "seed": settings.seed,
-            OPTION + "n_images": explore_options(settings).n_images,
-            OPTION + "languages": ",".join(languages := explore_options(settings).languages),
-            "arms": "" if languages else ARMS.join(map(arm_text, settings.arms)),
+            OPTION + "n_images": options.n_images,
+            **{OPTION + name: ADDED[name].write(value) for name, value in added.items()},
+            "arms": "" if added_arms(settings) else ARMS.join(map(arm_text, settings.arms)),
         }
         return "?" + urlencode({name: value for name, value in values.items() if value != ""})
 

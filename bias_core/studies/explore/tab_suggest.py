@@ -7,7 +7,8 @@ from typing import Any
 import gradio as gr
 
 from bias_core.services import Services
-from bias_core.studies.explore.options import attribute_text, explore_options, read_attributes
+from bias_core.studies.explore.concept import read_attributes
+from bias_core.studies.explore.options import attribute_text, explore_options
 from bias_core.studies.explore.report import is_exploration
 from bias_core.studies.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
 from bias_core.studies.kit.types import Progress, StudyReport, StudySettings

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.metrics.cards import with_works
@@ -16,11 +16,6 @@ from bias_core.types import Attribute
 SEPARATOR = "|"
 THINGS = "things"
 """Key of the set for concepts that are no people, and for which no set was made."""
-Crossing = Literal["none", "pairs", "triples"]
-"""Which attributes are crossed: no two, every two, or every two and three of them."""
-CROSSING = ("Crossed attributes", "Whether two, or also three, are seen together more often than each alone gives")
-"""How forms and doors call this choice, and what it does."""
-MOST_CROSSED = 8  # attributes: 28 pairs and 56 triples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +112,3 @@ def _parse_attribute(text: str) -> Attribute:
     except ValueError as error:
         raise InvalidInput(f"P* is a share from 0 to 1, got {reference!r} in {text!r}") from error
     return Attribute(name=name, positive=positive, negative=negative, reference=rate, reference_source=source)
-
-
-def check_crossing(attributes: Sequence[Attribute], crossing: str) -> None:
-    """InvalidInput where these cannot be crossed."""
-    n = len(attributes)
-    if crossing != "none" and not 2 <= n <= MOST_CROSSED:
-        raise InvalidInput(f"2 to {MOST_CROSSED} attributes can be crossed, got {n}; or cross none")
-    if crossing == "triples" and n < 3:
-        raise InvalidInput(f"triples need at least three attributes, got {n}; or cross pairs")

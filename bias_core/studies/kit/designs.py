@@ -1,8 +1,8 @@
 """The designs and the classes of the studies, found in the studies' own folders.
 
-A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a study: its modules hold the classes
-(:class:`bias_core.studies.kit.study.Study`) of its kinds. Modules whose names begin with ``tab`` or ``view`` belong to
-the page.
+A folder below ``bias_core/studies`` or ``bias_core/beyond`` with designs (``designs/*.yaml``) is a study: its modules
+hold the classes (:class:`bias_core.studies.kit.study.Study`) of its kinds. Modules whose names begin with ``tab`` or
+``view`` belong to the page. A module ``extension`` of a folder of ``bias_core/beyond`` adds to other studies.
 """
 
 import csv
@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from inspect import isabstract
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.exchange.prompt_packs import ENDINGS, HUB, is_pack, read_pack
@@ -34,10 +34,12 @@ from bias_core.studies.kit.types import (
     settings_from_dict,
 )
 
-STUDIES = Path(__file__).parent.parent
+PACKAGE = Path(__file__).parents[2]
+BEYOND = PACKAGE / "beyond"  # what is optional: no other folder imports it
 STUDY_DATA = ASSETS / "studies"
 _PAGE = ("tab", "view")  # of the page, whose libraries the command line does not need
 _MORE: dict[Path, str] = {}  # folders of studies outside of the app, with the packages of their modules
+E = TypeVar("E")
 
 
 PACK = "prompt_pack"
@@ -61,8 +63,9 @@ def more_studies(folder: Path, package: str) -> Iterator[None]:
 
 def design_files() -> dict[str, Path]:
     """The file of each shipped design by its name."""
-    folders = (STUDIES.glob("*/designs/*.yaml"), *(folder.glob("designs/*.yaml") for folder in _MORE))
-    return {path.stem: path for paths in folders for path in sorted(paths)}
+    found = [*PACKAGE.glob("studies/*/designs/*.yaml"), *BEYOND.glob("*/designs/*.yaml")]
+    found += [path for folder in _MORE for path in folder.glob("designs/*.yaml")]
+    return {path.stem: path for path in sorted(found)}
 
 
 def designs_in(folder: Path) -> tuple[str, ...]:
@@ -139,7 +142,8 @@ def typed_options(design: Design, given: Any) -> Any:
     return kind(**{name: declared[name].read(value) for name, value in values.items()})
 
 
-_ASKS_NOTHING: Sequence[Any] = ("", (), [], False, None, "two")  # at which an option that is gone changed nothing
+_ASKS_NOTHING: Sequence[Any] = ("", (), [], False, None, "none", "two")
+"""Values at which an option that is gone changed nothing."""
 
 
 def with_known_options(design: Design, settings: StudySettings) -> tuple[Design, StudySettings, tuple[str, ...]]:
@@ -176,13 +180,25 @@ def _classes_and_folders() -> Mapping[str, tuple[type[Study], Path]]:
     for folder in sorted({path.parent.parent for path in design_files().values()}):
         for path in sorted(folder.glob("*.py")):
             if not path.stem.startswith((*_PAGE, "__")):
-                package = _MORE.get(folder, f"bias_core.studies.{folder.name}")
-                module = import_module(f"{package}.{path.stem}")
-                own = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, Study)]
-                by_kind |= {
-                    one.kind: (one, folder) for one in own if one.__module__ == module.__name__ and not isabstract(one)
-                }
+                package = _MORE.get(folder) or ".".join(folder.relative_to(PACKAGE.parent).parts)
+                own = _subclasses_in(f"{package}.{path.stem}", Study)  # type: ignore[type-abstract]
+                by_kind |= {one.kind: (one, folder) for one in own if not isabstract(one)}
     return by_kind
+
+
+@cache
+def extensions(kind: type[E]) -> tuple[E, ...]:
+    """Return an instance of each subclass of ``kind`` in ``bias_core/beyond/*/extension.py``, by their folders."""
+    names = [
+        f"{BEYOND.parent.name}.{BEYOND.name}.{path.parent.name}.{path.stem}" for path in BEYOND.glob("*/extension.py")
+    ]
+    return tuple(one() for name in sorted(names) for one in _subclasses_in(name, kind))
+
+
+def _subclasses_in(module: str, kind: type[E]) -> list[type[E]]:
+    """Return the subclasses that a module defines itself."""
+    values = vars(import_module(module)).values()
+    return [one for one in values if isinstance(one, type) and issubclass(one, kind) and one.__module__ == module]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +211,7 @@ class PageLayout:
     plots: Sequence[str] = ()  # the first of these that a report has stands beside its pictures
     cells: Sequence[str] = ()  # the first column that tells its pictures apart: they are shown by it
     by_attribute: Sequence[str] = ()  # figures of single attributes, objects or targets; others are details
+    tab: str = ""  # the tab of other studies that a study without a tab stands in; "" for a tab of its own
 
     def plot(self, report: StudyReport) -> StudyFigure | None:
         """The figure that stands beside the pictures; the first one of a study that names none."""
@@ -214,7 +231,12 @@ def page_of(design: Design) -> PageLayout:
 
 @cache
 def _page_of_kind(kind: str) -> PageLayout:
-    _, folder = _classes_and_folders().get(kind, (None, STUDIES))
+    _, folder = _classes_and_folders().get(kind, (None, PACKAGE))
+    return layout_in(folder)
+
+
+def layout_in(folder: Path) -> PageLayout:
+    """What the ``report.yaml`` of a study's folder says of its page."""
     file = folder / "report.yaml"
     return PageLayout(**read_yaml(file).get("page", {})) if file.is_file() else PageLayout()
 

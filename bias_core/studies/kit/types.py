@@ -314,6 +314,17 @@ class Results:
         return replace(new, findings=(*new.findings, *findings), tables=(*new.tables, *tables))
 
 
+def joined(first: Results, *others: Results) -> Results:
+    """Return all results in one, those of the first in front."""
+    for one in others:
+        parts = {name: (*getattr(first, name), *getattr(one, name)) for name in _JOINED}
+        first = replace(first, **parts)
+    return first
+
+
+_JOINED = ("findings", "tables", "figures", "notes")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """What was found in some pictures, and in how many."""

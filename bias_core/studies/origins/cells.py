@@ -256,7 +256,7 @@ def without_names(settings: StudySettings) -> StudySettings:
 
 
 def _check_words_fit(design: Design) -> None:
-    if design.kind == "causes":
+    if not design.data:
         raise InvalidInput(f"the texts and the attribute of “{design.title}” are options: change them below")
     if design.kind not in OWN_KINDS:
         raise InvalidInput(

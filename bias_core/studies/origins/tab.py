@@ -31,7 +31,7 @@ from bias_core.ui.visitor import Visitor, in_line, then_run
 
 _TICKS = 5
 _SHOWN = 12  # pictures of each side of a comparison
-_SPI, _STOP, _NATIONS, _CAUSES = "oasis-spi", "oasis-stop", "oasis-nationalities", "causes"
+_SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
 _TRACED = "calibration-diffusion"
 # No sampler takes more steps: each has its predicted picture.
 _SHOWN_OPTIONS: Mapping[str, Mapping[str, Any]] = {_SPI: {"n_samples": 3, "n_predicted": MAX_STEPS}}
@@ -66,7 +66,7 @@ class OriginsTab(StudyTab):
         "Assesses how people of a nationality are drawn, as perceived by a reader; it says nothing of who they are. A "
         "text that is close, or a step that adds, is a trace of what the model was trained on, not its reason."
     )
-    studies: ClassVar = (_NATIONS, _STOP, _SPI, _CAUSES, "oasis-doctors", "oasis-internet-users")
+    studies: ClassVar = (_NATIONS, _STOP, _SPI, "oasis-doctors", "oasis-internet-users")
 
     def build_own(self) -> dict[str, Any]:
         """Concepts, the prompt around them, and attributes with their sentences."""
@@ -170,8 +170,8 @@ class OriginsTab(StudyTab):
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """All but what the tab shows in its own way: pictures in rows, and curves beside them."""
-        own = report.design.kind == "causes"  # its rows of pictures are shown as they are
-        shown = (figure for figure in report.results.figures if own or figure.kind != "pictures")
+        own = report.design.kind in ("propagation", "optimised_prompts")
+        shown = (figure for figure in report.results.figures if figure.kind != "pictures" or not own)
         return [figure for figure in shown if not figure.key.startswith(GAIN)]
 
     def on_study(self, name: str) -> Updates:
@@ -182,7 +182,7 @@ class OriginsTab(StudyTab):
         """Choose a model with denoising steps where the study needs one, and say so."""
         with user_errors():
             info = self.services.model_info(model)
-            if study in (_SPI, _CAUSES) and info.family == "renderer":
+            if self.designs[study].settings.get("model") == _TRACED and info.family == "renderer":
                 note = messages.done_html(_NEEDS_STEPS.format(info.name))
                 form, condition = self.form, self._conditions(_TRACED, "published")
                 return {form["model"]: _TRACED, form["condition"]: condition, self.parts["status"]: note}

@@ -18,7 +18,7 @@ from bias_core.metrics.paired_stereotype import StereotypeTestScore, stereotype_
 from bias_core.number_text import format_number, format_share
 from bias_core.studies.arms.statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
 from bias_core.studies.kit.data import Steps, StudyData
-from bias_core.studies.kit.designs import ReportTexts, study_of
+from bias_core.studies.kit.designs import ReportTexts, extensions, study_of
 from bias_core.studies.kit.labels import AUTOMATIC, check_words, kappa_finding
 from bias_core.studies.kit.readers import READ_BY, Reader
 from bias_core.studies.kit.services import StudyServices
@@ -36,13 +36,13 @@ from bias_core.studies.kit.types import (
     drawable,
     finding,
     intervals,
+    joined,
 )
 from bias_core.studies.kit.watching import ShareValues, stop_rule
 from bias_core.studies.paired import labelling
-from bias_core.studies.paired.crossed import crossed_scores
+from bias_core.studies.paired.extension import PeopleExtension
 from bias_core.studies.paired.headline import headline, is_clear
 from bias_core.studies.paired.labelling import BY_HAND, LABELLED, Answers
-from bias_core.studies.reports.crossed import joined
 from bias_core.types import Estimate, StoredImage
 
 TEXTS = ReportTexts(__file__)
@@ -112,7 +112,8 @@ class PairedStudy(Study):
         labelled = people.dropna(subset="perceived_gender").reset_index(drop=True)
         if labelled.empty:
             return Results(tables=(labels_table(people),), notes=labelled_by(labelled, settings, len(people)))
-        own = joined(self.report(settings, labelled), crossed_scores(labelled, settings, _sample))
+        added = (one.scores(labelled, settings, _sample) for one in extensions(PeopleExtension))
+        own = joined(self.report(settings, labelled), *added)
         kappas, agreements = agreement(labelled, settings)
         by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []
         shared = (coverage_table(labelled, settings), *agreements, *raters, *by_run, labels_table(people))

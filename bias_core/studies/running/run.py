@@ -19,7 +19,7 @@ from bias_core.studies.kit.readers import fetch_reader, reader_note
 from bias_core.studies.kit.rows import treated, treatment
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.study import Settled, StudyPlan
-from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, StudyReport, StudySettings, mapped
+from bias_core.studies.kit.types import ArmReport, Design, Progress, Results, StudyReport, StudySettings, joined, mapped
 from bias_core.studies.kit.watching import stop_rule
 from bias_core.studies.reports.saved import keep_report
 from bias_core.studies.running.checklist import protocol_tables
@@ -197,12 +197,7 @@ def _with_refusals(arms: Sequence[ArmReport], data: Sequence[StudyData]) -> list
         else Results()
         for one in data
     ]
-    return [replace(arm, results=_joined(arm.results, part)) for arm, part in zip(arms, parts, strict=True)]
-
-
-def _joined(first: Results, more: Results) -> Results:
-    findings, tables = (*first.findings, *more.findings), (*first.tables, *more.tables)
-    return replace(first, findings=findings, tables=tables)
+    return [replace(arm, results=joined(arm.results, part)) for arm, part in zip(arms, parts, strict=True)]
 
 
 def _is_hosted(settings: StudySettings) -> bool:

@@ -17,7 +17,7 @@ import gradio as gr
 from bias_core.models.catalogue import read_yaml
 from bias_core.protocols import OnLentGpu
 from bias_core.services import Services
-from bias_core.studies.kit.designs import designs_in, find_design
+from bias_core.studies.kit.designs import BEYOND, designs_in, find_design, layout_in
 from bias_core.studies.kit.setting_fields import changed_settings
 from bias_core.studies.kit.study import Settled
 from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
@@ -58,7 +58,7 @@ class StudyTab(ResultPage):
     question: ClassVar[str]  # one sentence: what this screen answers
     caution: ClassVar[str] = ""  # what not to conclude from it
     also: ClassVar[Sequence[str]] = ()  # kinds of designs whose reports it shows beside those of its studies
-    presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder
+    presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder and in beyond
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -66,11 +66,12 @@ class StudyTab(ResultPage):
 
     def __init_subclass__(cls) -> None:
         folder = Path(sys.modules[cls.__module__].__file__ or "").parent
-        if (file := folder / "presets.yaml").is_file():
-            entries = read_yaml(file, list)
-            settings = [changed_settings(settings_from_dict(entry.pop("settings"))) for entry in entries]
-            cls.presets = tuple(Preset(**entry, settings=one) for entry, one in zip(entries, settings, strict=True))
-        cls.studies = tuple(dict.fromkeys([*cls.studies, *designs_in(folder)]))
+        optional, key = sorted(file.parent for file in BEYOND.glob("*/__init__.py")), getattr(cls, "key", None)
+        guests = [one for one in optional if layout_in(one).tab == key]
+        designs = [name for one in (folder, *guests) for name in designs_in(one)]
+        cls.studies = tuple(dict.fromkeys([*cls.studies, *designs]))
+        presets = (preset for one in (folder, *optional) for preset in _presets_in(one))
+        cls.presets = tuple(preset for preset in presets if preset.study in cls.studies)
 
     def build_top(self) -> None:
         """What stands between the question and the form."""
@@ -385,6 +386,14 @@ class StudyTab(ResultPage):
             design = self.designs[report.design.name]
             shown |= self.form_of(design, as_asked(design, report.settings))
         return shown
+
+
+def _presets_in(folder: Path) -> Iterator[Preset]:
+    """The presets of a study's folder, if it has any."""
+    file = folder / "presets.yaml"
+    for entry in read_yaml(file, list) if file.is_file() else ():
+        settings = changed_settings(settings_from_dict(entry["settings"]))
+        yield Preset(**entry | {"settings": settings})
 
 
 def plain_tab(folder: Path) -> type[StudyTab]:

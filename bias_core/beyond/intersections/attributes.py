@@ -10,6 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bias_core.beyond.intersections.stereotypes import (
+    ScoredCells,
+    cell_in_words,
+    few_people,
+    known_errors,
+    score_cells,
+    score_results,
+    stereotypes_named,
+)
 from bias_core.metrics.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.number_text import format_number
@@ -24,17 +33,9 @@ from bias_core.studies.kit.types import (
     StudyTable,
     columns,
     figure,
+    joined,
     listed,
     table,
-)
-from bias_core.studies.reports.crossed_scores import (
-    ScoredCells,
-    cell_in_words,
-    few_people,
-    known_errors,
-    score_cells,
-    score_results,
-    stereotypes_named,
 )
 from bias_core.types import Attribute, Estimate
 
@@ -137,12 +138,6 @@ def cross_attributes(
     scored = [one.scored for one in crossings if one.scored]
     notes = (stereotypes_named(prompts), *few_people(scored)) if scored else ()
     return joined(results, replace(score_results(scored), notes=notes))
-
-
-def joined(first: Results, second: Results) -> Results:
-    """Both, the first one's first."""
-    parts = ("findings", "tables", "figures", "notes")
-    return replace(first, **{part: (*getattr(first, part), *getattr(second, part)) for part in parts})
 
 
 def mosaics_of(arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:

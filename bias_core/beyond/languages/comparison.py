@@ -2,21 +2,23 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
+from bias_core.beyond.languages.options import LANGUAGES, LanguageOptions
 from bias_core.metrics.paired_prevalence import prevalence_difference_test
 from bias_core.metrics.stereotype import prevalence_estimate
 from bias_core.number_text import format_rate
-from bias_core.prompts import SLOT, fill_template
+from bias_core.prompts import fill_template
 from bias_core.stats.effects import holm
 from bias_core.studies.arms.statistics import mean_sample
-from bias_core.studies.explore.options import ExploreOptions, explore_options
+from bias_core.studies.explore.arms import paired_arms
 from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.types import (
-    Arm,
+    ArmReport,
     Finding,
     Results,
     StudyFigure,
@@ -27,9 +29,8 @@ from bias_core.studies.kit.types import (
     table,
 )
 from bias_core.types import Attribute, Estimate
-from bias_core.wordings import FORMS, Wording, rival_concepts
+from bias_core.world.wordings import FORMS, Wording, rival_concepts
 
-LANGUAGES = "languages"  # key of the table and of the figure
 LEVEL = 0.05  # of all comparisons of a run together, after Holm
 LEAST_RECOGNISED = 0.5  # of the share in English, from which on a language counts as understood
 RECOGNISED = "recognised"  # key of the finding
@@ -65,7 +66,7 @@ class Score(Protocol):
         """How much nearer each picture is to its presence than to its absence, ``(n,)``; nan: cannot tell."""
 
 
-class Scored(Protocol):
+class Recognised(Protocol):
     """The scored pictures of one arm."""
 
     @property
@@ -77,24 +78,20 @@ class Scored(Protocol):
         """Share of the pictures in which the reader sees the concept."""
 
 
-Pair = tuple[Scored, Scored, np.ndarray, np.ndarray]
+@dataclass(frozen=True, kw_only=True)
+class _Arm:
+    """What is compared of one arm."""
+
+    scores: Sequence[Score]
+    recognised: Estimate | None
+
+
+Pair = tuple[Recognised, Recognised, np.ndarray, np.ndarray]
 """English and another arm, and the places of the seeds that both have, ``(n,)`` in each."""
 
 
-def language_arms(settings: StudySettings) -> tuple[Arm, ...]:
-    """An arm for each wording: the English prompt, and what is put in place of it."""
-    options = explore_options(settings)
-    if not options.wordings:
-        return ()
-    english = fill_template(options.template, options.concept)
-    return tuple(
-        Arm(name=one.name, template=SLOT if i == 0 else f"{{{english}={one.prompt}}}")
-        for i, one in enumerate(options.wordings)
-    )
-
-
 def recognised_concept(
-    options: ExploreOptions, data: StudyData, rows: np.ndarray, units: Sequence[str]
+    options: LanguageOptions, data: StudyData, rows: np.ndarray, units: Sequence[str]
 ) -> list[Finding]:
     """In how many pictures the reader puts the concept among the first of all concepts that have a wording.
 
@@ -135,17 +132,27 @@ def _among(places: int) -> str:
     return "first of" if places == 1 else f"among the first {places} of"
 
 
-def compare_languages(settings: StudySettings, pairs: Mapping[str, Pair]) -> Results:
+def compare_languages(options: LanguageOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
     """Each arm against English, attribute by attribute, on the seeds that both have; nothing in one language.
 
     A language that was not understood is not compared. p-values are McNemar's, after Holm over all comparisons
     together: the chance that any is called a difference where there is none is at most :data:`LEVEL`.
-
-    Parameters
-    ----------
-    pairs : by the name of the other arm.
     """
-    options = explore_options(settings)
+    if not options.wordings:
+        return Results()
+    recognised = {
+        arm.name: next((one.estimate for one in arm.results.findings if one.key == RECOGNISED), None) for arm in arms
+    }
+    pairs: dict[str, Pair] = {
+        pair.second: (
+            _Arm(scores=pair.a.scores, recognised=recognised[pair.first]),
+            _Arm(scores=pair.b.scores, recognised=recognised[pair.second]),
+            pair.at_first,
+            pair.at_second,
+        )
+        for pair in paired_arms(arms)
+        if pair.first == arms[0].name
+    }
     frame = language_lines(options.wordings[1:], pairs, settings.confidence)
     if frame.empty:
         return Results()
@@ -167,7 +174,7 @@ def compare_languages(settings: StudySettings, pairs: Mapping[str, Pair]) -> Res
 
 
 def language_lines(wordings: Sequence[Wording], pairs: Mapping[str, Pair], confidence: float) -> pd.DataFrame:
-    """A line for each wording and attribute, with what is said of it; ``pairs`` as in :func:`compare_languages`."""
+    """A line for each wording and attribute, with what is said of it; ``pairs`` by the name of the other arm."""
     lines = [line for one in wordings if one.name in pairs for line in _lines(one, pairs[one.name], confidence)]
     tested = [line for line in lines if not math.isnan(line["p"])]
     for line, adjusted in zip(tested, holm([line["p"] for line in tested]) if tested else (), strict=True):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bias_core.beyond.intersections.people import crossed_scores
 from bias_core.errors import InvalidInput
 from bias_core.metrics.crossed_stereotype import crossed_stereotype
 from bias_core.metrics.intersections import CrossedShares, crossed_shares, interaction
@@ -21,7 +22,6 @@ from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.study import Measuring, Study
 from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding
-from bias_core.studies.paired.crossed import crossed_scores
 from bias_core.studies.paired.labelling import PairOptions
 from bias_core.types import Estimate, ReaderErrors
 from validation.joint import joint_shares

@@ -1,7 +1,7 @@
 """STS over what else is seen of people: do those who look old look more as the stereotype has it?"""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -9,24 +9,23 @@ import numpy as np
 import pandas as pd
 
 from bias_core.annotation.tasks import SINGLE
+from bias_core.beyond.intersections.attributes import ratio_of
+from bias_core.beyond.intersections.stereotypes import ScoredCells, few_people, score_results
 from bias_core.metrics.crossed_stereotype import crossed_stereotype
 from bias_core.metrics.intersections import Interaction, interaction
 from bias_core.metrics.paired_labels import checked_labels
 from bias_core.stats.effects import holm
 from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.types import Finding, Results, Sample, StudySettings, finding
+from bias_core.studies.kit.types import Finding, Results, StudySettings, finding, joined
 from bias_core.studies.kit.watching import stop_rule
+from bias_core.studies.paired.extension import MakeSample
 from bias_core.studies.paired.headline import FURTHER
 from bias_core.studies.paired.labelling import also_seen, column_of
-from bias_core.studies.reports.crossed import joined, ratio_of
-from bias_core.studies.reports.crossed_scores import ScoredCells, few_people, score_results
 from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)
 _PLACES = {"paired": "in pairs", SINGLE: "alone"}
 """Settings of which the first that a run has is crossed, in words."""
-
-MakeSample = Callable[[Sequence[pd.DataFrame]], Sample | None]
 
 
 def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSample) -> Results:
