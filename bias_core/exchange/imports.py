@@ -603,8 +603,9 @@ def decode(data: bytes) -> Image.Image:
     """
     try:
         data = without_texts(data)
-        with open_picture(io.BytesIO(data)) as opened:
-            if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened, data)):
+        with open_picture(file := io.BytesIO(data)) as opened:
+            n_more = data.count(_SCAN, file.tell())  # what was read so far ends with the head of the first
+            if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened, n_more)):
                 raise InvalidInput(
                     f"{opened.width} x {opened.height} pixels are too many; at most {most:,} are read of such a file"
                 )
@@ -621,10 +622,13 @@ def decode(data: bytes) -> Image.Image:
         raise InvalidInput(f"cannot be read as a picture: {error}") from error
 
 
-def _most_pixels(opened: Image.Image, data: bytes) -> int:
-    """Return how many pixels may be unpacked; transparency needs a second copy, and a JPEG is unpacked smaller."""
+def _most_pixels(opened: Image.Image, n_more: int) -> int:
+    """Return how many pixels may be unpacked; transparency needs a second copy, and a JPEG is unpacked smaller.
+
+    ``n_more``: how often a JPEG goes over its pixels once again.
+    """
     if opened.format in ("JPEG", "MPO"):
-        if not (n_more := data.count(_SCAN, opened.fp.tell())):  # after the head of the first
+        if not n_more:
             return MOST_PIXELS
         return min(_MOST_KEPT // (2 * len(opened.getbands())), _MOST_PASSED // (1 + n_more))
     has_transparency = opened.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in opened.info
