@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.requests import HTTPConnection
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bias_core.errors import quoted
@@ -84,7 +84,8 @@ class PageOwners:
             return
         connection = HTTPConnection(scope)
         if not self._is_owner(browser_of(connection), scope):
-            await PlainTextResponse(_NOT_YOURS, status_code=403)(scope, receive, send)
+            content = {"error": _NOT_YOURS, "detail": _NOT_YOURS}  # as the page shows it
+            await JSONResponse(content, status_code=403)(scope, receive, send)
             return
         is_new = scope["path"] == "/" and scope["method"] == "GET" and not own_cookie(connection)
         await self._app(scope, receive, _giving_a_cookie(scope, send) if is_new else send)

@@ -323,7 +323,8 @@ def network_of(headers: Mapping[str, str], peer: str) -> str:
     ('203.0.113.7', '2001:db8:1:2::/64')
     """
     if os.environ.get("SPACE_ID"):
-        named = reversed(headers.get("x-forwarded-for", "").split(","))
+        lines = (text for name, text in headers.items() if name.lower() == "x-forwarded-for")  # there may be several
+        named = reversed(",".join(lines).split(","))
         peer = next((name.strip() for name in named if _is_public(name.strip())), peer)
     try:
         address = ip_address(peer)

@@ -64,6 +64,8 @@ _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  
 MOST_PICTURES = 100_000
 MOST_PIXELS = 50_000_000
 _MOST_OPAQUE, _MOST_TRANSPARENT = 17_000_000, 10_000_000  # of other files than JPEG: about 100 MB
+_SCAN = b"\xff\xda"  # begins each passage over the pixels of a JPEG; of several all numbers are kept, two bytes each
+_MOST_KEPT, _MOST_PASSED = 100_000_000, 5_000_000_000  # bytes, and pixels of all passages: a few seconds
 LONGEST_SIDE = 1024
 """Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
 _LARGE = 4_000_000  # pixels
@@ -600,8 +602,10 @@ def decode(data: bytes) -> Image.Image:
     Raises InvalidInput: it has none of the formats that are read, it is truncated, or it has too many pixels.
     """
     try:
-        with open_picture(io.BytesIO(without_texts(data))) as opened:
-            if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened)):
+        data = without_texts(data)
+        with open_picture(file := io.BytesIO(data)) as opened:
+            n_more = data.count(_SCAN, file.tell())  # what was read so far ends with the head of the first
+            if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened, n_more)):
                 raise InvalidInput(
                     f"{opened.width} x {opened.height} pixels are too many; at most {most:,} are read of such a file"
                 )
@@ -618,10 +622,15 @@ def decode(data: bytes) -> Image.Image:
         raise InvalidInput(f"cannot be read as a picture: {error}") from error
 
 
-def _most_pixels(opened: Image.Image) -> int:
-    """Return how many pixels may be unpacked; transparency needs a second copy, and a JPEG is unpacked smaller."""
-    if opened.format == "JPEG":
-        return MOST_PIXELS
+def _most_pixels(opened: Image.Image, n_more: int) -> int:
+    """Return how many pixels may be unpacked; transparency needs a second copy, and a JPEG is unpacked smaller.
+
+    ``n_more``: how often a JPEG goes over its pixels once again.
+    """
+    if opened.format in ("JPEG", "MPO"):
+        if not n_more:
+            return MOST_PIXELS
+        return min(_MOST_KEPT // (2 * len(opened.getbands())), _MOST_PASSED // (1 + n_more))
     has_transparency = opened.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in opened.info
     return _MOST_TRANSPARENT if has_transparency else _MOST_OPAQUE
 

@@ -34,8 +34,9 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -216,11 +217,15 @@ class LabelDoor:
     async def _together(self, act: Callable[[LabelStore], T]) -> T:
         """With those of others in one commit, which the event loop does not wait for."""
         store = self._services.labels
-        return await asyncio.wrap_future(store.submit(lambda: act(store)))
+        with _unless_it_ends():
+            future = store.submit(lambda: act(store))
+        return await asyncio.wrap_future(future)
 
     async def _alone(self, act: Callable[[LabelStore], T]) -> T:
         """Off the event loop: the disk may be slow."""
-        return await asyncio.wrap_future(self._pool.submit(lambda: act(self._services.labels)))
+        with _unless_it_ends():
+            future = self._pool.submit(lambda: act(self._services.labels))
+        return await asyncio.wrap_future(future)
 
     def _code(self, request: Request) -> str:
         code: str = request.headers.get(CODE_HEADER, "")
@@ -268,6 +273,15 @@ def _exclude(store: LabelStore, key: OwnerKey, *, rater: str, excluded: bool) ->
     exclude_rater(store, key, rater, excluded=excluded)
     names = ("rater", "n_answered", "n_skipped", "excluded")
     return {"raters": [{name: getattr(one, name) for name in names} for one in task_progress(store, key).raters]}
+
+
+@contextmanager
+def _unless_it_ends() -> Iterator[None]:
+    """Around a call that a thread is given: a server that ends has none any more, which Python says by this error."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise StorageError(f"the server ends: {error}") from error
 
 
 def _guarded(handler: Handler) -> Handler:

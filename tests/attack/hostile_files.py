@@ -64,6 +64,12 @@ def segments(kind, body, n):
     return data[:2] + (b"\xff" + kind + struct.pack(">H", len(body) + 2) + body) * n + data[2:]
 
 
+def passes(n, side=7000):
+    """A JPEG that goes over its pixels n times more than it needs to."""
+    data = picture("JPEG", (side, side), progressive=True, quality=5)
+    return data[:-2] + data[data.rindex(b"\xff\xda") : -2] * n + data[-2:]
+
+
 PARQUETS = {
     "one text many times": lambda: table(repeated("a" * 60_000, 200_000)),
     "a text of 20 MB": lambda: table(repeated("a" * 20_000_000, 9)),
@@ -112,6 +118,7 @@ PICTURES = {
     "several pictures' directory": lambda: segments(b"\xe2", b"MPF\0" + directory(3000, 28_000), 1),
     "a WebP's EXIF": lambda: picture("WEBP", exif=b"Exif\0\0" + directory(60_000, 1_000_000)),
     "many parts of a JPEG": lambda: segments(b"\xe1", b"Exif\0\0" + b"a" * 65_000, 900),
+    "many passes of a JPEG": lambda: passes(300),
     "tiny parts of a JPEG": lambda: segments(b"\xe5", b"", LONGER // 4),
     "frames": lambda: picture("GIF", save_all=True, append_images=[Image.new("RGB", (1, 1), (n % 256, n // 256, 0))
                                                                    for n in range(3000)]),

@@ -6,7 +6,9 @@ from functools import cache
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 
+from bias_core.engine.run_line import network_of
 from tests.attack.page import PREFIX, PageVisitor
 from tests.ui.fakes import FakeServices
 from tests.ui.served import serving_here
@@ -93,3 +95,10 @@ def result_now(url, event):
             return "\n".join(lines.iter_lines())
     except httpx.TimeoutException:
         return ""
+
+
+def test_a_header_that_a_stranger_sends_before_the_proxy_s_own_names_no_other_address(monkeypatch):
+    monkeypatch.setenv("SPACE_ID", "me/space")
+    invented, real = (b"x-forwarded-for", b"1.2.3.4"), (b"x-forwarded-for", b"8.8.8.8")
+    for headers in ([invented, real], [(b"x-forwarded-for", b"1.2.3.4, 8.8.8.8")], [real]):
+        assert network_of(Headers(raw=headers), "10.0.0.1") == "8.8.8.8"

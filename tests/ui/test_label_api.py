@@ -2,6 +2,7 @@
 
 import signal
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -494,3 +495,15 @@ def test_codes_are_changed_with_the_task_and_a_code_that_is_none_is_refused(fake
     for code in ("a b", "https://evil.example", "x" * 41, "é", "a&cc=b"):
         with pytest.raises(InvalidInput, match="the failed code is of letters, digits and -"):
             create_task(fakes.labels, pst_task(paired=True, failed_code=code), pictures(tmp_path / "more", 1))
+
+
+def test_raters_of_a_server_that_ends_are_told_to_send_again(client, rater, monkeypatch):
+    answer = answer_to(client.get("/label/next", headers=rater).json())
+
+    def ended(*_):
+        raise RuntimeError("cannot schedule new futures after shutdown")  # as Python has it
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", ended)
+    for method, path, body in (("POST", "/label/answer", answer), ("GET", "/label/mine", None)):
+        reply = client.request(method, path, json=body, headers=rater)
+        assert (reply.status_code, "send it again" in reply.json()["error"]) == (503, True), path
