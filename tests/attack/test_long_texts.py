@@ -6,7 +6,6 @@ import time
 from contextlib import suppress
 
 import pytest
-from bias_core.studies.reports.crossed_scores import stereotype_of
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -84,7 +83,7 @@ READERS_OF_PROMPTS = {  # which are 10,000 characters at most
     "people": people_of, "people of a photo": lambda text: people_of(f"a photo of a {text}"), "grammar": parse,
     "foreign words": foreign_words, "articles": fix_articles, "slots": WORD_SLOT.findall, "phrases": phrases_of,
     "words": lambda text: gender_words([text]), "pole": lambda text: worded(text, "female"), "question": question_about,
-    "stereotype": stereotype_of, "NFC": lambda text: normal_form("NFC", text),
+    "NFC": lambda text: normal_form("NFC", text),
     "answer": lambda text: read_message({"content": text}), "thought": open_thought, "candidates": parse_candidates,
     "error": lambda text: error_text(text.encode("utf-8", "replace")),
     "unpaid": lambda text: is_unpaid(429, "", text[:10_000]),

@@ -14,6 +14,7 @@ from bias_core.beyond.intersections.arms import cross_arms, crossed_arms_headlin
 from bias_core.beyond.intersections.attributes import cross_attributes, crossed_headline, mosaics_of
 from bias_core.beyond.intersections.extension import check_crossing
 from bias_core.beyond.intersections.people import crossed_scores
+from bias_core.beyond.intersections.stereotypes import stereotype_of
 from bias_core.errors import InvalidInput
 from bias_core.metrics.crossed_stereotype import crossed_stereotype
 from bias_core.studies.arms.statistics import mean_sample
@@ -28,6 +29,7 @@ from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute, Estimate
 from tests import shared
+from tests.attack.test_long_texts import MAX_TEXT, UNITS, fault
 
 services = world = shared.real_services
 
@@ -330,3 +332,7 @@ def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(ser
     flipped = {(one.image_id, one.position): FLIPPED[one.perceived_gender] for one in people.itertuples()}
     again = relabelled(swapped, flipped).results.frame("crossed_scores").set_index("combination")
     assert again["STS as counted"].tolist() == pytest.approx((-cells["STS as counted"]).tolist())
+
+
+def test_a_long_prompt_takes_time_in_proportion_to_its_length():
+    assert [unit for unit in UNITS if fault(stereotype_of, unit, MAX_TEXT)] == []
