@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bias_core.studies.kit.designs import find_design, more_studies
-from bias_core.studies.kit.types import Design
+from bias_core.study.design import find_design, more_studies
+from bias_core.study.types import Design
 
 HERE = Path(__file__).parent
 

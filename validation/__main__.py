@@ -6,16 +6,15 @@ from typing import Annotated
 
 import typer
 
-from bias_core.calibration.shipped import SHIPPED, load_others, load_shipped
-from bias_core.cli.common import console, open_services, run_with_bar, user_errors
+from bias_core.app.cli.common import console, open_services, run_with_bar, user_errors
 from bias_core.errors import InvalidInput
 from bias_core.store.files import write_atomically
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.rows import RowMaker
-from bias_core.studies.kit.types import StudyReport, StudySettings
-from bias_core.studies.running.plan import settle
-from bias_core.studies.running.run import run_study
-from bias_core.studies.running.size import check_size
+from bias_core.study.design import find_design
+from bias_core.study.plan import check_size, settle
+from bias_core.study.rows import RowMaker
+from bias_core.study.run import run_study
+from bias_core.study.types import StudyReport, StudySettings
+from bias_core.ui.calibration.shipped import SHIPPED, load_others, load_shipped
 from validation import validity_studies
 from validation.summary import ON_STEPS, STUDIES, report_files, shipped_files
 

@@ -9,23 +9,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.alignment import alignment_estimates, text_direction, variance_share
-from bias_core.metrics.association import mean_association
-from bias_core.metrics.association_null import association_beyond_even_mix
-from bias_core.metrics.cards import METRICS
-from bias_core.metrics.composite_association import CompositeAssociation, composite_association, internal_bias
-from bias_core.metrics.lean_difference import relative_lean_difference_estimate
-from bias_core.metrics.lean_ratio import log_amplification_estimate
-from bias_core.metrics.paired_prevalence import PairedTest, prevalence_difference_test, stereotype_difference_test
-from bias_core.metrics.paired_variety import variety_difference_tests
-from bias_core.metrics.relative_lean import relative_lean_estimate, text_relative_lean
-from bias_core.metrics.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
-from bias_core.studies.arms.statistics import two_shares
-from bias_core.studies.association.tests import SIDES, TestOptions, chosen_tests, edits_of, run_test, words_of
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.study import Measuring, Study
-from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.measures.alignment import alignment_estimates, text_direction, variance_share
+from bias_core.measures.association import association_beyond_even_mix, mean_association
+from bias_core.measures.cards import METRICS
+from bias_core.measures.composite_association import CompositeAssociation, composite_association, internal_bias
+from bias_core.measures.paired_prevalence import (
+    PairedTest,
+    prevalence_difference_test,
+    stereotype_difference_test,
+    variety_difference_tests,
+)
+from bias_core.measures.relative_association import (
+    log_amplification_estimate,
+    relative_lean_difference_estimate,
+    relative_lean_estimate,
+    text_relative_lean,
+)
+from bias_core.measures.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
+from bias_core.papers.t2iat.tests import SIDES, TestOptions, chosen_tests, edits_of, run_test, words_of
+from bias_core.study.arm_statistics import two_shares
+from bias_core.study.data import StudyData
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Design, Shot, StudySettings
 from bias_core.types import Estimate
 from bias_core.world.truth import planted_lines
 from validation.repetitions import (

@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.hallucination_parts import added_objects, missing_objects
-from bias_core.metrics.hill_numbers import variety_change
-from bias_core.metrics.object_bias import extract_objects
-from bias_core.metrics.object_odds import ObjectComparison, ObjectOdds, object_odds
-from bias_core.metrics.object_shift import object_shift
+from bias_core.measures.object_bias import added_objects, missing_objects
+from bias_core.measures.object_comparison import ObjectComparison, ObjectOdds, object_odds, object_shift, variety_change
+from bias_core.measures.objects import extract_objects
+from bias_core.papers.tbyb import captions
 from bias_core.prompts import fill_template
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.readers import Reader
-from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.study import Measuring, Study, encoders_and_judge
-from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.studies.objects import captions
+from bias_core.study.data import StudyData
+from bias_core.study.readers import Reader
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study, encoders_and_judge
+from bias_core.study.types import Design, Shot, StudySettings
 from bias_core.types import Estimate, StoredImage
 from validation.record import recorder
 from validation.repetitions import ARM, RepetitionOptions, in_each_repetition, ladder, repeated

@@ -10,28 +10,27 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from bias_core.annotation.tasks import SINGLE
 from bias_core.errors import InvalidInput
-from bias_core.metrics.paired_stereotype import stereotype_gap
-from bias_core.metrics.swapped import OrderEffect, order_effect
-from bias_core.prompts import fill_template
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.readers import Reader
-from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.study import Measuring, Study
-from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.studies.paired import labelling
-from bias_core.studies.paired.labelling import PairOptions
-from bias_core.studies.paired.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
-from bias_core.studies.paired.scores import in_setting, labelled_by
-from bias_core.studies.paired.swapped import (
+from bias_core.measures.paired_stereotype import OrderEffect, order_effect, stereotype_gap
+from bias_core.papers.pst import labelling
+from bias_core.papers.pst.labelling import PairOptions
+from bias_core.papers.pst.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
+from bias_core.papers.pst.scores import in_setting, labelled_by
+from bias_core.papers.pst.swapped import (
     SIGNS,
     corrected_p_values,
     differences_by_seed,
     pictures_of_pairs,
     shots_of_pair,
 )
+from bias_core.prompts import fill_template
+from bias_core.study.data import StudyData
+from bias_core.study.label_tasks import SINGLE
+from bias_core.study.readers import Reader
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Design, Shot, StudySettings
 from bias_core.types import Estimate, StoredImage
 from bias_core.world.truth import planted_lines
 from validation.repetitions import (

@@ -12,15 +12,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.agreement import Coefficient, agreement_estimate
-from bias_core.metrics.disagreement import largest_disagreement
-from bias_core.metrics.missing_things import missing_things
-from bias_core.metrics.paired_labels import LOOKS
-from bias_core.stats.arrays import Array
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.study import Measuring, Study
-from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.measures.agreement import Coefficient, agreement_estimate, largest_disagreement
+from bias_core.measures.arrays import Array
+from bias_core.measures.object_bias import missing_things
+from bias_core.measures.paired_stereotype import LOOKS
+from bias_core.study.data import StudyData
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Shot, StudySettings
 from bias_core.types import ReaderErrors, StoredImage
 from validation.repetitions import POOL, PoolOptions, in_each_repetition, pool_of, pool_size, pools
 from validation.verdicts import TEXTS, measured, results_of

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import with_works
-from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
-from bias_core.stats.effects import corrected_by_errors
-from bias_core.stats.exact_shares import exact_interval
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.study import Measuring, Study
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
+from bias_core.measures.cards import with_works
+from bias_core.measures.effects import corrected_by_errors
+from bias_core.measures.intervals import exact_interval
+from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.study.data import StudyData
+from bias_core.study.rows import scaled
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
 from bias_core.types import Estimate, PlantedLine
 from bias_core.world.truth import planted_lines
 from validation.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, n_repetitions, repeated

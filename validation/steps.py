@@ -16,17 +16,17 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bias_core.metrics.exchange import decided_step, exchange_effect, part_effects
-from bias_core.metrics.predicted_gain import PredictedGain, predicted_gain
+from bias_core.measures.exchange import decided_step, exchange_effect, part_effects
+from bias_core.measures.intervals import exact_interval
+from bias_core.measures.propagation import PredictedGain, predicted_gain
 from bias_core.models.catalogue import check_condition
-from bias_core.stats.exact_shares import exact_interval
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.study import Measuring, Study
-from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean
-from bias_core.studies.origins.spi import model_suits, trace_row
+from bias_core.papers.oasis.spi import model_suits, trace_row
+from bias_core.study.data import StudyData
+from bias_core.study.rows import scaled
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean
 from bias_core.types import Attribute, Estimate
 from validation.repetitions import LADDER, POOL, SEEDS, in_each_repetition, ladder, pool_of, pools
 from validation.verdicts import TEXTS, measured, named, results_of

@@ -8,17 +8,17 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.similarity import mean_similarity
+from bias_core.measures.alignment import mean_similarity
+from bias_core.measures.intervals import exact_interval
+from bias_core.papers.oasis.prompt_search import optimise_prompts
 from bias_core.protocols import ImageTextEncoder, LanguageModel
-from bias_core.search.stop import optimise_prompts
-from bias_core.stats.exact_shares import exact_interval
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.designs import find_design, typed_options
-from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.study import Measuring, Study
-from bias_core.studies.kit.types import Finding, Results, Shot, StudySettings, finding, mark
-from bias_core.studies.reports.verdicts import CONTRAST
+from bias_core.study.data import StudyData
+from bias_core.study.design import find_design, typed_options
+from bias_core.study.report_text import CONTRAST
+from bias_core.study.rows import scaled
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Finding, Results, Shot, StudySettings, finding, mark
 from bias_core.types import StoredImage
 from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools
 from validation.verdicts import TEXTS, named

@@ -14,15 +14,9 @@ import gradio as gr
 from gradio.context import LocalContext, get_blocks_context
 from gradio.utils import get_function_description
 
-from bias_core.annotation.tasks import Looks
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
-from bias_core.given_values import check_arguments, with_whole_numbers
-from bias_core.labels.run_task import N_LABELS, label_run, task_values
-from bias_core.metrics.cards import METRICS
-from bias_core.services import Services
-from bias_core.store.uploads import HeldUploads, UploadStore
-from bias_core.studies.explore.concept import SUGGESTED, read_attributes
-from bias_core.studies.explore.options import (
+from bias_core.explore.concept import SUGGESTED, read_attributes
+from bias_core.explore.options import (
     COMPARE_SETTINGS,
     EXPLORE_SETTINGS,
     KIND,
@@ -31,29 +25,30 @@ from bias_core.studies.explore.options import (
     explore_settings,
     offered_settings,
 )
-from bias_core.studies.explore.packs import pack_of
-from bias_core.studies.explore.suggest import (
-    DESIGN as SUGGEST,
-    suggest_attributes as run_suggestions,
-    suggested_by_words,
-)
-from bias_core.studies.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
-from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import find_design, list_designs, option_settings
-from bias_core.studies.kit.setting_fields import Setting, changed_settings, name_and_value, settings_of
-from bias_core.studies.kit.types import Arm, Design, StudyReport, StudySettings
-from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.reports.saved import open_report
-from bias_core.studies.reports.text import plain
-from bias_core.studies.running.arms import check_several, parse_arms
-from bias_core.studies.running.corrected import corrected, correction_of
-from bias_core.studies.running.hand_on import FORMS, to_form
-from bias_core.studies.running.next_steps import next_steps
-from bias_core.studies.running.plan import settle
-from bias_core.studies.running.run import run
-from bias_core.studies.running.size import check_number
+from bias_core.explore.packs import pack_of
+from bias_core.explore.suggest import DESIGN as SUGGEST, suggest_attributes as run_suggestions, suggested_by_words
+from bias_core.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
+from bias_core.given_values import check_arguments, with_whole_numbers
+from bias_core.labels.run_task import N_LABELS, label_run, task_values
+from bias_core.measures.cards import METRICS
+from bias_core.services import Services
+from bias_core.store.uploads import HeldUploads, UploadStore
+from bias_core.study.arms import check_several, parse_arms
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.corrected import corrected, correction_of
+from bias_core.study.design import find_design, list_designs, option_settings
+from bias_core.study.documents import to_dict
+from bias_core.study.history import FORMS, to_form
+from bias_core.study.label_tasks import Looks
+from bias_core.study.next_steps import next_steps
+from bias_core.study.plan import check_number, settle
+from bias_core.study.report_text import plain
+from bias_core.study.run import run
+from bias_core.study.saved import open_report
+from bias_core.study.setting_fields import Setting, changed_settings, name_and_value, settings_of
+from bias_core.study.types import Arm, Design, StudyReport, StudySettings
 from bias_core.ui.messages import sentence_of
-from bias_core.ui.study.view import by_name
+from bias_core.ui.study.result_page import by_name
 from bias_core.ui.visitor import RUN, address_of, of_program, token_of
 
 P = ParamSpec("P")

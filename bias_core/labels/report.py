@@ -11,11 +11,6 @@ from typing import Any
 import pandas as pd
 
 import bias_core
-from bias_core.annotation.collected import LabelledItem, TaskProgress, answers_frame, task_answers, winner
-from bias_core.annotation.judgements import MACHINE
-from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.task_owner import OwnerKey
-from bias_core.annotation.tasks import PICTURE, Task, answer_key
 from bias_core.errors import InvalidInput
 from bias_core.labels.answers import (
     answers_between,
@@ -25,13 +20,18 @@ from bias_core.labels.answers import (
     votes_in_two,
     votes_of,
 )
+from bias_core.labels.collected import MACHINE, LabelledItem, TaskProgress, answers_frame, task_answers, winner
 from bias_core.labels.groups import group_tables
+from bias_core.labels.label_store import LabelStore
 from bias_core.labels.scale_answers import ordinal_votes, scale_findings
-from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
-from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD
-from bias_core.stats.effects import share_interval
-from bias_core.studies.kit.labels import kappa_finding
-from bias_core.studies.kit.types import (
+from bias_core.labels.task_owner import OwnerKey
+from bias_core.measures.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
+from bias_core.measures.effects import share_interval
+from bias_core.measures.paired_stereotype import NOT_TWO_PEOPLE, UNTOLD
+from bias_core.study.label_tasks import PICTURE, Task, answer_key
+from bias_core.study.labels import kappa_finding
+from bias_core.study.run_readings import CANNOT_TELL, CODES, NO, YES, readings_of
+from bias_core.study.types import (
     Design,
     Finding,
     Results,
@@ -44,7 +44,6 @@ from bias_core.studies.kit.types import (
     figure,
     table,
 )
-from bias_core.studies.running.run_readings import CANNOT_TELL, CODES, NO, YES, readings_of
 from bias_core.types import Estimate
 
 Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``

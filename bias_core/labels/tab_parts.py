@@ -15,19 +15,19 @@ from typing import Any, TypeAlias
 import gradio as gr
 from gradio.utils import get_space
 
-from bias_core.annotation.collected import TaskProgress
-from bias_core.annotation.task_owner import OwnerKey, tasks_of
-from bias_core.annotation.tasks import Task
+from bias_core.labels.collected import TaskProgress
 from bias_core.labels.run_task import serves
+from bias_core.labels.task_owner import OwnerKey, tasks_of
 from bias_core.number_text import format_estimate, format_number
 from bias_core.services import Services
-from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.saved import open_report
-from bias_core.studies.reports.text import title_of
-from bias_core.studies.running.corrected import correction_of
+from bias_core.study.corrected import correction_of
+from bias_core.study.label_tasks import Task
+from bias_core.study.report_text import title_of
+from bias_core.study.saved import open_report
+from bias_core.study.types import StudyReport
 from bias_core.ui import messages
-from bias_core.ui.study.people import corrected_html
-from bias_core.ui.study.view import CHOOSE_JS
+from bias_core.ui.study.parts import corrected_html
+from bias_core.ui.study.result_page import CHOOSE_JS
 from bias_core.ui.templates import render, script
 
 Memory: TypeAlias = Mapping[str, str] | None  # what the browser remembers: titles of tasks by their keys

@@ -8,26 +8,23 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from bias_core.annotation import task_owner
-from bias_core.annotation.collected import labelled_items, task_answers, task_progress
-from bias_core.annotation.judgements import MACHINE
 from bias_core.errors import Cancelled, InvalidInput
+from bias_core.explore.report import Exploration, is_exploration
 from bias_core.given_values import as_text
-from bias_core.labels import tab_parts
+from bias_core.labels import tab_parts, task_owner
+from bias_core.labels.collected import MACHINE, labelled_items, task_answers, task_progress
 from bias_core.labels.judge import judge_labels, judge_task
 from bias_core.labels.report import MACHINES_NOTE, answers_about, label_report
 from bias_core.labels.tab_parts import PARTS, Profile, note, owner_of
-from bias_core.studies.explore.report import Exploration, is_exploration
-from bias_core.studies.kit.types import Progress, StudyReport
-from bias_core.studies.reports.claims import CORRECTED
-from bias_core.studies.reports.headline import headline
-from bias_core.studies.running.corrected import corrected
-from bias_core.studies.running.history import RunLine, open_run
+from bias_core.study.corrected import corrected
+from bias_core.study.history import RunLine, open_run
+from bias_core.study.report_text import CORRECTED, headline
+from bias_core.study.types import Progress, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.model_menu import judge_choices
-from bias_core.ui.study.drawing import DrawingPart
+from bias_core.ui.study.parts import DrawingPart
+from bias_core.ui.study.result_page import findings_html, notes_html, tables_html
 from bias_core.ui.study.study_tab import LATEST, QUIET, StudyTab, Updates
-from bias_core.ui.study.view import findings_html, notes_html, tables_html
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, in_line, then_run
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 from PIL import Image
 from pyarrow import parquet
 
-from bias_core.annotation.answers import read_answers
 from bias_core.errors import BiasCoreError
-from bias_core.exchange.imports import ImportedImages
-from bias_core.exchange.prompt_packs import read_pack
+from bias_core.store.imports import ImportedImages
+from bias_core.store.tables import read_pack
+from bias_core.study.answers import read_answers
 
 MANY, ALLOWED = 1_100_000, 60_000  # lines: too many, and nearly so
 LONG, LONGER = 12_000_000, 39_000_000  # bytes; the latter just below what one file may have

@@ -8,13 +8,13 @@ import pytest
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.models.catalogue import WITHOUT_ADAPTER, check_condition
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.headline import headline
-from bias_core.studies.running.plan import plan_study
+from bias_core.study.design import find_design
+from bias_core.study.plan import plan_study
+from bias_core.study.report_text import headline
+from bias_core.study.types import StudySettings
 from bias_core.types import GeneratedImage
 from tests.shared import RealServices
-from tests.studies.oasis_runs import extremes, figures, findings, run, table
+from tests.study.oasis_runs import extremes, figures, findings, run, table
 
 NAME = "causes"
 FEMALE, PERSON = "a photo of a female doctor", "a photo of a person"

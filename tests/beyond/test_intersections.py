@@ -9,24 +9,24 @@ import pandas as pd
 import pytest
 from scipy.stats import fisher_exact, hypergeom
 
-from bias_core.adapters.calibration_renderer import scene_of
 from bias_core.beyond.intersections.arms import cross_arms, crossed_arms_headline
 from bias_core.beyond.intersections.attributes import cross_attributes, crossed_headline, mosaics_of
 from bias_core.beyond.intersections.extension import check_crossing
 from bias_core.beyond.intersections.people import crossed_scores
 from bias_core.beyond.intersections.stereotypes import stereotype_of
 from bias_core.errors import InvalidInput
-from bias_core.metrics.crossed_stereotype import crossed_stereotype
-from bias_core.studies.arms.statistics import mean_sample
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.designs import find_design, study_of
-from bias_core.studies.kit.types import StudySettings, joined
-from bias_core.studies.paired.labelling import labelled_people
-from bias_core.studies.paired.scores import relabelled
-from bias_core.studies.paired.swapped import SwappedOptions
-from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.running.run import complete, run_study
+from bias_core.explore.options import explore_settings
+from bias_core.measures.intersections import crossed_stereotype
+from bias_core.models.calibration_renderer import scene_of
+from bias_core.papers.pst.labelling import labelled_people
+from bias_core.papers.pst.scores import relabelled
+from bias_core.papers.pst.swapped import SwappedOptions
+from bias_core.study.arm_statistics import mean_sample
+from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.design import find_design, study_of
+from bias_core.study.figures import to_bytes
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import StudySettings, joined
 from bias_core.types import Attribute, Estimate
 from tests import shared
 from tests.attack.test_long_texts import MAX_TEXT, UNITS, fault

@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bias_core.adapters.calibration_renderer import scene_of
+from bias_core.app.cli import app
 from bias_core.beyond.languages.comparison import language_lines, languages_headline
-from bias_core.cli import app
 from bias_core.errors import InvalidInput
-from bias_core.metrics.stereotype import prevalence_estimate
-from bias_core.studies.explore.headline import arms_headline
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.reports.saved import from_text, to_text
-from bias_core.studies.running.export import to_command, to_python
-from bias_core.studies.running.plan import plan_study
-from bias_core.studies.running.run import complete, run_study
+from bias_core.explore.headline import arms_headline
+from bias_core.explore.options import explore_settings
+from bias_core.measures.stereotype import prevalence_estimate
+from bias_core.models.calibration_renderer import scene_of
+from bias_core.study.design import find_design
+from bias_core.study.export import to_command, to_python
+from bias_core.study.plan import plan_study
+from bias_core.study.run import complete, run_study
+from bias_core.study.saved import from_text, to_text
+from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute, Estimate, ImageRow
 from bias_core.world.wordings import planted_languages, wordings_of
 from tests import shared
 from tests.every import every
-from tests.studies.oasis_runs import table
+from tests.study.oasis_runs import table
 
 world = shared.real_services
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from bias_core.beyond.mitigation.remaining import Tried, mitigation_results
-from bias_core.stats.sequential import share_interval
-from bias_core.studies.explore.headline import arms_headline
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.reports.figures import draw
-from bias_core.studies.running.run import complete, run_study
+from bias_core.explore.headline import arms_headline
+from bias_core.explore.options import explore_settings
+from bias_core.measures.sequential import share_interval
+from bias_core.study.design import find_design
+from bias_core.study.figures import draw
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
 from tests import shared
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.running.run import complete, run_study
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import StudySettings
 from tests import shared
 from validation import find_study, validity_studies
 from validation.beyond import intersections, languages

@@ -12,30 +12,28 @@ import pytest
 from bias_core import services as services_module
 from bias_core.app.build import TABS
 from bias_core.errors import InvalidInput, UnknownModel
-from bias_core.models.machine import Machine
+from bias_core.explore.options import attribute_text, explore_settings
+from bias_core.explore.suggest import Suggested
+from bias_core.explore.tab import ExploreTab
+from bias_core.explore.tab_form import FIELDS, read_form
+from bias_core.explore.tab_suggest import SuggestPart
+from bias_core.models.fit import Machine
+from bias_core.papers.mcas.tab import InternalTab
+from bias_core.papers.pst.tab import PairedTab
+from bias_core.papers.tbyb.tab import ObjectsTab
 from bias_core.settings import Settings
-from bias_core.studies.explore.options import attribute_text, explore_settings
-from bias_core.studies.explore.suggest import Suggested
-from bias_core.studies.explore.tab import ExploreTab
-from bias_core.studies.explore.tab_form import FIELDS, read_form
-from bias_core.studies.explore.tab_suggest import SuggestPart
-from bias_core.studies.internal.tab import InternalTab
-from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import find_design, option_settings
-from bias_core.studies.kit.rows import RowMaker
-from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.objects.tab import ObjectsTab
-from bias_core.studies.paired.tab import PairedTab
-from bias_core.studies.reports.documents import to_markdown
-from bias_core.studies.reports.saved import SavedReport
-from bias_core.studies.running.plan import settle
-from bias_core.studies.running.size import check_number, check_size, n_asked
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.design import find_design, option_settings
+from bias_core.study.documents import to_markdown
+from bias_core.study.plan import check_number, check_size, n_asked, settle
+from bias_core.study.rows import RowMaker
+from bias_core.study.saved import SavedReport
+from bias_core.study.setting_fields import settings_of
+from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
 from bias_core.ui.model_menu import HINT, attribute_rows, encoder_choices, model_choices, model_hint, read_table
-from bias_core.ui.study.arms_form import PRESETS, added, arms_html, suited_to
-from bias_core.ui.study.form import FORM, option_updates, read_settings
+from bias_core.ui.study.form import FORM, PRESETS, added, arms_html, option_updates, read_settings, suited_to
 from bias_core.ui.study.pictures import MOST_SHOWN
 from bias_core.ui.study.study_tab import StudyTab
 from bias_core.ui.visitor import Visitor
@@ -151,7 +149,7 @@ def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its
 @pytest.fixture
 def on_a_laptop(fakes, monkeypatch):
     monkeypatch.setattr(services_module, "this_machine", lambda: Machine(memory=8 * 10**9))
-    monkeypatch.setattr("bias_core.adapters.model_sources.is_cached", lambda *_: False)
+    monkeypatch.setattr("bias_core.models.model_sources.is_cached", lambda *_: False)
     monkeypatch.setattr(services_module, "download_gb", lambda *_: 2.5)
     monkeypatch.setattr(services_module, "free_disk", lambda: 10**12)
     return fakes

@@ -8,12 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 import validation.__main__ as command
-from bias_core.calibration.shipped import load_shipped
 from bias_core.errors import Cancelled
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudyReport, StudySettings
-from bias_core.studies.reports.headline import headline
-from bias_core.studies.running.run import followed, run_study
+from bias_core.study.design import find_design
+from bias_core.study.report_text import headline
+from bias_core.study.run import followed, run_study
+from bias_core.study.types import StudyReport, StudySettings
+from bias_core.ui.calibration.shipped import load_shipped
 from tests.ui.fakes import FakeServices
 
 MODEL = "calibration-renderer"

@@ -10,18 +10,17 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.agreement import fleiss_kappa, krippendorff_alpha
-from bias_core.metrics.swapped import order_effect
-from bias_core.studies.kit.designs import typed_options
-from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.headline import headline
-from bias_core.studies.reports.text import table_of
-from bias_core.studies.running.plan import settle
-from bias_core.studies.running.run import complete, run_study
+from bias_core.measures.agreement import fleiss_kappa, krippendorff_alpha
+from bias_core.measures.paired_stereotype import order_effect
+from bias_core.study.design import typed_options
+from bias_core.study.plan import settle
+from bias_core.study.report_text import headline, table_of
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import StudySettings
 from bias_core.types import GeneratedImage, Step
 from bias_core.world.render import render
 from tests import shared
-from tests.studies.oasis_runs import table
+from tests.study.oasis_runs import table
 from tests.ui.fakes import FakeServices, TracedRenderer, _portrait
 from validation import find_study, people, raters, validity_studies
 from validation.raters import answer_table, true_agreement

@@ -11,18 +11,17 @@ import pandas as pd
 
 from bias_core.beyond.intersections.people import crossed_scores
 from bias_core.errors import InvalidInput
-from bias_core.metrics.crossed_stereotype import crossed_stereotype
-from bias_core.metrics.intersections import CrossedShares, crossed_shares, interaction
-from bias_core.metrics.stereotype import signed_difference_estimate
+from bias_core.measures.effects import holm
+from bias_core.measures.intersections import CrossedShares, crossed_shares, crossed_stereotype, interaction
+from bias_core.measures.intervals import exact_interval
+from bias_core.measures.parity import parity_signs
+from bias_core.measures.stereotype import signed_difference_estimate
+from bias_core.papers.pst.labelling import PairOptions
 from bias_core.prompts import fill_template
-from bias_core.stats.effects import holm
-from bias_core.stats.exact_shares import exact_interval
-from bias_core.stats.parity import parity_signs
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.study import Measuring, Study
-from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding
-from bias_core.studies.paired.labelling import PairOptions
+from bias_core.study.data import StudyData
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding
 from bias_core.types import Estimate, ReaderErrors
 from validation.joint import joint_shares
 from validation.repetitions import POOL, PoolOptions, in_each_repetition, places_in_pool, pool_of, pool_size, pools

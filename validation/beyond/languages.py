@@ -10,13 +10,13 @@ import pandas as pd
 
 from bias_core.beyond.languages.comparison import LESS, MORE, language_lines
 from bias_core.errors import InvalidInput
-from bias_core.metrics.stereotype import prevalence_estimate
-from bias_core.stats.exact_shares import exact_interval
-from bias_core.studies.explore.concept import read_attributes
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.study import Measuring, Study
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, finding, joined
+from bias_core.explore.concept import read_attributes
+from bias_core.measures.intervals import exact_interval
+from bias_core.measures.stereotype import prevalence_estimate
+from bias_core.study.data import StudyData
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Design, Finding, Results, Shot, StudySettings, finding, joined
 from bias_core.types import Attribute, Estimate
 from bias_core.world.wordings import Wording, language_names, planted_languages, wordings_of
 from validation.repetitions import (

@@ -14,18 +14,19 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.exchange import ExchangeEffect, PartEffects, decided_step, exchange_effect, part_effects
+from bias_core.measures.exchange import ExchangeEffect, PartEffects, decided_step, exchange_effect, part_effects
+from bias_core.measures.sequential import share_interval
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
-from bias_core.stats.sequential import share_interval
-from bias_core.studies.arms.statistics import mean_sample
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import Options, option_values, setting, settings_class
-from bias_core.studies.kit.study import Measuring, Study
-from bias_core.studies.kit.types import (
+from bias_core.papers.oasis.spi import model_suits
+from bias_core.study.arm_statistics import mean_sample
+from bias_core.study.data import StudyData
+from bias_core.study.design import ReportTexts
+from bias_core.study.rows import scaled
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import Options, option_values, setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import (
     AUTO,
     MAX_STEPS,
     Design,
@@ -41,7 +42,6 @@ from bias_core.studies.kit.types import (
     lean,
     mark,
 )
-from bias_core.studies.origins.spi import model_suits
 from bias_core.types import Estimate, StoredImage
 
 TEXTS = ReportTexts(__file__)

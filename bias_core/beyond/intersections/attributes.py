@@ -19,12 +19,12 @@ from bias_core.beyond.intersections.stereotypes import (
     score_results,
     stereotypes_named,
 )
-from bias_core.metrics.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
-from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.measures.effects import holm
+from bias_core.measures.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
+from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.number_text import format_number
-from bias_core.stats.effects import holm
-from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.types import (
+from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.types import (
     ArmReport,
     Finding,
     Results,

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.explore.extension import ExploreExtension
-from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import ArmReport, Results, StudyReport, StudySettings, joined
-from bias_core.studies.kit.watching import stop_rule
-from bias_core.studies.paired.extension import MakeSample, PeopleExtension
+from bias_core.explore.extension import ExploreExtension
+from bias_core.papers.pst.extension import MakeSample, PeopleExtension
+from bias_core.study.limits import stop_rule
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings, joined
 from bias_core.types import Attribute
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.studies.explore.arms import Scored
-    from bias_core.studies.kit.data import StudyData
+    from bias_core.explore.arms import Scored
+    from bias_core.study.data import StudyData
 
 Crossing = Literal["none", "pairs", "triples"]
 MOST_CROSSED = 8  # attributes: 28 pairs and 56 triples
@@ -54,7 +54,7 @@ class Intersections(ExploreExtension[Asked]):
     def reading(self, options: Asked, data: "StudyData", frame: "pd.DataFrame", scored: "Scored") -> Results:
         """Return what is seen together."""
         from bias_core.beyond.intersections.attributes import cross_attributes
-        from bias_core.studies.arms.statistics import mean_sample
+        from bias_core.study.arm_statistics import mean_sample
 
         return cross_attributes(
             scored.scores,
@@ -70,7 +70,7 @@ class Intersections(ExploreExtension[Asked]):
         """Return what is another one in one of the arms."""
         from bias_core.beyond.intersections.arms import cross_arms
         from bias_core.beyond.intersections.attributes import mosaics_of
-        from bias_core.studies.explore.arms import scored_arms
+        from bias_core.explore.arms import scored_arms
 
         crossing = options.crossed if stop_rule(settings) is None else "none"
         scores = {name: one.scores for name, one in scored_arms(arms).items()}

@@ -8,19 +8,18 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from bias_core.annotation.tasks import SINGLE
 from bias_core.beyond.intersections.attributes import ratio_of
 from bias_core.beyond.intersections.stereotypes import ScoredCells, few_people, score_results
-from bias_core.metrics.crossed_stereotype import crossed_stereotype
-from bias_core.metrics.intersections import Interaction, interaction
-from bias_core.metrics.paired_labels import checked_labels
-from bias_core.stats.effects import holm
-from bias_core.studies.kit.designs import ReportTexts
-from bias_core.studies.kit.types import Finding, Results, StudySettings, finding, joined
-from bias_core.studies.kit.watching import stop_rule
-from bias_core.studies.paired.extension import MakeSample
-from bias_core.studies.paired.headline import FURTHER
-from bias_core.studies.paired.labelling import also_seen, column_of
+from bias_core.measures.effects import holm
+from bias_core.measures.intersections import Interaction, crossed_stereotype, interaction
+from bias_core.measures.paired_stereotype import checked_labels
+from bias_core.papers.pst.extension import MakeSample
+from bias_core.papers.pst.labelling import also_seen, column_of
+from bias_core.papers.pst.scores import FURTHER
+from bias_core.study.design import ReportTexts
+from bias_core.study.label_tasks import SINGLE
+from bias_core.study.limits import stop_rule
+from bias_core.study.types import Finding, Results, StudySettings, finding, joined
 from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)

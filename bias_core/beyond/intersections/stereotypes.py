@@ -8,12 +8,11 @@ from functools import cache
 
 import numpy as np
 
-from bias_core.metrics.crossed_stereotype import CrossedStereotype, crossed_stereotype
-from bias_core.metrics.intersections import LEAST_EXPECTED
+from bias_core.measures.intersections import LEAST_EXPECTED, CrossedStereotype, crossed_stereotype
 from bias_core.number_text import typeset
-from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.designs import read_study
-from bias_core.studies.kit.types import Finding, Results, Sample, StudyTable, columns, figure, listed, mark, table
+from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.design import read_study
+from bias_core.study.types import Finding, Results, Sample, StudyTable, columns, figure, listed, mark, table
 from bias_core.types import Attribute, Estimate, ReaderErrors
 
 SCORES = "crossed_scores"

@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 
 from bias_core.beyond.languages.options import LANGUAGES, LanguageOptions
-from bias_core.metrics.paired_prevalence import prevalence_difference_test
-from bias_core.metrics.stereotype import prevalence_estimate
+from bias_core.explore.arms import paired_arms
+from bias_core.measures.effects import holm
+from bias_core.measures.paired_prevalence import prevalence_difference_test
+from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.number_text import format_rate
 from bias_core.prompts import fill_template
-from bias_core.stats.effects import holm
-from bias_core.studies.arms.statistics import mean_sample
-from bias_core.studies.explore.arms import paired_arms
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.types import (
+from bias_core.study.arm_statistics import mean_sample
+from bias_core.study.data import StudyData
+from bias_core.study.types import (
     ArmReport,
     Finding,
     Results,

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from bias_core.beyond.languages.options import LANGUAGES, LanguageOptions
 from bias_core.errors import InvalidInput
+from bias_core.explore.extension import ExploreExtension
 from bias_core.prompts import SLOT, fill_template
-from bias_core.studies.explore.extension import ExploreExtension
-from bias_core.studies.kit.setting_fields import Options
-from bias_core.studies.kit.types import Arm, ArmReport, Results, StudyReport, StudySettings
+from bias_core.study.setting_fields import Options
+from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
 from bias_core.world.wordings import language_choices
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.studies.explore.arms import Scored
-    from bias_core.studies.kit.data import StudyData
+    from bias_core.explore.arms import Scored
+    from bias_core.study.data import StudyData
 
 
 class Languages(ExploreExtension[LanguageOptions]):

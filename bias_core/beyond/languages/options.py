@@ -2,8 +2,8 @@
 
 from functools import cached_property
 
-from bias_core.studies.explore.concept import ConceptOptions
-from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.explore.concept import ConceptOptions
+from bias_core.study.setting_fields import setting, settings_class
 from bias_core.world.wordings import Wording, wordings_of
 
 LANGUAGES = "languages"  # key of the table and of the figure

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from bias_core.studies.explore.concept import ConceptOptions
-from bias_core.studies.explore.extension import ExploreExtension
-from bias_core.studies.kit.types import ArmReport, Results, StudyReport, StudySettings
+from bias_core.explore.concept import ConceptOptions
+from bias_core.explore.extension import ExploreExtension
+from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings
 
 
 class Mitigation(ExploreExtension[ConceptOptions]):
@@ -13,8 +13,8 @@ class Mitigation(ExploreExtension[ConceptOptions]):
     def comparing(self, options: ConceptOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return what is left of the bias of the first arm; nothing where the arms are languages."""
         from bias_core.beyond.mitigation.remaining import Tried, mitigation_results
-        from bias_core.studies.explore.arms import scored_arms
-        from bias_core.studies.explore.options import added_arms
+        from bias_core.explore.arms import scored_arms
+        from bias_core.explore.options import added_arms
 
         scored = scored_arms(arms)
         if arms[0].name not in scored or added_arms(settings):

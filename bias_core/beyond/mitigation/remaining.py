@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bias_core.metrics.mitigation import remaining_gap_estimate
+from bias_core.measures.effects import adjusted_share_p_values
+from bias_core.measures.mitigation import remaining_gap_estimate
 from bias_core.number_text import format_rate, format_share
-from bias_core.stats.effects import adjusted_share_p_values
-from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.types import Finding, Results, StudyFigure, columns, drawable, figure, lean, point, table
+from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.types import Finding, Results, StudyFigure, columns, drawable, figure, lean, point, table
 from bias_core.types import Estimate
 
 MITIGATION = "mitigation"  # key of the figure and of the table

@@ -7,32 +7,34 @@ the same order: headline, pictures beside one plot, then what is folded (:mod:`b
 import json
 import math
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
+import pandas as pd
 
 from bias_core.models.catalogue import read_yaml
 from bias_core.protocols import OnLentGpu
 from bias_core.services import Services
-from bias_core.studies.kit.designs import BEYOND, designs_in, find_design, layout_in
-from bias_core.studies.kit.setting_fields import changed_settings
-from bias_core.studies.kit.study import Settled
-from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
-from bias_core.studies.reports.saved import Example, SavedReport, is_example
-from bias_core.studies.running.export import as_asked
-from bias_core.studies.running.plan import settle
-from bias_core.studies.running.replication import papers_settings, replicate
-from bias_core.studies.running.run import followed, run
+from bias_core.study.design import BEYOND, designs_in, find_design, layout_in
+from bias_core.study.export import as_asked
+from bias_core.study.next_steps import papers_settings, replicate
+from bias_core.study.plan import settle
+from bias_core.study.run import followed, run
+from bias_core.study.saved import Example, SavedReport, is_example
+from bias_core.study.setting_fields import changed_settings
+from bias_core.study.study import Settled
+from bias_core.study.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.ui import messages
-from bias_core.ui.study import view as study_html
-from bias_core.ui.study.arms_form import apart
-from bias_core.ui.study.drawing import DrawingPart
+from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.examples import ExamplesPart
-from bias_core.ui.study.form import Preset
-from bias_core.ui.study.result_page import ResultPage
+from bias_core.ui.study.form import Preset, apart
+from bias_core.ui.study.parts import DrawingPart, why_html
+from bias_core.ui.study.pictures import picture_html
+from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, in_line, then_run
 
@@ -402,3 +404,86 @@ def plain_tab(folder: Path) -> type[StudyTab]:
     names = designs_in(folder)
     facts = {"key": folder.name, "title": title, "place": _AFTER_STUDIES, "studies": names}
     return type(f"{title}Tab", (StudyTab,), facts | {"question": find_design(names[0]).summary})
+
+
+AT_EACH_END = 4
+
+
+class CloserLook(StudyTab):
+    """A study tab that says of each part of a report what it is and which pictures are behind it."""
+
+    @abstractmethod
+    def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
+        """What can be looked at closer: titles and keys."""
+
+    @abstractmethod
+    def closer_html(self, report: StudyReport, key: str) -> str:
+        """One of them in words; "" where nothing is to be said."""
+
+    @abstractmethod
+    def behind_html(self, report: StudyReport, key: str) -> str:
+        """The pictures behind it; "" where there are none."""
+
+    def build_extra(self) -> dict[str, Any]:
+        """The menu, the words, the pictures, and one of them large."""
+        extra: dict[str, Any] = {}
+        with gr.Row(elem_classes="closer"):
+            extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
+        extra["words"] = gr.HTML(elem_id=f"{self.key}-words", visible=False)
+        extra["behind"] = gr.HTML(js_on_load=CHOOSE_JS, elem_id=f"{self.key}-behind", visible=False)
+        extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")
+        return extra
+
+    def show_extra(self, report: StudyReport) -> Updates:
+        """Of a new report, the first one."""
+        choices = self.closer_looks(report)
+        first = choices[0][1] if choices else ""
+        menu = gr.update(choices=choices, value=first, visible=len(choices) > 1)
+        return {self.extra["closer"]: menu, **self._shown(report, first)}
+
+    def wire_extra(self) -> None:
+        """The menu, and the pictures that open."""
+        report, extra = self.parts["report"], self.extra
+        shown = [extra[name] for name in ("words", "behind", "opened")]
+        extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **LATEST)
+        extra["behind"].select(self.on_open, report, extra["opened"], **EACH)
+
+    def on_closer(self, report: StudyReport | None, key: str) -> Updates:
+        """Another one."""
+        return {} if report is None else self._shown(report, key)
+
+    def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
+        """One of the pictures behind the numbers, large."""
+        html = opened_html(report, str(event.image))
+        return html + (why_html(report, str(event.image), self.services) if html and report else "")
+
+    def _shown(self, report: StudyReport, key: str) -> Updates:
+        parts = {"words": self.closer_html(report, key), "behind": self.behind_html(report, key)}
+        shown = {self.extra[name]: gr.update(value=html, visible=bool(html)) for name, html in parts.items()}
+        return {**shown, self.extra["opened"]: ""}
+
+
+def extremes_html(
+    report: StudyReport, column: str, groups: Mapping[str, pd.DataFrame], *, low: str, high: str, note: str = ""
+) -> str:
+    """The lowest and highest pictures of each group by a column of numbers; "" where there are too few.
+
+    ``low`` and ``high`` say in words what the two ends are; with a ``note`` they stand in a card.
+    """
+    shown = []
+    for title, frame in groups.items():
+        rows = frame.dropna(subset=[column]).sort_values(column, kind="stable")
+        if n := min(AT_EACH_END, len(rows) // 2):
+            sides = ((low, rows.head(n)), (high, rows.tail(n).iloc[::-1]))
+            shown.append((title, [(words, some.to_dict("records")) for words, some in sides]))
+    if not shown:
+        return ""
+    return render("extremes", groups=shown, column=column, stored=report.stored, note=note)
+
+
+def opened_html(report: StudyReport | None, image_id: str) -> str:
+    """One of these pictures large; nothing for an id that is not of this report."""
+    if report is None or report.pictures is None:
+        return ""
+    rows = report.pictures[report.pictures["image_id"] == image_id]
+    return "" if rows.empty else picture_html(report, rows.iloc[0])
